@@ -1,0 +1,142 @@
+"""`Database`: a RelBench v3 folder with its schema, the object that every later stage reads.
+
+    folder/manifest.yaml            keys, times, split times; origins and kinds under `gelgt:`
+    folder/db/TABLE.parquet         rows ordered by time; the primary key numbers them 0…n-1
+    folder/tasks/TASK/…             tasks and their label tables
+    folder/gelgt/keys/TABLE.parquet the user's own key values, row by row
+
+What can be made again (graph, features) lives in the cache, never in the user's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gelgt.errors import SchemaError, did_you_mean
+from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
+from gelgt.sources.cache import cache_root, stat_key
+from gelgt.sources.canonical import canonical_array, canonical_type
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gelgt.features import Features
+    from gelgt.graph import Graph
+    from gelgt.tasks import Task
+
+
+class Database:
+    """Tables, keys and times of one database, read from a RelBench v3 folder.
+
+    Obtain one with `gelgt.open`. Row `i` of a table is the row whose primary key column holds `i`;
+    `keys(table)` gives the user's own key values in that order.
+    """
+
+    def __init__(self, folder: Path, schema: DatabaseSchema, source: str, findings: Sequence[Finding] = ()) -> None:
+        self.folder = folder
+        self.schema = schema
+        self.source = source  # the address that was opened, without a password
+        self.import_findings = list(findings)  # what the import noticed and the rows no longer show
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}={self.num_rows(name):,}" for name in self.table_names)
+        return f"Database({self.schema.name!r}: {rows})"
+
+    @property
+    def table_names(self) -> list[str]:
+        return list(self.schema.tables)
+
+    def table(self, name: str) -> TableSchema:
+        """The schema of one table, or an error that names the nearest table."""
+        if name not in self.schema.tables:
+            raise SchemaError("unknown_table", f"There is no table '{name}' in {self.source}.", hint=did_you_mean(name, self.table_names))
+        return self.schema.tables[name]
+
+    def path(self, table: str) -> Path:
+        """The Parquet file of a table."""
+        self.table(table)
+        return self.folder / "db" / f"{table}.parquet"
+
+    def num_rows(self, table: str) -> int:
+        return int(self._files[table].metadata.num_rows)
+
+    def batches(self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17) -> Iterator[pa.RecordBatch]:
+        """The rows of a table in order, in canonical types, a bounded number at a time."""
+        wanted = list(self.table(table).columns) if columns is None else list(columns)
+        if not wanted:
+            yield from (pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([]))) for n in _sizes(self.num_rows(table), batch_size))
+            return
+        # A fresh reader each time: batches() may be used from several threads at once.
+        with pq.ParquetFile(self.path(table), memory_map=True) as file:
+            for batch in file.iter_batches(batch_size=batch_size, columns=wanted):
+                arrays = [canonical_array(batch.column(c), table, c) for c in wanted]
+                yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table (or some columns of it) in memory, in canonical types."""
+        wanted = list(self.table(table).columns) if columns is None else list(columns)
+        fields = pq.read_schema(self.path(table))
+        empty = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in wanted])
+        return pa.Table.from_batches(list(self.batches(table, wanted)), schema=empty)
+
+    def keys(self, table: str) -> pa.Table | None:
+        """The user's own key values, one row for each row of the table; None where the row numbers are the keys."""
+        path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
+        return pq.read_table(path) if path.exists() else None
+
+    @property
+    def val_timestamp(self) -> pd.Timestamp | None:
+        return _timestamp(self.schema.val_timestamp)
+
+    @property
+    def test_timestamp(self) -> pd.Timestamp | None:
+        return _timestamp(self.schema.test_timestamp)
+
+    @cached_property
+    def cache_dir(self) -> Path:
+        """Where derived data of this very folder goes; another key as soon as a file or the schema changes."""
+        files = [self.folder / "db" / f"{name}.parquet" for name in self.table_names]
+        return cache_root() / "derived" / stat_key(files, extra=repr(self.schema))
+
+    @cached_property
+    def _files(self) -> dict[str, pq.ParquetFile]:
+        return {name: pq.ParquetFile(self.path(name), memory_map=True) for name in self.table_names}
+
+    # The verbs of later stages, imported when they are used.
+    def task(self, definition: Any, **options: Any) -> Task:
+        """A task from a PREDICT sentence, SQL, a task name, a task folder or a frame; see `gelgt.tasks.make_task`."""
+        from gelgt.tasks import make_task
+
+        return make_task(self, definition, **options)
+
+    def graph(self) -> Graph:
+        """The temporal graph of this database, built once and memory-mapped."""
+        from gelgt.graph import open_graph
+
+        return open_graph(self)
+
+    def features(self, fit_until: object = None) -> Features:
+        """The row features, with statistics fitted on rows up to `fit_until` (the validation time by default)."""
+        from gelgt.features import open_features
+
+        return open_features(self, fit_until)
+
+
+def _timestamp(text: str | None) -> pd.Timestamp | None:
+    if text is None:
+        return None
+    import pandas as pd
+
+    stamp = pd.Timestamp(text)
+    return stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
+
+
+def _sizes(total: int, step: int) -> Iterator[int]:
+    for start in range(0, total, step):
+        yield min(step, total - start)
