@@ -1,0 +1,73 @@
+"""Plain `.npy` files, written in place and opened memory-mapped.
+
+The graph and the features keep their arrays here: nothing but numpy is needed to read them, and a store that is
+larger than memory works. NumPy cannot map a file without elements, so an empty array is read instead.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+_HASH_ITEMS = 1 << 21
+
+
+def create_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """A new array on disk, filled with zeros and writable through memory."""
+    if 0 in shape:
+        np.save(path, np.zeros(shape, dtype))
+        return np.zeros(shape, dtype)
+    return np.asarray(np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape))
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """An array of the store, read-only; pages are read when they are touched."""
+    with path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, _ = header(file)
+    if 0 in shape:
+        return np.asarray(np.load(path, allow_pickle=False))
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+class ArrayWriter:
+    """A one-dimensional array on disk whose length is known only when the last block has been written."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.length += len(values)
+
+    def __enter__(self) -> "ArrayWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # NumPy pads headers so that the length may grow without moving the data.
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        description = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, description)
+
+
+def hash_arrays(text: str, arrays: Iterable[tuple[str, NDArray[Any]]]) -> str:
+    """Content hash over a text and named arrays: types, shapes and bytes, not where they lie."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name, array in arrays:
+        digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        flat = array.reshape(-1)
+        for start in range(0, len(flat), _HASH_ITEMS):
+            digest.update(np.ascontiguousarray(flat[start : start + _HASH_ITEMS]).data)
+    return digest.hexdigest()
