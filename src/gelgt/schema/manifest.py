@@ -105,7 +105,9 @@ def _parse_table(
 ) -> TableSchema:
     def known(column: str, role: str) -> str:
         if column not in columns:
-            raise SchemaError("unknown_column", f"{where}: table '{name}' has no column '{column}' ({role}).", hint=did_you_mean(column, columns))
+            raise SchemaError(
+                "unknown_column", f"{where}: table '{name}' has no column '{column}' ({role}).", hint=did_you_mean(column, columns)
+            )
         return column
 
     primary_key = None
@@ -133,7 +135,9 @@ def _parse_table(
         known(column, "foreign key")
         if table not in tables:
             raise SchemaError(
-                "unknown_table", f"{where}: '{name}.{column}' refers to a table '{table}' that is not listed.", hint=did_you_mean(table, tables)
+                "unknown_table",
+                f"{where}: '{name}.{column}' refers to a table '{table}' that is not listed.",
+                hint=did_you_mean(table, tables),
             )
         mine = (ours.get("foreign_keys") or {}).get(column) or {}
         same = mine.get("table") == table
@@ -144,6 +148,7 @@ def _parse_table(
                 tuple(mine.get("referred", ())) if same else (),
                 mine.get("origin", "declared") if same else ("manifest" if ours else "declared"),
                 mine.get("evidence", "") if same else "named in the manifest",
+                column if same and mine.get("stored") else "",
             )
         )
     kinds = {known(c, "kind"): parse_kind(name, c, entry, where) for c, entry in (ours.get("kinds") or {}).items()}
@@ -169,7 +174,8 @@ def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
     content["val_timestamp"] = schema.val_timestamp
     content["test_timestamp"] = schema.test_timestamp
     content["tables"] = {
-        name: {"pkey": t.pkey, "time_col": t.time_col, "fkeys": {fk.column: fk.table for fk in t.foreign_keys}} for name, t in schema.tables.items()
+        name: {"pkey": t.pkey, "time_col": t.time_col, "fkeys": {fk.column: fk.table for fk in t.foreign_keys}}
+        for name, t in schema.tables.items()
     }
     content["gelgt"] = {
         "split_origin": schema.split_origin,
@@ -188,7 +194,14 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
         entry["time_column"] = {"column": tc.column, "origin": tc.origin, "evidence": tc.evidence}
     if table.foreign_keys:
         entry["foreign_keys"] = {
-            fk.column: {"columns": list(fk.columns), "table": fk.table, "referred": list(fk.referred), "origin": fk.origin, "evidence": fk.evidence}
+            fk.column: {
+                "columns": list(fk.columns),
+                "table": fk.table,
+                "referred": list(fk.referred),
+                "origin": fk.origin,
+                "evidence": fk.evidence,
+                "stored": bool(fk.stored),
+            }
             for fk in table.foreign_keys
         }
     if table.kinds:

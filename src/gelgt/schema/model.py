@@ -31,11 +31,12 @@ class ForeignKey:
     referred: tuple[str, ...] = ()
     origin: Origin = "declared"
     evidence: str = ""
+    stored: str = ""  # set where `columns` alone would not name a column of its own
 
     @property
     def column(self) -> str:
         """The single column that holds the row number of the parent in gelgt's own files."""
-        return key_column(self.columns)
+        return self.stored or key_column(self.columns)
 
 
 @dataclass(frozen=True)

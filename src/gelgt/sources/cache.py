@@ -57,3 +57,8 @@ def stat_key(paths: Iterable[Path], extra: str = "") -> str:
         stat = path.stat()
         digest.update(f"{path.resolve()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def text_key(text: str) -> str:
+    """A short key of a description."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

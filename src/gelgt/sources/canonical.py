@@ -15,7 +15,8 @@ from gelgt.errors import SourceError, some
 TIME = pa.timestamp("us")
 STRINGS = pa.list_(pa.string())
 
-_NAMES = {pa.int64(): "int64", pa.float64(): "float64", pa.bool_(): "bool", pa.string(): "string", TIME: "timestamp", STRINGS: "list"}
+ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "string": pa.string(), "timestamp": TIME, "list": STRINGS}
+_NAMES = {arrow: name for name, arrow in ARROW_TYPES.items()}
 
 
 def canonical_type(arrow: pa.DataType) -> pa.DataType | None:

@@ -43,6 +43,7 @@ class Database:
         self.schema = schema
         self.source = source  # the address that was opened, without a password
         self.import_findings = list(findings)  # what the import noticed and the rows no longer show
+        self.follows_contract = True  # rows are ordered and numbered as this class promises
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name}={self.num_rows(name):,}" for name in self.table_names)
@@ -70,7 +71,9 @@ class Database:
         """The rows of a table in order, in canonical types, a bounded number at a time."""
         wanted = list(self.table(table).columns) if columns is None else list(columns)
         if not wanted:
-            yield from (pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([]))) for n in _sizes(self.num_rows(table), batch_size))
+            yield from (
+                pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([]))) for n in _sizes(self.num_rows(table), batch_size)
+            )
             return
         # A fresh reader each time: batches() may be used from several threads at once.
         with pq.ParquetFile(self.path(table), memory_map=True) as file:

@@ -1,12 +1,15 @@
-"""Opens a RelBench v3 folder as it is.
+"""Opens a RelBench v3 folder.
 
-A folder whose keys already follow RelBench's contract (primary keys 0…n-1 in row order, foreign keys holding those
-numbers, rows ordered by time) is used in place. Column kinds that its manifest does not name are inferred.
+A folder whose rows follow RelBench's contract (primary keys 0…n-1 in row order, rows ordered by time, foreign keys holding
+row numbers) is used in place. A folder that does not, or whose manifest was edited after the import, is imported again from
+its rows with the keys and times that the manifest names. Column kinds that it does not name are inferred.
 """
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,11 @@ import pyarrow.parquet as pq
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.kinds import infer_kind, sample_batches
 from gelgt.schema.manifest import MANIFEST, load_yaml, parse_schema
-from gelgt.schema.model import ColumnKind, Finding, TableSchema
-from gelgt.sources.cache import build_folder, cache_root
-from gelgt.sources.canonical import canonical_name, canonical_type
+from gelgt.schema.model import ColumnKind, DatabaseSchema, Finding, TableSchema
+from gelgt.sources.cache import build_folder, cache_root, hash_files
+from gelgt.sources.canonical import ARROW_TYPES, canonical_name, canonical_type
 from gelgt.sources.database import Database
+from gelgt.sources.raw import RawTable
 
 
 def is_relbench_folder(path: Path) -> bool:
@@ -28,20 +32,32 @@ def is_relbench_folder(path: Path) -> bool:
 
 
 def read_folder(folder: Path, source: str) -> Database:
-    """The database of a folder, with its schema as the manifest states it."""
+    """The database of a folder as its manifest states it; `follows_contract` says whether it can be used in place."""
     content = load_yaml(folder / MANIFEST)
-    columns = {name: _columns(folder, name) for name in content.get("tables") or {}}
-    schema = parse_schema(content, columns, f"{folder.name}/{MANIFEST}")
     ours: dict[str, Any] = content.get("gelgt") or {}
     findings = [Finding(**entry) for entry in ours.get("findings") or []]
-    return with_kinds(Database(folder, schema, source, findings))
+    db = Database(folder, _read_schema(folder, content), str(ours.get("source") or source), findings)
+    if "format" in ours:
+        db.follows_contract = not _is_edited(content)
+        if db.follows_contract and all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values()):
+            return db
+    return _with_derived(db, trusted="format" in ours)
+
+
+def _read_schema(folder: Path, content: Mapping[str, Any]) -> DatabaseSchema:
+    columns = {name: _columns(folder, name) for name in content.get("tables") or {}}
+    return parse_schema(content, columns, f"{folder.name}/{MANIFEST}")
 
 
 def _columns(folder: Path, table: str) -> dict[str, str]:
     path = folder / "db" / f"{table}.parquet"
     if not path.is_file():
         there = [p.stem for p in (folder / "db").glob("*.parquet")]
-        raise SourceError("missing_table", f"{folder.name}/{MANIFEST} lists the table '{table}', but there is no {path.name}.", hint=did_you_mean(table, there))
+        raise SourceError(
+            "missing_table",
+            f"{folder.name}/{MANIFEST} lists the table '{table}', but there is no db/{path.name}.",
+            hint=did_you_mean(table, there),
+        )
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -50,41 +66,75 @@ def _columns(folder: Path, table: str) -> dict[str, str]:
     return {name: canonical_name(arrow) for name, arrow in types.items() if arrow is not None}
 
 
-def with_kinds(db: Database) -> Database:
-    """Fill in the kinds that the manifest does not name."""
-    if all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values()):
-        return db
-    target = cache_root() / "kinds" / db.cache_dir.name
-    build_folder(target, lambda folder: _write_kinds(db, folder))
-    inferred = json.loads((target / "kinds.json").read_text())
-    tables = {
-        name: replace(table, kinds={c: table.kinds.get(c) or ColumnKind(**inferred[name][c]) for c in _features(table)})
-        for name, table in db.schema.tables.items()
-    }
-    return Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
+def _is_edited(content: Mapping[str, Any]) -> bool:
+    """Whether keys or times were changed by hand since gelgt numbered the rows by them."""
+    for name, spec in content["tables"].items():
+        mine = content["gelgt"]["tables"].get(name) or {}
+        keys = {column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()}
+        primary = "+".join((mine.get("primary_key") or {}).get("columns", ())) or None
+        time = (mine.get("time_column") or {}).get("column")
+        if (spec.get("pkey"), spec.get("time_col"), dict(spec.get("fkeys") or {})) != (primary, time, keys):
+            return True
+    return False
 
 
 def _features(table: TableSchema) -> list[str]:
     return [c for c in table.columns if c not in table.key_columns]
 
 
-def _write_kinds(db: Database, folder: Path) -> None:
-    found: dict[str, dict[str, Any]] = {}
+def _with_derived(db: Database, trusted: bool) -> Database:
+    """Add what a hosted manifest does not say: kinds, and whether the rows follow the contract. Found once, then kept."""
+    target = cache_root() / "kinds" / db.cache_dir.name
+    build_folder(target, lambda folder: _derive(db, folder))
+    derived = json.loads((target / "derived.json").read_text())
+    tables = {
+        name: replace(table, kinds={c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c]) for c in _features(table)})
+        for name, table in db.schema.tables.items()
+    }
+    known = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
+    known.follows_contract = db.follows_contract if trusted else derived["follows_contract"]
+    return known
+
+
+def _derive(db: Database, folder: Path) -> None:
+    kinds: dict[str, dict[str, Any]] = {}
     for name, table in db.schema.tables.items():
         columns = [c for c in _features(table) if c not in table.kinds]
-        sampler = sample_batches(db.batches(name, columns), rows_until(db, name, db.val_timestamp)) if columns else None
-        found[name] = {}
-        for c in columns:
-            assert sampler is not None
-            kind = infer_kind(c, sampler.column(c, _arrow_type(table.columns[c])))
-            found[name][c] = {"kind": kind.kind, "origin": kind.origin, "evidence": kind.evidence, "separator": kind.separator}
-    (folder / "kinds.json").write_text(json.dumps(found))
+        sampler = sample_batches(db.batches(name, columns), rows_until(db, name, db.val_timestamp))
+        found = {c: infer_kind(c, sampler.column(c, ARROW_TYPES[table.columns[c]])) for c in columns}
+        kinds[name] = {c: {"kind": k.kind, "origin": k.origin, "evidence": k.evidence, "separator": k.separator} for c, k in found.items()}
+    contract = all(_follows_contract(db, table) for table in db.schema.tables.values())
+    (folder / "derived.json").write_text(json.dumps({"kinds": kinds, "follows_contract": contract}))
 
 
-def _arrow_type(name: str) -> pa.DataType:
-    return {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "string": pa.string(), "timestamp": pa.timestamp("us")}.get(
-        name, pa.list_(pa.string())
-    )
+def _follows_contract(db: Database, table: TableSchema) -> bool:
+    columns = [c for c in (table.pkey, table.time_col) if c]
+    if any(table.columns[fk.column] not in ("int64", "float64") for fk in table.foreign_keys):
+        return False
+    row, last, ended = 0, None, False
+    for batch in db.batches(table.name, columns) if columns else ():
+        if table.pkey:
+            keys = batch.column(table.pkey)
+            if (
+                keys.null_count
+                or not pa.types.is_integer(keys.type)
+                or not np.array_equal(keys.to_numpy(), np.arange(row, row + len(keys)))
+            ):
+                return False
+        if table.time_col:
+            times = batch.column(table.time_col)
+            known = times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
+            nulls_last = times.null_count == 0 or not times.slice(0, len(known)).null_count
+            if (
+                (ended and len(known))
+                or not nulls_last
+                or np.any(np.diff(known) < 0)
+                or (last is not None and len(known) and known[0] < last)
+            ):
+                return False
+            ended, last = ended or times.null_count > 0, known[-1] if len(known) else last
+        row += batch.num_rows
+    return True
 
 
 def rows_until(db: Database, table: str, time: Any) -> int:
@@ -104,3 +154,112 @@ def rows_until(db: Database, table: str, time: Any) -> int:
         if inside < batch.num_rows:
             break
     return count
+
+
+class FolderSource:
+    """The rows of a RelBench folder with the user's own key values, to be imported anew."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        content = load_yaml(folder / MANIFEST)
+        ours = content.get("gelgt") or {}
+        before = {**content, "tables": _numbered_tables(content) if "format" in ours else content["tables"]}
+        self.address = str(ours.get("source") or address)
+        self.name = str(content.get("name") or folder.name)
+        self.splits = (content.get("val_timestamp"), content.get("test_timestamp")), str(ours.get("split_origin", "declared"))
+        self.folder = folder
+        self._is_numbered = "format" in ours
+        self._db = Database(folder, _read_schema(folder, before), self.address)
+
+    def tables(self) -> list[RawTable]:
+        return [self._table(table) for table in self._db.schema.tables.values()]
+
+    def _table(self, table: TableSchema) -> RawTable:
+        originals = self._originals(table) if self._is_numbered else {}
+        # Columns that only gelgt needed (composite and shared keys) are dropped; the user's own come back.
+        own = {fk.stored or ("+".join(fk.columns) if len(fk.columns) > 1 else "") for fk in table.foreign_keys}
+        own |= {table.pkey} if table.primary_key and len(table.primary_key.columns) > 1 else set()
+        columns = {
+            c: originals[c].type if c in originals else ARROW_TYPES[t]
+            for c, t in table.columns.items()
+            if c not in own or not self._is_numbered
+        }
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            row = 0
+            for batch in self._db.batches(table.name, list(columns)):
+                arrays = [originals[c].slice(row, batch.num_rows) if c in originals else batch.column(c) for c in columns]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+                row += batch.num_rows
+
+        return RawTable(table.name, columns, batches)
+
+    def _originals(self, table: TableSchema) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        keys = self._db.keys(table.name)
+        if keys is not None and table.primary_key and len(table.primary_key.columns) == 1:
+            found[keys.column_names[0]] = keys.column(0).combine_chunks()
+        for fk in table.foreign_keys:
+            if fk.stored or len(fk.columns) > 1:
+                continue
+            parent = self._db.keys(fk.table)
+            if fk.referred and fk.referred != (self._db.table(fk.table).primary_key or table.primary_key).columns:  # type: ignore[union-attr]
+                parent = self._db.read(fk.table, list(fk.referred))
+            if parent is not None:
+                rows = self._db.read(table.name, [fk.column]).column(0).combine_chunks()
+                found[fk.column] = parent.column(0).combine_chunks().take(rows)
+        return found
+
+    def content_key(self) -> str | None:
+        extra = f"{(self.folder / MANIFEST).read_text(encoding='utf-8')}"
+        keys = self.folder / "gelgt" / "keys"
+        return hash_files([*(self.folder / "db").glob("*.parquet"), *(keys.glob("*.parquet") if keys.is_dir() else ())], extra=extra)
+
+    def __enter__(self) -> "FolderSource":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+
+def _numbered_tables(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables as gelgt numbered them, before any edit."""
+    tables = {}
+    for name in content["tables"]:
+        mine = content["gelgt"]["tables"].get(name) or {}
+        tables[name] = {
+            "pkey": "+".join((mine.get("primary_key") or {}).get("columns", ())) or None,
+            "time_col": (mine.get("time_column") or {}).get("column"),
+            "fkeys": {column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()},
+        }
+    return tables
+
+
+def folder_source(folder: Path, address: str, stated: Mapping[str, Mapping[str, Any]]) -> tuple[FolderSource, dict[str, dict[str, Any]]]:
+    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement; `stated` goes before them."""
+    content = load_yaml(folder / MANIFEST)
+    ours = (content.get("gelgt") or {}).get("tables") or {}
+    merged: dict[str, dict[str, Any]] = {}
+    for name, spec in content["tables"].items():
+        kinds = {c: k if isinstance(k, str) else k["kind"] for c, k in ((ours.get(name) or {}).get("kinds") or {}).items()}
+        fkeys = {_user_columns(c, ours.get(name) or {}): table for c, table in (spec.get("fkeys") or {}).items()}
+        pkey = spec.get("pkey")
+        mine = (ours.get(name) or {}).get("primary_key") or {}
+        if pkey and "+".join(mine.get("columns", ())) == pkey:
+            pkey = list(mine["columns"])
+        keyed = {c for key in fkeys for c in key.split("+")} | set(pkey if isinstance(pkey, list) else [pkey])
+        merged[name] = {
+            "pkey": pkey,
+            "time_col": spec.get("time_col"),
+            "fkeys": fkeys,
+            "kinds": {c: k for c, k in kinds.items() if c not in keyed},
+        }
+        more = dict(stated.get(name) or {})
+        merged[name]["kinds"] |= more.pop("kinds", None) or {}
+        merged[name] |= more
+    merged |= {name: dict(entry) for name, entry in stated.items() if name not in merged}
+    return FolderSource(folder, address), merged
+
+
+def _user_columns(column: str, mine: Mapping[str, Any]) -> str:
+    entry = (mine.get("foreign_keys") or {}).get(column) or {}
+    return "+".join(entry.get("columns") or (column,))

@@ -1,0 +1,109 @@
+"""Words of table and column names, and how well a column name points to a table.
+
+`OwnerUserId` → owner, user + the key word `id`; it points to `users` by its last word. `constructorStandingsId` points to
+`constructor_standings` and not to `standings`, because the longer match wins.
+"""
+
+import re
+
+KEY_WORDS = frozenset({"id", "key", "uuid", "guid", "fk", "pk", "sk", "code", "nr", "no"})
+SELF_WORDS = frozenset(
+    {
+        "parent",
+        "manager",
+        "supervisor",
+        "previous",
+        "prev",
+        "next",
+        "original",
+        "root",
+        "ancestor",
+        "reply",
+        "predecessor",
+        "successor",
+        "boss",
+    }
+)
+_TABLE_PREFIXES = frozenset({"dim", "fact", "fct", "tbl", "tb", "stg", "t", "d", "f"})
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_A-Za-z]+")
+
+
+def words(name: str) -> tuple[str, ...]:
+    """Lower-case words in the singular: `OrderItems`, `order_items` → ('order', 'item').
+
+    >>> words("constructorStandingsId")
+    ('constructor', 'standing', 'id')
+    """
+    return tuple(singular(w.lower()) for w in _WORD.findall(name))
+
+
+def singular(word: str) -> str:
+    """A rough English singular; good enough to compare names.
+
+    >>> [singular(w) for w in ("categories", "boxes", "addresses", "status", "orders")]
+    ['category', 'box', 'address', 'status', 'order']
+    """
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
+        return word[:-1]
+    return word
+
+
+def table_words(name: str) -> tuple[str, ...]:
+    """Words of a table name without warehouse prefixes (`dim_customer` → customer)."""
+    parts = words(name)
+    return parts[1:] if len(parts) > 1 and parts[0] in _TABLE_PREFIXES else parts
+
+
+def stem(column: str) -> tuple[str, ...]:
+    """Words of a column name without the key word at its end: `customer_id` → ('customer',), `id` → ()."""
+    parts = words(column)
+    while parts and parts[-1] in KEY_WORDS:
+        parts = parts[:-1]
+    return parts
+
+
+def is_keylike(column: str) -> bool:
+    """Whether the name ends in a key word."""
+    parts = words(column)
+    return bool(parts) and parts[-1] in KEY_WORDS
+
+
+def points_to(column: str, table: str, table_key: str | None) -> int:
+    """How strongly a column name points to a table: 0 not at all, higher is stronger.
+
+    >>> points_to("raceId", "races", "raceId") > points_to("OwnerUserId", "users", "Id") > 0
+    True
+    >>> points_to("PostTypeId", "posts", "Id")
+    0
+    """
+    mine, theirs = stem(column), table_words(table)
+    if not mine:
+        return 0
+    score = 0
+    if table_key is not None and column.lower() == table_key.lower():
+        score += 30
+    if mine == theirs:
+        score += 20
+    elif theirs and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs and is_keylike(column):
+        score += 10
+    elif table_key is not None and mine == stem(table_key) and is_keylike(column):
+        score += 10
+    return score + len(theirs) if score else 0
+
+
+def names_own_table(column: str, table: str) -> bool:
+    """Whether a key column is named after its own table: `qualifyId` in `qualifying`, `driverStandingsId` in `standings`."""
+    mine, own = stem(column), table_words(table)
+    if not mine or not own or not is_keylike(column):
+        return False
+    similar = (
+        len(mine[-1]) >= 4
+        and len(mine) == len(own)
+        and own[:-1] == mine[:-1]
+        and (own[-1].startswith(mine[-1]) or mine[-1].startswith(own[-1]))
+    )
+    return mine == own or mine[-len(own) :] == own or similar

@@ -1,0 +1,101 @@
+"""A DuckDB file as a source, through DuckDB's own catalogue (SQLAlchemy's dialect fails to reflect keys with DuckDB 2)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from gelgt.errors import SourceError
+from gelgt.schema.model import ForeignKey
+from gelgt.sources.duckdb_engine import arrow_reader, quote
+from gelgt.sources.raw import RawTable
+
+
+def is_duckdb_file(path: Path) -> bool:
+    """DuckDB files carry 'DUCK' after an eight-byte checksum."""
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"
+
+
+class DuckDBSource:
+    """Tables of the main schema (or another), read in one transaction of a read-only connection."""
+
+    def __init__(self, path: Path, address: str, namespace: str | None = None) -> None:
+        self.address = address
+        self.name = path.stem
+        self._path = path
+        self._namespace = namespace or "main"
+        self._connection: Any = None
+
+    def __enter__(self) -> "DuckDBSource":
+        import duckdb
+
+        try:
+            self._connection = duckdb.connect(str(self._path), read_only=True, config={"autoinstall_known_extensions": False})
+        except duckdb.Error as error:
+            raise SourceError(
+                "cannot_open", f"{self.address}: DuckDB cannot open the file: {error}", hint="Close other writers of the file."
+            ) from None
+        self._connection.execute("BEGIN TRANSACTION")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._connection.close()
+
+    def content_key(self) -> str | None:
+        return None
+
+    def tables(self) -> list[RawTable]:
+        names = [
+            row[0]
+            for row in self._connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1",
+                [self._namespace],
+            ).fetchall()
+        ]
+        if not names:
+            raise SourceError(
+                "no_tables", f"{self.address} has no tables in the schema '{self._namespace}'.", hint="Name another with namespace=."
+            )
+        return [self._table(name) for name in names]
+
+    def _table(self, name: str) -> RawTable:
+        columns = self._connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? ORDER BY column_index",
+            [self._namespace, name],
+        ).fetchall()
+        selected = ", ".join(_select(c, t) for c, t in columns if not t.startswith(("BLOB", "BIT")))
+        query = f"SELECT {selected} FROM {quote(self._namespace)}.{quote(name)}"
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from arrow_reader(self._connection, query)
+
+        schema = arrow_reader(self._connection, query + " LIMIT 0").read_all().schema
+        primary, foreign = self._keys(name)
+        return RawTable(name, {field.name: field.type for field in schema}, batches, primary, foreign)
+
+    def _keys(self, table: str) -> tuple[tuple[str, ...], tuple[ForeignKey, ...]]:
+        rows = self._connection.execute(
+            "SELECT constraint_type, constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
+            "WHERE schema_name = ? AND table_name = ? ORDER BY constraint_index",
+            [self._namespace, table],
+        ).fetchall()
+        primary: tuple[str, ...] = ()
+        foreign = []
+        for kind, columns, referred_table, referred in rows:
+            if kind == "PRIMARY KEY":
+                primary = tuple(columns)
+            elif kind == "FOREIGN KEY":
+                foreign.append(ForeignKey(tuple(columns), referred_table, tuple(referred), "declared", "FOREIGN KEY of the database"))
+        return primary, tuple(foreign)
+
+
+def _select(column: str, data_type: str) -> str:
+    # Types that Arrow or pandas cannot carry as values arrive as text.
+    as_text = data_type.startswith(("INTERVAL", "UUID", "TIME")) and not data_type.startswith("TIMESTAMP")
+    as_number = data_type.startswith(("HUGEINT", "UHUGEINT", "DECIMAL"))
+    if as_text:
+        return f"CAST({quote(column)} AS VARCHAR) AS {quote(column)}"
+    return f"CAST({quote(column)} AS DOUBLE) AS {quote(column)}" if as_number else quote(column)

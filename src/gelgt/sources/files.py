@@ -1,0 +1,160 @@
+"""A folder of CSV or Parquet files as a source: one file (or one sub-folder of Parquet parts) is one table.
+
+CSV files know no types: all columns arrive as strings and `stage.py` finds the types. An empty field is null.
+"""
+
+import csv
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from gelgt.errors import SourceError, some
+from gelgt.sources.cache import hash_files
+from gelgt.sources.raw import RawTable
+
+CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+
+class FilesSource:
+    """The CSV and Parquet files of a folder."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.address = address
+        self.name = folder.resolve().name
+        self._folder = folder
+        self._files = find_tables(folder)
+
+    def tables(self) -> list[RawTable]:
+        return [
+            _parquet_table(name, paths) if paths[0].suffix == ".parquet" else _csv_table(name, paths[0])
+            for name, paths in self._files.items()
+        ]
+
+    def content_key(self) -> str | None:
+        names = "\n".join(f"{name}: {[p.name for p in paths]}" for name, paths in self._files.items())
+        return hash_files([p for paths in self._files.values() for p in paths], extra=names)
+
+    def __enter__(self) -> "FilesSource":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+
+def find_tables(folder: Path) -> dict[str, list[Path]]:
+    """Table name → files."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
+        if path.is_dir():
+            parts = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
+            if not parts:
+                continue
+            name, files = path.name, parts
+        elif path.suffix == ".parquet" or path.name.lower().endswith(CSV_ENDINGS):
+            name, files = path.name.split(".")[0] if path.suffix != ".parquet" else path.stem, [path]
+        else:
+            continue
+        if name in found:
+            raise SourceError(
+                "duplicate_table",
+                f"Two files give the table '{name}': {found[name][0].name} and {path.name}.",
+                hint="Remove or rename one of them.",
+            )
+        found[name] = files
+    if not found:
+        raise SourceError(
+            "no_tables", f"There are no .csv, .tsv or .parquet files in {folder}.", hint="Give the folder that holds one file a table."
+        )
+    return found
+
+
+def _parquet_table(name: str, paths: list[Path]) -> RawTable:
+    try:
+        schemas = [pq.read_schema(path) for path in paths]
+        schema = pa.unify_schemas([s.remove_metadata() for s in schemas], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise SourceError(
+            "unreadable_file", f"Table '{name}': {paths[0].name} is not readable as Parquet: {error}", hint="Write the file again."
+        ) from None
+    wanted = [field for field in schema if not field.name.startswith("__index_level_")]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pq.ParquetFile(path, memory_map=True) as file:
+                present = [f.name for f in wanted if f.name in file.schema_arrow.names]
+                for batch in file.iter_batches(batch_size=1 << 17, columns=present):
+                    arrays = [batch.column(f.name).cast(f.type) if f.name in present else pa.nulls(batch.num_rows, f.type) for f in wanted]
+                    yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in wanted])
+
+    return RawTable(name, {field.name: field.type for field in wanted}, batches)
+
+
+def _csv_table(name: str, path: Path) -> RawTable:
+    header, delimiter = _header(name, path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            reader = pacsv.open_csv(
+                path,
+                read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1, block_size=8 << 20),
+                parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                convert_options=pacsv.ConvertOptions(
+                    column_types={c: pa.string() for c in header},
+                    strings_can_be_null=True,
+                    null_values=[""],
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+            yield from reader
+        except pa.ArrowInvalid as error:
+            raise _csv_error(name, path, header, str(error)) from None
+
+    return RawTable(name, {c: pa.string() for c in header}, batches, is_text=True)
+
+
+def _header(name: str, path: Path) -> tuple[list[str], str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=first.count) if first.strip() else ","
+            header = next(csv.reader(file, delimiter=delimiter), [])
+    except UnicodeDecodeError as error:
+        raise _not_utf8(name, path, f"its header ({error.reason} at byte {error.start})") from None
+    if not header:
+        raise SourceError("empty_file", f"Table '{name}': {path.name} is empty.", hint="Give it at least a header line, or remove it.")
+    header = [c if c.strip() else f"unnamed_{i}" for i, c in enumerate(header)]
+    repeated = sorted({c for c in header if header.count(c) > 1})
+    if repeated:
+        raise SourceError(
+            "duplicate_column", f"Table '{name}': {path.name} has columns of the same name: {some(repeated)}.", hint="Rename them."
+        )
+    return header, delimiter
+
+
+def _csv_error(name: str, path: Path, header: list[str], message: str) -> SourceError:
+    if "UTF8" in message or "utf8" in message.lower():
+        number = message.split("CSV column #")[1].split(":")[0] if "CSV column #" in message else ""
+        where = f"column '{header[int(number)]}'" if number.isdigit() and int(number) < len(header) else "a column"
+        return _not_utf8(name, path, where)
+    return SourceError(
+        "bad_csv",
+        f"Table '{name}': {path.name} is not a regular CSV file: {message}",
+        hint="Every line needs as many fields as the header.",
+    )
+
+
+def _not_utf8(name: str, path: Path, where: str) -> SourceError:
+    return SourceError(
+        "not_utf8",
+        f"Table '{name}': {path.name} is not UTF-8: {where}.",
+        hint=f"Convert it, for example: iconv -f latin1 -t utf-8 {path.name} > converted.csv",
+    )

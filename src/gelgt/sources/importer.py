@@ -1,0 +1,141 @@
+"""Imports any source into a RelBench v3 folder: gelgt's own project format.
+
+    stage      rows stream to Parquet in canonical types                             (stage.py)
+    resolve    keys and times: stated, declared or inferred                          (resolve.py)
+    check      primary keys are unique and filled, referred columns are unique
+    order      rows by (time, key, all columns), foreign keys become row numbers     (one DuckDB query a table, out of core)
+    describe   split times, column kinds, findings, manifest
+
+The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and DuckDB's limit.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gelgt.errors import SchemaError, SourceError, did_you_mean
+from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
+from gelgt.schema.model import DatabaseSchema
+from gelgt.sources.cache import build_folder, cache_root, hash_files, text_key
+from gelgt.sources.check import check_keys
+from gelgt.sources.duckdb_engine import connect
+from gelgt.sources.order import TableWriter
+from gelgt.sources.probe import StagedProbe
+from gelgt.sources.raw import RawTable, Source
+from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
+from gelgt.sources.splits import split_times
+from gelgt.sources.stage import StagedTable, stage_table
+
+FORMAT = 1  # raise it when an import of the same rows would come out differently
+
+
+def import_source(source: Source, out: Path | None = None, stated: Stated | None = None, only: list[str] | None = None) -> Path:
+    """Import a source to `out`, or to the cache under a key of its content.
+
+    Args:
+        source: An opener, not yet entered.
+        out: A folder that does not exist or is empty.
+        stated: Keys, times and kinds that the user states (see resolve.py).
+        only: Names of the tables to import; all by default.
+
+    Returns:
+        The RelBench v3 folder.
+    """
+    stated = stated or {}
+    wish = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)}"
+    if out is not None:
+        _refuse_existing(out)
+    elif (content := source.content_key()) is not None:
+        known = cache_root() / "imports" / text_key(f"{content} {wish}")
+        if known.exists():
+            return known
+    root = out.resolve().parent if out is not None else cache_root() / "imports"
+    root.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".gelgt-import-", dir=root))
+    try:
+        with source:
+            staged = _stage(source, work, stated, only)
+        if out is None:
+            # A source whose content was not known before it was read is keyed by its staged rows.
+            content = source.content_key() or hash_files([t.path for t in staged.values()], extra=_declared(staged))
+            target = cache_root() / "imports" / text_key(f"{content} {wish}")
+        else:
+            if out.exists():
+                out.rmdir()  # it was found empty
+            target = out
+        return build_folder(target, lambda folder: _write(folder, staged, stated, source, work))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_existing(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SourceError("exists", f"{out} already exists and is not empty.", hint="Choose another folder or remove it first.")
+
+
+def _frozen(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {_frozen(v)}" for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))) + "}"
+    return repr(value)
+
+
+def _declared(staged: Mapping[str, StagedTable]) -> str:
+    return repr([(name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()])
+
+
+def _stage(source: Source, work: Path, stated: Stated, only: list[str] | None) -> dict[str, StagedTable]:
+    raw = {table.name: table for table in sorted(source.tables(), key=lambda t: t.name)}
+    if only is not None:
+        for name in only:
+            if name not in raw:
+                raise SourceError("unknown_table", f"{source.address} has no table '{name}'.", hint=did_you_mean(name, raw))
+        raw = {name: table for name, table in raw.items() if name in only}
+    _check_names(raw)
+    check_stated(stated, {name: table.columns for name, table in raw.items()})
+    kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
+    return {name: stage_table(table, work, i, kinds[name]) for i, (name, table) in enumerate(raw.items())}
+
+
+def _check_names(raw: Mapping[str, RawTable]) -> None:
+    """Names that would collide in SQL, or that cannot name a file, are refused before anything is read."""
+    for what, names in [("tables", list(raw)), *((f"columns of '{t.name}'", list(t.columns)) for t in raw.values())]:
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.setdefault(name.casefold(), name)
+            if other != name:
+                raise SchemaError(
+                    "case_collision",
+                    f"The {what} '{other}' and '{name}' differ only in letter case, which SQL ignores.",
+                    hint="Rename one.",
+                )
+            if not name.strip():
+                raise SchemaError("empty_name", f"One of the {what} has an empty name.", hint="Rename it.")
+    for name in raw:
+        if "/" in name or "\\" in name or "\0" in name or name.startswith("."):
+            raise SchemaError(
+                "bad_name", f"The table name {name!r} cannot be a file name.", hint="Rename the table, or read it through a view."
+            )
+
+
+def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path) -> None:
+    with connect(work / "spill") as connection:
+        probe = StagedProbe(connection, staged)
+        tables = resolve(staged, stated, probe)
+        check_keys(tables, probe)
+        (val, test), origin = getattr(source, "splits", None) or (split_times(tables, probe), "inferred")
+        writer = TableWriter(tables, probe, folder, work, val)
+        for table in tables:
+            writer.write_keys(table)
+        written = {table: writer.write_rows(table) for table in tables}
+    findings = [f for t in staged.values() for f in t.findings] + [f for _, found in written.values() for f in found]
+    schema = DatabaseSchema(source.name, {table: done for table, (done, _) in written.items()}, val, test, split_origin=origin)
+    content = schema_to_dict(schema)
+    content["gelgt"] |= {
+        "format": FORMAT,
+        "source": source.address,
+        "content_hash": hash_files([*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]),
+        "findings": [f.to_dict() for f in findings],
+    }
+    dump_yaml(content, folder / MANIFEST)

@@ -1,0 +1,38 @@
+"""MySQL and MariaDB, through PyMySQL's unbuffered cursor inside a consistent read-only snapshot."""
+
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Engine
+
+from gelgt.sources.canonical import STRINGS
+from gelgt.sources.sql import SQLSource
+
+
+class MySQLSource(SQLSource):
+    """A MySQL or MariaDB database."""
+
+    extra = "mysql"
+
+    def _engine(self) -> Engine:
+        url = self.url if "+" in self.url.drivername else self.url.set(drivername=f"{self.url.drivername}+pymysql")
+        return sa.create_engine(url, isolation_level="AUTOCOMMIT")  # the transaction below is ours
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self._connection.exec_driver_sql("SET time_zone = '+00:00'")
+        self._connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
+        kind = column["type"]
+        if isinstance(kind, mysql.TINYINT) and kind.display_width == 1:
+            return pa.bool_()
+        if isinstance(kind, mysql.BIT):
+            return pa.bool_() if (kind.length or 1) == 1 else None
+        if isinstance(kind, mysql.YEAR):
+            return pa.int64()
+        if isinstance(kind, mysql.SET):
+            return STRINGS
+        return super()._arrow_type(table, column)

@@ -1,0 +1,93 @@
+"""PostgreSQL. Rows come as Arrow through ADBC, inside a snapshot exported by the connection that reads the catalogue.
+
+Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import URL, Engine
+
+from gelgt.errors import SourceError
+from gelgt.sources.canonical import STRINGS, TIME
+from gelgt.sources.duckdb_engine import quote
+from gelgt.sources.sql import SQLSource
+
+_CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
+
+
+class PostgresSource(SQLSource):
+    """A PostgreSQL database; one repeatable-read, read-only snapshot for everything."""
+
+    extra = "postgres"
+
+    def __init__(self, url: URL, namespace: str | None = None) -> None:
+        super().__init__(url, namespace)
+        self._snapshot: str | None = None
+        self._intervals: set[tuple[str, str]] = set()  # read as seconds
+
+    def _engine(self) -> Engine:
+        url = self.url if "+" in self.url.drivername else self.url.set(drivername="postgresql+psycopg")
+        return sa.create_engine(url, isolation_level="REPEATABLE READ")
+
+    def _begin(self) -> None:
+        self._connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+        self._connection.exec_driver_sql("SET LOCAL TIME ZONE 'UTC'")
+        self._snapshot = self._connection.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one()
+
+    def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
+        if isinstance(column["type"], postgresql.BYTEA):
+            return None
+        if isinstance(column["type"], postgresql.INTERVAL):
+            self._intervals.add((table, column["name"]))
+            return pa.float64()
+        return super()._arrow_type(table, column)
+
+    def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        try:
+            from adbc_driver_postgresql import dbapi
+        except ModuleNotFoundError:
+            yield from self._cursor_rows(table, columns)
+            return
+        query = self._select(table, columns)
+        try:
+            with dbapi.connect(self._adbc_uri()) as connection, connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._snapshot}'")
+                cursor.execute("SET LOCAL TIME ZONE 'UTC'")
+                cursor.execute(query)
+                for batch in cursor.fetch_record_batch():
+                    if batch.num_rows:
+                        yield batch.rename_columns(list(columns))
+        except dbapi.Error as error:
+            raise self._failed("cannot_read", error, f"Reading the table '{table}' failed.") from None
+
+    def _cursor_rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        result = self._connection.execution_options(stream_results=True).execute(sa.text(self._select(table, columns).replace(":", "\\:")))
+        for rows in result.partitions(50_000):
+            arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def _select(self, table: str, columns: dict[str, pa.DataType]) -> str:
+        """Every column is cast on the server to the type it arrives in, so enums, UUIDs, JSON and numerics need no driver support."""
+        return f"SELECT {', '.join(self._cast(table, c, t) for c, t in columns.items())} FROM {self._qualified(table)}"
+
+    def _cast(self, table: str, column: str, arrow: pa.DataType) -> str:
+        name = quote(column)
+        if arrow == TIME:
+            # Timestamps and dates become UTC instants without a zone; infinity has no place on a time axis and is null.
+            return f"CASE WHEN isfinite({name}) THEN {name}::timestamp END AS {name}"
+        if arrow == pa.float64() and (table, column) in self._intervals:
+            return f"extract(epoch FROM {name})::float8 AS {name}"
+        return f"{name}::{_CASTS[arrow]} AS {name}" if arrow in _CASTS else name
+
+    def _qualified(self, table: str) -> str:
+        return f"{quote(self._namespace)}.{quote(table)}" if self._namespace else quote(table)
+
+    def _adbc_uri(self) -> str:
+        if self.url.host is None and not self.url.query:
+            raise SourceError("bad_url", f"{self.address} names no host.", hint="Write postgresql://user@host/database.")
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=False)

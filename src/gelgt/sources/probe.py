@@ -1,0 +1,61 @@
+"""Answers to `schema.infer.Probe`, by DuckDB over the staged Parquet files. Each answer is kept."""
+
+from functools import cache
+from typing import Any
+
+from gelgt.sources.duckdb_engine import literal
+from gelgt.sources.stage import StagedTable
+
+
+class StagedProbe:
+    """Questions about staged columns."""
+
+    def __init__(self, connection: Any, tables: dict[str, StagedTable]) -> None:
+        self.connection = connection
+        self.tables = tables
+        self.distinct = cache(self._distinct)
+        self.median = cache(self._median)
+
+    def relation(self, table: str) -> str:
+        return f"read_parquet({literal(self.tables[table].path)})"
+
+    def value(self, table: str, column: str) -> str:
+        """A column in the type in which keys are compared: whole numbers as BIGINT, the rest as it is."""
+        stored = self.tables[table].columns[column].stored
+        is_cast = self.key_type(table, column) != self.tables[table].types()[column]
+        return f"CAST({stored} AS BIGINT)" if is_cast else stored
+
+    def key_type(self, table: str, column: str) -> str:
+        """The canonical type in which a column serves as a key."""
+        kind, facts = self.tables[table].types()[column], self.tables[table].columns[column]
+        return "int64" if kind == "float64" and facts.is_whole and not facts.non_finite else kind
+
+    def one(self, query: str) -> tuple[Any, ...]:
+        return self.all(query)[0]
+
+    def all(self, query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.connection.execute(query).fetchall()]
+
+    def is_unique(self, table: str, column: str) -> bool:
+        return bool(self.distinct(table, column) == self.tables[table].rows)
+
+    def _distinct(self, table: str, column: str) -> int:
+        return int(self.one(f"SELECT count(DISTINCT {self.value(table, column)}) FROM {self.relation(table)}")[0])
+
+    def contained(self, table: str, column: str, parent: str, key: str) -> int:
+        child = f"SELECT DISTINCT {self.value(table, column)} AS v FROM {self.relation(table)}"
+        return int(
+            self.one(
+                f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN (SELECT {self.value(parent, key)} FROM {self.relation(parent)})"
+            )[0]
+        )
+
+    def rank_correlation(self, table: str, column: str, other: str) -> float:
+        x, y = self.value(table, column), self.value(table, other)
+        ranks = f"SELECT rank() OVER (ORDER BY {x}) AS a, rank() OVER (ORDER BY {y}) AS b FROM {self.relation(table)} WHERE {x} IS NOT NULL"
+        found = self.one(f"SELECT corr(a, b) FROM ({ranks})")[0]
+        return float(found) if found is not None else 0.0
+
+    def _median(self, table: str, column: str) -> float | None:
+        found = self.one(f"SELECT epoch(quantile_disc({self.value(table, column)}, 0.5)) FROM {self.relation(table)}")[0]
+        return None if found is None else float(found)

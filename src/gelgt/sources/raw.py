@@ -1,0 +1,53 @@
+"""What every opener hands to the importer: tables as streams of Arrow batches, with the keys that the source declares."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+
+from gelgt.schema.model import Finding, ForeignKey
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """One table of a source, not yet read.
+
+    Attributes:
+        columns: Arrow types of the columns that `batches` yields, in order.
+        batches: Starts a fresh stream of the rows.
+        is_text: The source knows no types (CSV): all columns are strings whose types are to be found.
+        time_columns: Columns that the source declares to be dates or times although they arrive as text or numbers.
+    """
+
+    name: str
+    columns: Mapping[str, pa.DataType]
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    is_text: bool = False
+    time_columns: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = field(default=())
+
+
+class Source(Protocol):
+    """An opened source. Its tables are read inside one consistent, read-only view of the data."""
+
+    address: str  # what the user gave, without a password
+    name: str
+    # FolderSource also has `splits`, the split times that its manifest names.
+
+    def tables(self) -> list[RawTable]: ...
+
+    def content_key(self) -> str | None:
+        """A hash of the content if it is cheaper than reading the rows, else None."""
+        ...
+
+    def __enter__(self) -> "Source": ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+OpenSource = AbstractContextManager[Source]

@@ -1,0 +1,153 @@
+"""Settles the schema of a source: what the user states, else what the source declares, else what can be inferred.
+
+A user states it as a mapping in the form of a manifest's `tables`, for example
+
+    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
+
+where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gelgt.errors import SchemaError, did_you_mean
+from gelgt.schema.infer import ColumnFacts, infer_foreign_keys, infer_primary_key, infer_time_column
+from gelgt.schema.manifest import parse_kind
+from gelgt.schema.model import ColumnKind, ForeignKey, PrimaryKey, TableSchema, TimeColumn, key_column
+from gelgt.sources.probe import StagedProbe
+from gelgt.sources.stage import StagedTable
+
+Stated = Mapping[str, Mapping[str, Any]]
+_ENTRIES = ("pkey", "time_col", "fkeys", "kinds")
+
+
+def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
+    """Reject names in `schema=` that do not exist, before anything is read."""
+    for table, entry in stated.items():
+        if table not in tables:
+            raise SchemaError("unknown_table", f"schema: there is no table '{table}'.", hint=did_you_mean(table, tables))
+        for word in entry:
+            if word not in _ENTRIES:
+                raise SchemaError("unknown_entry", f"schema: table '{table}' has the entry '{word}'.", hint=did_you_mean(word, _ENTRIES))
+        columns = list(tables[table])
+        named = [*_as_tuple(entry.get("pkey")), *_as_tuple(entry.get("time_col")), *(entry.get("kinds") or {})]
+        for key, target in (entry.get("fkeys") or {}).items():
+            named += key.split("+") if key not in columns else [key]
+            parent, _ = _target(str(target), tables)
+            if parent not in tables:
+                raise SchemaError(
+                    "unknown_table", f"schema: '{table}.{key}' refers to a table '{target}'.", hint=did_you_mean(str(target), tables)
+                )
+        for column in named:
+            if column not in columns:
+                raise SchemaError(
+                    "unknown_column", f"schema: table '{table}' has no column '{column}'.", hint=did_you_mean(column, columns)
+                )
+        for column, kind in (entry.get("kinds") or {}).items():
+            parse_kind(table, column, kind, "schema")
+
+
+def stated_kinds(stated: Stated, table: str) -> dict[str, ColumnKind]:
+    return {c: parse_kind(table, c, kind, "schema") for c, kind in (stated.get(table, {}).get("kinds") or {}).items()}
+
+
+def resolve(staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProbe) -> dict[str, TableSchema]:
+    """Keys and times of every table; kinds follow when the rows are in order."""
+    facts = {name: _facts(table) for name, table in staged.items()}
+    keys = {name: _primary_key(table, stated.get(name, {}), facts[name], probe) for name, table in staged.items()}
+    resolved = {}
+    for name, table in staged.items():
+        entry = stated.get(name, {})
+        foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
+        time = _time_column(table, entry, facts[name], keys[name], probe)
+        resolved[name] = TableSchema(name, table.types(), keys[name], time, foreign, stated_kinds(stated, name))
+    return resolved
+
+
+def _facts(table: StagedTable) -> list[ColumnFacts]:
+    types = table.types()
+    return [
+        ColumnFacts(c, types[c], column.nulls, table.rows, column.is_whole and not column.non_finite) for c, column in table.columns.items()
+    ]
+
+
+def _primary_key(table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], probe: StagedProbe) -> PrimaryKey | None:
+    if "pkey" in entry:
+        columns = _as_tuple(entry["pkey"])
+        return PrimaryKey(columns, "manifest", "stated by the user") if columns else None
+    if table.primary_key and set(table.primary_key) <= set(table.columns):
+        return PrimaryKey(table.primary_key, "declared", "PRIMARY KEY of the database")
+    return infer_primary_key(table.name, facts, probe)
+
+
+def _foreign_keys(
+    table: StagedTable,
+    entry: Mapping[str, Any],
+    facts: Mapping[str, list[ColumnFacts]],
+    keys: Mapping[str, PrimaryKey | None],
+    staged: Mapping[str, StagedTable],
+    probe: StagedProbe,
+) -> tuple[ForeignKey, ...]:
+    if "fkeys" in entry:
+        found = [_stated_key(column, str(target), staged) for column, target in (entry["fkeys"] or {}).items()]
+    else:
+        found = [fk for fk in table.foreign_keys if fk.table in staged and set(fk.columns) <= set(table.columns)]
+        taken = {c for fk in found for c in fk.columns}
+        found += infer_foreign_keys(table.name, facts, keys, taken, probe)
+    position = {c: i for i, c in enumerate(table.columns)}
+    found.sort(key=lambda fk: (position[fk.columns[0]], len(fk.columns), fk.table))
+    return _name_apart(found, keys[table.name], set(table.columns))
+
+
+def _stated_key(column: str, target: str, staged: Mapping[str, StagedTable]) -> ForeignKey:
+    parent, referred = _target(target, staged)
+    return ForeignKey(tuple(column.split("+")), parent, referred, "manifest", "stated by the user")
+
+
+def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """'customers' or 'customers.email'; a table whose own name holds a dot is taken as a table."""
+    if target in tables or "." not in target:
+        return target, ()
+    table, column = target.rsplit(".", 1)
+    return table, (column,)
+
+
+def _name_apart(found: list[ForeignKey], key: PrimaryKey | None, columns: set[str]) -> tuple[ForeignKey, ...]:
+    """Give a stored name of its own to a key whose column already holds other row numbers (shared or doubled keys)."""
+    used = {key_column(key.columns)} if key else set()
+    named = []
+    for fk in found:
+        name = key_column(fk.columns)
+        if name in used or (len(fk.columns) > 1 and name in columns):
+            name = f"{name}@{fk.table}"
+            if name in used:
+                continue  # the same columns refer to the same table twice
+            fk = replace(fk, stored=name)
+        used.add(name)
+        named.append(fk)
+    return tuple(named)
+
+
+def _time_column(
+    table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], key: PrimaryKey | None, probe: StagedProbe
+) -> TimeColumn | None:
+    if "time_col" not in entry:
+        return infer_time_column(table.name, facts, key, probe)
+    column = entry["time_col"]
+    if column is None:
+        return None
+    kind = table.types()[column]
+    if kind != "timestamp":
+        raise SchemaError(
+            "not_a_time",
+            f"'{table.name}.{column}' is to be the time column but holds {kind} values.",
+            hint="Use dates or times (2024-05-31 17:04:05), or whole numbers that count from 1970 in a column named like a time.",
+        )
+    return TimeColumn(column, "manifest", "stated by the user")
+
+
+def _as_tuple(value: Any) -> tuple[str, ...]:
+    if not value:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)

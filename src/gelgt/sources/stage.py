@@ -1,0 +1,181 @@
+"""First pass over a source: rows stream to Parquet in canonical types, and what must be known of whole columns is noted.
+
+Types that only the whole column can tell (text that is times, numbers that are epoch seconds) are settled afterwards;
+a table that needs it is rewritten once. Memory stays bounded by a batch.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gelgt.errors import SourceError
+from gelgt.schema.model import Finding, ForeignKey
+from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
+from gelgt.sources.raw import RawTable
+from gelgt.sources.text_types import TextProfile, parse_text
+
+# Names of whole-number columns that may hold epoch times.
+_TIMELIKE = re.compile(
+    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch", re.ASCII
+)
+_EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
+_UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+@dataclass
+class StagedColumn:
+    """What the first pass saw of one column."""
+
+    stored: str  # its name in the staged file: positions, because DuckDB's names ignore case
+    type: pa.DataType
+    nulls: int = 0
+    low: float | int | None = None  # numbers and times (µs)
+    high: float | int | None = None
+    is_whole: bool = True  # no fraction, nothing infinite
+    non_finite: int = 0
+    text: TextProfile | None = None
+
+    def add(self, values: pa.Array) -> None:
+        self.nulls += values.null_count
+        if self.text is not None:
+            self.text.add(values)
+        elif self.type in (pa.int64(), pa.float64(), TIME):
+            self._add_numbers(values.drop_null())
+
+    def _add_numbers(self, values: pa.Array) -> None:
+        if self.type == TIME:
+            values = values.cast(pa.int64())
+        elif self.type == pa.float64():
+            finite = pc.is_finite(values)
+            self.non_finite += len(values) - (pc.sum(finite).as_py() or 0)
+            values = values.filter(finite)
+            if self.is_whole:
+                numbers = values.to_numpy(zero_copy_only=False)
+                self.is_whole = bool(np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53))
+        if len(values):
+            extremes = pc.min_max(values)
+            low, high = extremes["min"].as_py(), extremes["max"].as_py()
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+
+
+@dataclass
+class StagedTable:
+    """A table on disk in canonical types, with what the source declared about it."""
+
+    name: str
+    path: Path
+    rows: int
+    columns: dict[str, StagedColumn]
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+
+    def types(self) -> dict[str, str]:
+        return {name: canonical_name(column.type) for name, column in self.columns.items()}
+
+
+def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, str]) -> StagedTable:
+    """Stream one table to Parquet and settle its column types.
+
+    Args:
+        number: The file is named by it, not by the table: a table name may hold characters that a file name cannot.
+        forced: Column kinds that the user set; ``text`` and ``categorical`` keep a column as it is.
+    """
+    if not raw.columns:
+        raise SourceError("no_columns", f"Table '{raw.name}' has no columns.", hint="Leave the table out.")
+    types = {name: canonical_type(arrow) for name, arrow in raw.columns.items()}
+    dropped = [name for name, arrow in types.items() if arrow is None]
+    findings = [*raw.findings, *(Finding("binary_column", raw.name, c, message="binary data is left out") for c in dropped)]
+    columns = {name: _column(raw, name, arrow, i) for i, (name, arrow) in enumerate(types.items()) if arrow is not None}
+    path = folder / f"{number}.parquet"
+    rows = 0
+    schema = _file_schema(columns)
+    with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=True) as writer:
+        for batch in raw.batches():
+            arrays = [canonical_array(batch.column(name), raw.name, name) for name in columns]
+            for column, array in zip(columns.values(), arrays):
+                column.add(array)
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            rows += batch.num_rows
+    staged = StagedTable(raw.name, path, rows, columns, raw.primary_key, raw.foreign_keys, findings)
+    _settle(staged, raw, forced)
+    return staged
+
+
+def _column(raw: RawTable, name: str, arrow: pa.DataType, position: int) -> StagedColumn:
+    text = TextProfile(raw.name, name, numbers=raw.is_text) if arrow == pa.string() else None
+    return StagedColumn(f"c{position}", arrow, text=text)
+
+
+def _file_schema(columns: Mapping[str, StagedColumn]) -> pa.Schema:
+    return pa.schema([pa.field(column.stored, column.type) for column in columns.values()])
+
+
+def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> None:
+    """Decide the types that only whole columns tell, and rewrite the file if any changed."""
+    changes: dict[str, tuple[pa.DataType, str]] = {}
+    for name, column in staged.columns.items():
+        kept = forced.get(name) in ("text", "categorical", "multicategorical", "ignored")
+        if column.text is not None:
+            if kept and not raw.is_text:
+                continue
+            verdict = pa.string() if kept else column.text.verdict(name in raw.time_columns)
+            if verdict != pa.string():
+                changes[name] = (verdict, "")
+        elif not kept and (unit := _epoch_unit(name, column, name in raw.time_columns)):
+            changes[name] = (TIME, unit)
+            staged.findings.append(Finding("epoch_time", staged.name, name, message=f"whole numbers read as {unit} since 1970"))
+    if changes:
+        _rewrite(staged, changes)
+
+
+def _epoch_unit(name: str, column: StagedColumn, declared_time: bool) -> str | None:
+    """The unit in which a column of whole numbers counts from 1970, if all of them do and the name says so."""
+    if column.low is None or column.high is None or not column.is_whole or column.type not in (pa.int64(), pa.float64()):
+        return None
+    if not (declared_time or _TIMELIKE.search(name) or _TIMELIKE.search(name.lower())):
+        return None
+    for unit, scale in _UNITS.items():
+        if _EPOCH_FROM * scale <= column.low and column.high < _EPOCH_TO * scale:
+            return unit
+    return None
+
+
+def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]) -> None:
+    for name, (arrow, _) in changes.items():
+        staged.columns[name] = StagedColumn(staged.columns[name].stored, arrow)
+    schema = _file_schema(staged.columns)
+    target = staged.path.with_suffix(".settled")
+    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
+        for batch in read_batches(staged.path):
+            arrays = []
+            for name, column in staged.columns.items():
+                array = batch.column(column.stored)
+                if name in changes:
+                    arrow, unit = changes[name]
+                    array = _from_epoch(array, unit) if unit else parse_text(array, arrow, staged.name, name)
+                    column.add(array)
+                arrays.append(array)
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    os.replace(target, staged.path)
+
+
+def _from_epoch(values: pa.Array, unit: str) -> pa.Array:
+    whole = values.cast(pa.int64())
+    scale = _UNITS[unit]
+    micros = pc.multiply(whole, 10**6 // scale) if scale <= 10**6 else pc.divide(whole, scale // 10**6)
+    return micros.cast(TIME)
+
+
+def read_batches(path: Path, columns: list[str] | None = None, batch_size: int = 1 << 17) -> Iterator[pa.RecordBatch]:
+    """Batches of a Parquet file that gelgt wrote."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        yield from file.iter_batches(batch_size=batch_size, columns=columns)

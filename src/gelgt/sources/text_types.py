@@ -1,0 +1,144 @@
+"""Finds what a column of strings really holds: whole numbers, numbers, truth values, times, or text.
+
+A type is given only if every value fits it; "007" stays text because a number would lose the zeros. Times are ISO 8601
+dates or date-times. A column that is nearly all times is an error, not text: a time column that silently became text
+would let rows be seen before they happened.
+"""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gelgt.errors import SourceError, some
+from gelgt.sources.canonical import TIME
+
+_INT = r"^[+-]?(0|[1-9][0-9]{0,17})$"
+_FLOAT = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(nan|NaN|inf|Inf|Infinity)$"
+_BOOL = r"^(true|false|True|False|TRUE|FALSE)$"
+_ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?" + _ZONE + r"?)?$"
+_ZONED = r"[0-9]:[0-9]{2}([.][0-9]+)?" + _ZONE + "$"
+NEARLY = 0.9  # share of times from which the other values are errors
+
+
+@dataclass
+class TextProfile:
+    """Running verdict on one column of strings. Cheap for prose: each candidate is dropped at its first misfit."""
+
+    table: str
+    column: str
+    numbers: bool  # look for numbers and truth values too (sources without types)
+    filled: int = 0
+    times: int = 0
+    zoned: list[str] = field(default_factory=list)  # an example of each, for the error
+    naive: list[str] = field(default_factory=list)
+    misfits: list[str] = field(default_factory=list)
+    maybe: dict[str, bool] = field(default_factory=lambda: {"int": True, "float": True, "bool": True, "time": True})
+
+    def add(self, values: pa.Array) -> None:
+        values = values.drop_null()
+        if len(values) == 0:
+            return
+        if self.numbers:
+            for name, pattern in (("int", _INT), ("float", _FLOAT), ("bool", _BOOL)):
+                self.maybe[name] = self.maybe[name] and _all_match(values, pattern)
+        if self.maybe["time"]:
+            self._add_times(values)
+        self.filled += len(values)
+
+    def _add_times(self, values: pa.Array) -> None:
+        if self.filled == 0 and _share(values[:1000], _TIME) < 0.5:
+            self.maybe["time"] = False
+            return
+        matched = pc.match_substring_regex(values, _TIME)
+        self.times += pc.sum(matched).as_py()
+        if len(self.misfits) < 5:
+            self.misfits += values.filter(pc.invert(matched))[:5].to_pylist()
+        zoned = pc.and_(matched, pc.match_substring_regex(values, _ZONED))
+        if not self.zoned:
+            self.zoned += values.filter(zoned)[:1].to_pylist()
+        if not self.naive:
+            self.naive += values.filter(pc.and_(matched, pc.invert(zoned)))[:1].to_pylist()
+
+    def verdict(self, declared_time: bool = False) -> pa.DataType:
+        """The canonical type of the column.
+
+        Raises:
+            SourceError: the column is nearly, or by declaration, a time column but holds other values, or mixes zones.
+        """
+        if self.filled and self.numbers:
+            for name, arrow in (("bool", pa.bool_()), ("int", pa.int64()), ("float", pa.float64())):
+                if self.maybe[name]:
+                    return arrow
+        if not self.filled:
+            return TIME if declared_time else pa.string()
+        if declared_time and not self.maybe["time"] and not self.misfits:
+            raise self._unparseable("its declared type is a date or time, but most values are not ISO dates")
+        share = self.times / self.filled if self.maybe["time"] else 0.0
+        if share < 1.0 and (share >= NEARLY or declared_time):
+            raise self._unparseable(f"{self.filled - self.times:,} of {self.filled:,} values are no ISO dates")
+        if share < 1.0:
+            return pa.string()
+        if self.zoned and self.naive:
+            raise SourceError(
+                "mixed_time_zones",
+                f"'{self.table}.{self.column}' mixes times with a zone ({self.zoned[0]!r}) and without ({self.naive[0]!r}).",
+                hint="Give every value a zone, or none (then all are taken as UTC).",
+            )
+        return TIME
+
+    def _unparseable(self, why: str) -> SourceError:
+        return SourceError(
+            "unparseable_date",
+            f"'{self.table}.{self.column}': {why}" + (f": {some(self.misfits)}." if self.misfits else "."),
+            hint=f"Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or set the kind of '{self.column}' to text.",
+        )
+
+
+def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str) -> pa.Array:
+    """Strings that passed the verdict, as their type."""
+    if target == TIME:
+        return _parse_times(values, table, column)
+    if target == pa.bool_():
+        return pc.equal(pc.utf8_lower(values), "true")
+    if target == pa.int64():
+        return pc.utf8_ltrim(values, "+").cast(pa.int64())
+    if target == pa.float64():
+        return pc.utf8_ltrim(values, "+").cast(pa.float64())
+    return values
+
+
+def _parse_times(values: pa.Array, table: str, column: str) -> pa.Array:
+    # Microseconds are kept, finer digits are cut: a time must never be rounded into the future.
+    cut = pc.replace_substring_regex(values, r"([.][0-9]{6})[0-9]+", r"\1")
+    try:
+        if pc.any(pc.match_substring_regex(cut, _ZONED)).as_py():
+            return cut.cast(pa.timestamp("us", "UTC")).view(TIME) if len(cut) else cut.cast(TIME)
+        return cut.cast(TIME)
+    except pa.ArrowInvalid:
+        bad = [v for v in cut.drop_null().to_pylist() if not _parses(v)]
+        raise SourceError(
+            "unparseable_date",
+            f"'{table}.{column}': {len(bad):,} values look like times but are none: {some(bad)}.",
+            hint=f"Repair them, or set the kind of '{column}' to text.",
+        ) from None
+
+
+def _parses(value: str) -> bool:
+    for target in (TIME, pa.timestamp("us", "UTC")):
+        try:
+            pa.array([value]).cast(target)
+            return True
+        except pa.ArrowInvalid:
+            continue
+    return False
+
+
+def _share(values: pa.Array, pattern: str) -> float:
+    return float(pc.mean(pc.match_substring_regex(values, pattern).cast(pa.float64())).as_py())
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    head = values[:100]
+    return _share(head, pattern) == 1.0 and bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
