@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gelgt.errors import SchemaError
 from gelgt.graph.arrays import create_array
 from gelgt.graph.store import NEVER, TIMELESS, Graph
+from gelgt.graph.times import microseconds
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
@@ -138,17 +139,8 @@ def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[
 
 def _seconds(column: pa.Array, table: TableSchema) -> NDArray[np.int64]:
     """Whole seconds since 1970, rounded down on either side of it."""
-    if column.null_count == len(column):  # such a column may arrive with any type
-        return np.full(len(column), NEVER, np.int64)
-    if not pa.types.is_timestamp(column.type):
-        raise SchemaError(
-            "bad_time",
-            f"The time column '{table.name}.{table.time_col}' holds {column.type} values, not times.",
-            hint="Name another column under 'time_col:' in the manifest, or null for a table without time.",
-        )
-    seconds: NDArray[np.int64] = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // MICROSECONDS
-    seconds[column.is_null().to_numpy(zero_copy_only=False)] = NEVER
-    return seconds
+    values, known = microseconds(column, table)
+    return np.where(known, values // MICROSECONDS, NEVER)
 
 
 def _parent_rows(column: pa.Array, parent_rows: int, table: TableSchema, fk: ForeignKey) -> tuple[NDArray[np.int64], int]:

@@ -1,0 +1,181 @@
+"""Fits statistics on the training period: rows with a time up to `until`, and all rows of a timeless table.
+
+One pass over each table. Rows are selected by their own time, never by their place, so a later row cannot contribute
+even if a file is not ordered; and sums run over blocks of selected values, so neither rows that were left out nor the
+layout of the file change a single bit of the result.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gelgt.features.categories import CategoryCounter
+from gelgt.features.statistics import (
+    CategoricalStatistics,
+    ColumnStatistics,
+    FeatureStatistics,
+    MulticategoricalStatistics,
+    NumericalStatistics,
+    TextStatistics,
+    TimestampStatistics,
+)
+from gelgt.features.text import TextEmbedder
+from gelgt.features.values import MISSING_TIME, Column, as_numbers, as_parts, as_seconds
+from gelgt.graph.times import microseconds
+from gelgt.schema.model import ColumnKind, TableSchema
+from gelgt.sources.database import Database
+
+SAMPLE_ROWS = 1 << 20  # quantiles come from at most this many rows, evenly spaced; up to here they are exact
+BLOCK = 1 << 16
+
+
+class Fitter(Protocol):
+    """Collects one column of the selected rows."""
+
+    def add(self, values: pa.Array) -> None: ...
+
+    def result(self) -> ColumnStatistics: ...
+
+
+def fit_statistics(db: Database, until: int | None, embedder: TextEmbedder) -> FeatureStatistics:
+    """Statistics of all feature columns from rows up to `until` (microseconds; None: all rows that have a time)."""
+    tables = {name: _fit_table(db, table, until, embedder) for name, table in db.schema.tables.items()}
+    return FeatureStatistics(None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables)
+
+
+def _fit_table(db: Database, table: TableSchema, until: int | None, embedder: TextEmbedder) -> dict[str, ColumnStatistics]:
+    kinds = {c: table.kinds[c] for c in table.columns if c in table.kinds and table.kinds[c].kind != "ignored"}
+    total = _count_selected(db, table, until)
+    fitters = {c: _fitter(Column(table.name, c), kind, total) for c, kind in kinds.items() if kind.kind != "text"}
+    if fitters:
+        for batch in _selected(db, table, list(fitters), until):
+            for c, fitter in fitters.items():
+                fitter.add(batch.column(c))
+    return {c: fitters[c].result() if c in fitters else TextStatistics(embedder.dim) for c in kinds}
+
+
+def _selected(db: Database, table: TableSchema, columns: list[str], until: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of the training period, in order."""
+    if table.time_col is None:
+        yield from db.batches(table.name, columns)
+        return
+    for batch in db.batches(table.name, list(dict.fromkeys([*columns, table.time_col]))):
+        chosen = _in_period(batch.column(table.time_col), table, until)
+        yield batch if chosen.all() else batch.filter(pa.array(chosen))
+
+
+def _in_period(times: pa.Array, table: TableSchema, until: int | None) -> NDArray[np.bool_]:
+    values, known = microseconds(times, table)
+    return known if until is None else known & (values <= until)
+
+
+def _count_selected(db: Database, table: TableSchema, until: int | None) -> int:
+    if table.time_col is None:
+        return db.num_rows(table.name)
+    return sum(int(np.count_nonzero(_in_period(b.column(0), table, until))) for b in db.batches(table.name, [table.time_col]))
+
+
+def _fitter(column: Column, kind: ColumnKind, rows: int) -> Fitter:
+    if kind.kind == "numerical":
+        return _Numerical(column, rows)
+    if kind.kind == "timestamp":
+        return _Timestamp(column, rows)
+    if kind.kind == "multicategorical":
+        return _Multicategorical(column, kind.separator)
+    return _Categorical(column)
+
+
+class _Sample:
+    """Every k-th value of a stream of `rows` values."""
+
+    def __init__(self, rows: int) -> None:
+        self.step = max(1, -(-rows // SAMPLE_ROWS))
+        self.seen = 0
+        self.kept: list[NDArray[np.float64] | NDArray[np.int64]] = []
+
+    def add(self, values: NDArray[np.float64] | NDArray[np.int64]) -> None:
+        self.kept.append(values[-self.seen % self.step :: self.step].copy())
+        self.seen += len(values)
+
+
+class _Numerical:
+    def __init__(self, column: Column, rows: int) -> None:
+        self.column, self.sample = column, _Sample(rows)
+        self.count, self.mean, self.squares = 0, 0.0, 0.0  # squares: of the deviations from the mean
+        self.low, self.high = np.inf, -np.inf
+        self._waiting = np.zeros(0)
+
+    def add(self, values: pa.Array) -> None:
+        numbers = as_numbers(values, self.column).values
+        self.sample.add(numbers)
+        self._waiting = np.concatenate([self._waiting, numbers[~np.isnan(numbers)]])
+        while len(self._waiting) >= BLOCK:
+            self._merge(self._waiting[:BLOCK])
+            self._waiting = self._waiting[BLOCK:]
+
+    def _merge(self, block: NDArray[np.float64]) -> None:
+        """Add a block's moments (Chan, Golub and LeVeque): exact enough for any offset, unlike Σx² - n·mean²."""
+        mean = float(block.mean())
+        total = self.count + len(block)
+        delta = mean - self.mean
+        self.squares += float(np.square(block - mean).sum()) + delta * delta * self.count * len(block) / total
+        self.mean += delta * len(block) / total
+        self.count = total
+        self.low, self.high = min(self.low, float(block.min())), max(self.high, float(block.max()))
+
+    def result(self) -> NumericalStatistics:
+        if len(self._waiting):
+            self._merge(self._waiting)
+        if not self.count:
+            return NumericalStatistics()
+        sampled = np.concatenate(self.sample.kept)
+        sampled = sampled[~np.isnan(sampled)]
+        inner = np.quantile(sampled, [0.25, 0.5, 0.75]).tolist() if len(sampled) else [self.mean] * 3
+        return NumericalStatistics(self.count, self.mean, float(np.sqrt(self.squares / self.count)), (self.low, *inner, self.high))
+
+
+class _Timestamp:
+    def __init__(self, column: Column, rows: int) -> None:
+        self.column, self.sample = column, _Sample(rows)
+        self.count, self.oldest, self.newest = 0, np.iinfo(np.int64).max, MISSING_TIME
+
+    def add(self, values: pa.Array) -> None:
+        seconds = as_seconds(values, self.column)
+        self.sample.add(seconds)
+        known = seconds[seconds != MISSING_TIME]
+        if len(known):
+            self.count += len(known)
+            self.oldest, self.newest = min(self.oldest, int(known.min())), max(self.newest, int(known.max()))
+
+    def result(self) -> TimestampStatistics:
+        if not self.count:
+            return TimestampStatistics()
+        sampled = np.sort(np.concatenate(self.sample.kept))
+        sampled = sampled[sampled != MISSING_TIME]
+        median = int(sampled[len(sampled) // 2]) if len(sampled) else self.oldest
+        return TimestampStatistics(self.count, self.oldest, median, self.newest)
+
+
+class _Categorical:
+    def __init__(self, column: Column) -> None:
+        self.counter = CategoryCounter(column)
+
+    def add(self, values: pa.Array) -> None:
+        self.counter.add(values)
+
+    def result(self) -> CategoricalStatistics:
+        return CategoricalStatistics(*self.counter.result())
+
+
+class _Multicategorical:
+    def __init__(self, column: Column, separator: str | None) -> None:
+        self.column, self.separator, self.counter = column, separator, CategoryCounter(column)
+
+    def add(self, values: pa.Array) -> None:
+        self.counter.add(as_parts(values, self.separator, self.column)[0])
+
+    def result(self) -> MulticategoricalStatistics:
+        return MulticategoricalStatistics(*self.counter.result(), separator=self.separator)

@@ -1,0 +1,133 @@
+"""`FeatureStatistics`: everything that encoding a row needs to know, as JSON.
+
+    {"format": 1, "fit_until": "2005-01-01T00:00:00.000000", "embedder": {"name": "hashed-ngrams", "dim": 64},
+     "tables": {"orders": {"price":  {"kind": "numerical", "count": 9, "mean": 3.5, "std": 1.2, "quantiles": [0, 1, 3, 5, 9]},
+                           "status": {"kind": "categorical", "categories": ["open", "3"], "counts": [7, 2], "dropped": 0},
+                           "tags":   {"kind": "multicategorical", …, "separator": "|"},
+                           "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60, "newest": 99},
+                           "note":   {"kind": "text", "dim": 64}}}}
+
+A training run keeps this file, and a newer database is encoded with it. Columns keep their order.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gelgt.errors import GelgtError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class NumericalStatistics:
+    """Moments and quantiles (minimum, quartiles, maximum) of the finite values; 0 and 1 where there are none."""
+
+    kind: ClassVar[str] = "numerical"
+    count: int = 0
+    mean: float = 0.0
+    std: float = 1.0
+    quantiles: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class CategoricalStatistics:
+    """Categories by falling count, then by value; `dropped` further ones had no place in the list."""
+
+    kind: ClassVar[str] = "categorical"
+    categories: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class MulticategoricalStatistics:
+    """As for one category a row, over all parts of all rows; None separates nothing (a list column)."""
+
+    kind: ClassVar[str] = "multicategorical"
+    categories: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    dropped: int = 0
+    separator: str | None = None
+
+
+@dataclass(frozen=True)
+class TimestampStatistics:
+    """Seconds since 1970."""
+
+    kind: ClassVar[str] = "timestamp"
+    count: int = 0
+    oldest: int = 0
+    median: int = 0
+    newest: int = 0
+
+
+@dataclass(frozen=True)
+class TextStatistics:
+    """Nothing is fitted: an embedder knows no training data."""
+
+    kind: ClassVar[str] = "text"
+    dim: int = 64
+
+
+ColumnStatistics = NumericalStatistics | CategoricalStatistics | MulticategoricalStatistics | TimestampStatistics | TextStatistics
+_CLASSES: dict[str, type[ColumnStatistics]] = {
+    cls.kind: cls for cls in (NumericalStatistics, CategoricalStatistics, MulticategoricalStatistics, TimestampStatistics, TextStatistics)
+}
+
+
+@dataclass(frozen=True)
+class FeatureStatistics:
+    """Fitted statistics of every feature column.
+
+    Example:
+        >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)}
+        >>> statistics = FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns})
+        >>> FeatureStatistics.from_dict(statistics.to_dict()) == statistics
+        True
+    """
+
+    fit_until: str | None  # the last instant that contributed; None: every row did
+    embedder: Mapping[str, Any]
+    tables: Mapping[str, Mapping[str, ColumnStatistics]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        tables = {table: {column: {"kind": s.kind, **asdict(s)} for column, s in columns.items()} for table, columns in self.tables.items()}
+        return {"format": FORMAT, "fit_until": self.fit_until, "embedder": dict(self.embedder), "tables": tables}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "FeatureStatistics":
+        """The statistics of `to_dict`, or a GelgtError for anything else."""
+        try:
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']!r}, not {FORMAT}")
+            tables = {table: {column: _column(entry) for column, entry in columns.items()} for table, columns in content["tables"].items()}
+            return cls(content["fit_until"], dict(content["embedder"]), tables)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise GelgtError("bad_statistics", f"These are no feature statistics of this gelgt ({error}).", hint="Train again.") from None
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    def save(self, path: Path) -> None:
+        path.write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "FeatureStatistics":
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise GelgtError("bad_statistics", f"{path} is not readable JSON ({error}).", hint="Train again.") from None
+        return cls.from_dict(content)
+
+    def key(self) -> str:
+        """A short name of exactly these statistics, for the cache."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=12).hexdigest()
+
+
+def _column(entry: Mapping[str, Any]) -> ColumnStatistics:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name != "kind"}
+    return _CLASSES[entry["kind"]](**values)

@@ -1,0 +1,79 @@
+"""Text embedders: hashed n-grams by default, a sentence-transformers model on request.
+
+The default needs no download and no training data, and gives the same bytes in every process and on every machine.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gelgt.errors import GelgtError
+
+
+class TextEmbedder(Protocol):
+    """Turns texts into vectors, each text by itself: its vector must not depend on its neighbours."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def spec(self) -> dict[str, Any]:
+        """JSON from which `embedder_from_spec` makes the same embedder again."""
+        ...
+
+    def embed(self, texts: pa.Array) -> NDArray[np.float32]:
+        """Vectors (n, dim); zeros where there is no text."""
+        ...
+
+
+class HashedNgrams:
+    """Words, word pairs and character trigrams, hashed and projected with fixed signs; see `features/ngrams.py`.
+
+    Args:
+        dim: A multiple of 64.
+
+    Example:
+        >>> vectors = HashedNgrams().embed(pa.array(["a red bicycle", "red bicycles", None]))
+        >>> vectors.shape, bool(vectors[0] @ vectors[1] > 0.4), float(abs(vectors[2]).max())
+        ((3, 64), True, 0.0)
+    """
+
+    def __init__(self, dim: int = 64) -> None:
+        if dim < 64 or dim % 64:
+            raise GelgtError("bad_dimension", f"Hashed n-grams have a multiple of 64 dimensions, not {dim}.", hint="64 is the default.")
+        self._dim = dim
+
+    @property
+    def dim(self) -> int:
+        return self._dim
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": "hashed-ngrams", "version": 1, "dim": self._dim}
+
+    def embed(self, texts: pa.Array) -> NDArray[np.float32]:
+        from gelgt.features.ngrams import embed_rows
+
+        out = np.zeros((len(texts), self._dim), np.float32)
+        if texts.null_count == len(texts):
+            return out
+        lowered = pc.utf8_lower(texts)
+        _, offsets, data = lowered.buffers()
+        kind = np.int64 if pa.types.is_large_string(lowered.type) else np.int32
+        starts = np.frombuffer(offsets, kind)[lowered.offset : lowered.offset + len(lowered) + 1]  # a slice shares its buffers
+        letters = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+        embed_rows(starts, letters, lowered.is_valid().to_numpy(zero_copy_only=False), out)
+        return out
+
+
+def embedder_from_spec(spec: Mapping[str, Any]) -> TextEmbedder:
+    """The embedder that fitted statistics name."""
+    if spec.get("name") == "hashed-ngrams" and spec.get("version") == 1:
+        return HashedNgrams(spec["dim"])
+    if spec.get("name") == "sentence-transformers":
+        from gelgt.features.sentences import SentenceEmbedder
+
+        return SentenceEmbedder(spec["model"])
+    raise GelgtError("unknown_embedder", f"This gelgt has no text embedder {dict(spec)!r}.", hint="Pass the embedder, or train again.")
