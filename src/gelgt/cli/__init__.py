@@ -1,0 +1,19 @@
+"""The command line: thin verbs over the library. Exit code 0 is success, 2 a user error, 1 a bug."""
+
+import sys
+
+from gelgt.errors import GelgtError
+
+
+def main() -> None:
+    """Entry point of the `gelgt` script."""
+    from gelgt.cli.app import app
+    from gelgt.cli.output import print_error
+
+    try:
+        app()
+    except GelgtError as error:
+        print_error(error, as_json="--json" in sys.argv)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

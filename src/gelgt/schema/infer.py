@@ -116,7 +116,7 @@ def _best_parent(
         inside = probe.contained(table, column.name, parent, key_column)
         share = inside / distinct if distinct else 0.0
         needed = 0.8 if score >= 20 else 0.95
-        if score == 0 and (distinct < 3 or 10 * inside < probe.distinct(parent, key_column) and distinct < 10):
+        if score == 0 and (distinct < 3 or (distinct < 10 and 10 * inside < probe.distinct(parent, key_column))):
             continue
         if share >= needed:
             why = f"the name points to '{parent}', " if score else "by value: "
@@ -126,11 +126,19 @@ def _best_parent(
 
 # A row becomes known when it is created; what is planned, ends, changes or lies in a person's past is another time.
 _STRONG = ("creat", "timestamp", "ts", "date", "time", "datetime", "insert", "record", "occur", "place", "post")
-_CREATED = (*_STRONG, "at", "on", "when", "dt", "day", "order", "purchas", "regist", "signup", "sign", "join", "log", "sent", "receiv", "paid", "publish",
-            "observ", "visit", "event", "open", "start", "admit", "enter", "submit", "issu", "add", "since", "moment", "epoch")  # fmt: skip
-_OTHER = ("birth", "dob", "born", "death", "died", "expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish", "complet", "deliver",
-          "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit", "last", "latest", "delet", "remov", "schedul", "plan", "planned", "estimat",
-          "expect", "target", "found", "establish", "built", "manufactur", "releas", "retir", "terminat", "next", "renew", "effectiv")  # fmt: skip
+# fmt: off
+_CREATED = (
+    *_STRONG, "at", "on", "when", "dt", "day", "order", "purchas", "regist", "signup", "sign", "join", "log", "sent", "receiv",
+    "paid", "publish", "observ", "visit", "event", "open", "start", "admit", "enter", "submit", "issu", "add", "since", "moment",
+    "epoch",
+)
+_OTHER = (
+    "birth", "dob", "born", "death", "died", "expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish",
+    "complet", "deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit", "last", "latest", "delet", "remov",
+    "schedul", "plan", "planned", "estimat", "expect", "target", "found", "establish", "built", "manufactur", "releas", "retir",
+    "terminat", "next", "renew", "effectiv",
+)
+# fmt: on
 
 
 def _says(name: str, prefixes: tuple[str, ...]) -> bool:

@@ -10,17 +10,13 @@ import pyarrow as pa
 from gelgt.errors import SourceError
 from gelgt.schema.model import ForeignKey
 from gelgt.sources.duckdb_engine import arrow_reader, quote
-from gelgt.sources.raw import RawTable
-
-
-def is_duckdb_file(path: Path) -> bool:
-    """DuckDB files carry 'DUCK' after an eight-byte checksum."""
-    with path.open("rb") as file:
-        return file.read(12)[8:] == b"DUCK"
+from gelgt.sources.raw import RawTable, Splits
 
 
 class DuckDBSource:
     """Tables of the main schema (or another), read in one transaction of a read-only connection."""
+
+    splits: Splits | None = None
 
     def __init__(self, path: Path, address: str, namespace: str | None = None) -> None:
         self.address = address

@@ -15,13 +15,15 @@ import pyarrow.parquet as pq
 
 from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
-from gelgt.sources.raw import RawTable
+from gelgt.sources.raw import RawTable, Splits
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 class FilesSource:
     """The CSV and Parquet files of a folder."""
+
+    splits: Splits | None = None
 
     def __init__(self, folder: Path, address: str) -> None:
         self.address = address

@@ -7,11 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from gelgt.errors import SourceError, some
-from gelgt.sources.raw import RawTable
+from gelgt.sources.raw import RawTable, Splits
 
 
 class FramesSource:
     """Tables that are already in memory; they declare no keys, so `schema=` or inference names them."""
+
+    splits: Splits | None = None
 
     def __init__(self, frames: Mapping[str, Any]) -> None:
         self.address = "frames"

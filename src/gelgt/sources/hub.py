@@ -12,7 +12,7 @@ _NAME = re.compile(r"^(rel|dbinfer|ctu|tgb[a-z]*)-[a-z0-9-]+$")
 
 
 def is_hub_address(source: str) -> bool:
-    return source.startswith("hf://") or bool(_NAME.match(source)) or source.startswith("stanford-star/")
+    return source.startswith(("hf://", "stanford-star/")) or bool(_NAME.match(source))
 
 
 def hub_folder(source: str) -> Path:

@@ -124,13 +124,19 @@ def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source:
         probe = StagedProbe(connection, staged)
         tables = resolve(staged, stated, probe)
         check_keys(tables, probe)
-        (val, test), origin = getattr(source, "splits", None) or (split_times(tables, probe), "inferred")
+        val, test = split_times(tables, probe) if source.splits is None else source.splits.times
         writer = TableWriter(tables, probe, folder, work, val)
         for table in tables:
             writer.write_keys(table)
         written = {table: writer.write_rows(table) for table in tables}
     findings = [f for t in staged.values() for f in t.findings] + [f for _, found in written.values() for f in found]
-    schema = DatabaseSchema(source.name, {table: done for table, (done, _) in written.items()}, val, test, split_origin=origin)
+    schema = DatabaseSchema(
+        source.name,
+        {table: done for table, (done, _) in written.items()},
+        val,
+        test,
+        split_origin=source.splits.origin if source.splits else "inferred",
+    )
     content = schema_to_dict(schema)
     content["gelgt"] |= {
         "format": FORMAT,

@@ -1,14 +1,13 @@
 """What every opener hands to the importer: tables as streams of Arrow batches, with the keys that the source declares."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
 import pyarrow as pa
 
-from gelgt.schema.model import Finding, ForeignKey
+from gelgt.schema.model import Finding, ForeignKey, Origin
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,20 @@ class RawTable:
     findings: tuple[Finding, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Splits:
+    """Validation and test times as ISO text."""
+
+    times: tuple[str | None, str | None]
+    origin: Origin
+
+
 class Source(Protocol):
     """An opened source. Its tables are read inside one consistent, read-only view of the data."""
 
     address: str  # what the user gave, without a password
     name: str
-    # FolderSource also has `splits`, the split times that its manifest names.
+    splits: "Splits | None"  # split times, where the source names them
 
     def tables(self) -> list[RawTable]: ...
 
@@ -48,6 +55,3 @@ class Source(Protocol):
     def __enter__(self) -> "Source": ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-
-OpenSource = AbstractContextManager[Source]

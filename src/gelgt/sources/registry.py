@@ -1,6 +1,7 @@
-"""`gelgt.open`: one door for every kind of source."""
+"""`gelgt.open`: one door for every kind of source. A new kind of source is one more entry in `OPENERS`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ def open(
     """Open a database, whatever holds it.
 
     Args:
-        source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…", "mysql://…", "sqlite:///shop.db"), a SQLite or
-            DuckDB file, a folder of CSV or Parquet files, or a dict of frames.
+        source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…", "mysql://…", "sqlite:///shop.db"), a SQLite
+            or DuckDB file, a folder of CSV or Parquet files, or a dict of frames.
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping or a YAML file:
             ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
         out: Import to this new folder instead of the cache.
@@ -42,96 +43,136 @@ def open(
         Database('frames': customers=2, orders=3)
     """
     from gelgt.sources.importer import import_source
-    from gelgt.sources.relbench_folder import folder_source, is_relbench_folder, read_folder
+    from gelgt.sources.relbench_folder import folder_source, read_folder
 
     stated = _stated(schema)
+    opened: Source
     folder = _relbench_folder(source)
-    if folder is not None:
-        plain = not stated and out is None and tables is None
-        database = read_folder(folder, str(source)) if plain else None
-        if database is not None and database.follows_contract:
-            return database
-        opened, stated = folder_source(folder, str(source), stated)
-    else:
+    if folder is None:
         opened = _find(source, namespace)
+    else:
+        if not stated and out is None and tables is None:
+            database = read_folder(folder, str(source))
+            if database.follows_contract:
+                return database
+        opened, stated = folder_source(folder, str(source), stated)
     target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
-    assert is_relbench_folder(target)
     return read_folder(target, opened.address)
 
 
-def _stated(schema: Mapping[str, Mapping[str, Any]] | str | Path | None) -> Mapping[str, Mapping[str, Any]]:
-    if schema is None or isinstance(schema, Mapping):
-        return {name: dict(entry or {}) for name, entry in (schema or {}).items()}
-    from gelgt.schema.manifest import load_yaml
+def _stated(schema: Mapping[str, Mapping[str, Any]] | str | Path | None) -> dict[str, dict[str, Any]]:
+    content: Any = schema or {}
+    if isinstance(schema, (str, Path)):
+        from gelgt.schema.manifest import load_yaml
 
-    path = Path(schema).expanduser()
-    if not path.is_file():
-        raise SourceError("not_found", f"There is no schema file {path}.", hint="Give a YAML file in the form of a manifest's 'tables'.")
-    content = load_yaml(path)
-    return {name: dict(entry or {}) for name, entry in (content["tables"] if "tables" in content else content).items()}
+        path = Path(schema).expanduser()
+        if not path.is_file():
+            raise SourceError(
+                "not_found", f"There is no schema file {path}.", hint="Give a YAML file in the form of a manifest's 'tables'."
+            )
+        content = load_yaml(path)
+        content = content.get("tables", content)
+    if not isinstance(content, Mapping) or not all(isinstance(entry, Mapping) or entry is None for entry in content.values()):
+        raise SourceError("bad_schema", "schema does not map tables to their keys.", hint="Give {'table': {'pkey': …, 'time_col': …}}.")
+    return {str(name): dict(entry or {}) for name, entry in content.items()}
 
 
 def _relbench_folder(source: Any) -> Path | None:
-    """The local RelBench folder that a source names: a path, or a name on the Hub that is downloaded if the user asks for it by name."""
+    """The local RelBench folder that a source names: a path, or a name on the Hub, which is downloaded where it is not yet here."""
     from gelgt.sources.hub import hub_folder, is_hub_address
     from gelgt.sources.relbench_folder import is_relbench_folder
 
-    if not isinstance(source, (str, Path)) or "://" in str(source) and not is_hub_address(str(source)):
+    if not isinstance(source, (str, Path)):
         return None
-    path = Path(source).expanduser()
-    if path.exists():
+    if "://" not in str(source) and (path := Path(source).expanduser()).exists():
         return path if is_relbench_folder(path) else None
     return hub_folder(str(source)) if is_hub_address(str(source)) else None
 
 
+@dataclass(frozen=True)
+class Opener:
+    """One kind of source: `accepts` recognises it without reading rows, `open` prepares it."""
+
+    name: str
+    accepts: Callable[[Any], bool]
+    open: Callable[[Any, str | None], Source]
+
+
 def _find(source: Any, namespace: str | None) -> Source:
-    if isinstance(source, Mapping):
-        from gelgt.sources.frames import FramesSource
+    for opener in OPENERS:
+        if opener.accepts(source):
+            return opener.open(source, namespace)
+    if not isinstance(source, (str, Path)):
+        raise SourceError(
+            "unknown_source",
+            f"A {type(source).__name__} cannot be opened.",
+            hint="Give a URL, a path, a RelBench name or a dict of frames.",
+        )
+    path = Path(source).expanduser()
+    if path.exists():
+        raise SourceError(
+            "unknown_file",
+            f"{source} is neither a SQLite nor a DuckDB file.",
+            hint="For CSV or Parquet files give the folder that holds them.",
+        )
+    there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = did_you_mean(path.name, there)
+    raise SourceError("not_found", f"There is no file or folder {source}.", hint=close if close.startswith("Did") else "Check the path.")
 
-        return FramesSource(source)
-    if isinstance(source, str) and "://" in source:
-        return _from_url(source, namespace)
-    if isinstance(source, (str, Path)):
-        return _from_path(Path(source).expanduser(), str(source), namespace)
-    raise SourceError(
-        "unknown_source", f"A {type(source).__name__} cannot be opened.", hint="Give a URL, a path, a RelBench name or a dict of frames."
-    )
+
+def _is_url(source: Any) -> bool:
+    return isinstance(source, str) and "://" in source
 
 
-def _from_url(source: str, namespace: str | None) -> Source:
-    if source.startswith("duckdb://"):
-        from gelgt.sources.duckdb_file import DuckDBSource
+def _starts(source: Any, test: Callable[[bytes], bool]) -> bool:
+    """Whether a file begins as it should; names and endings of database files say nothing."""
+    if _is_url(source) or not isinstance(source, (str, Path)):
+        return False
+    path = Path(source).expanduser()
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return test(file.read(16))
 
-        path = Path(source.removeprefix("duckdb:///").removeprefix("duckdb://")).expanduser()
-        if not path.is_file():
-            raise SourceError(
-                "not_found", f"There is no DuckDB file {path}.", hint="duckdb:/// takes a relative path, duckdb://// an absolute one."
-            )
-        return DuckDBSource(path, source, namespace)
+
+def _open_frames(source: Any, namespace: str | None) -> Source:
+    from gelgt.sources.frames import FramesSource
+
+    return FramesSource(source)
+
+
+def _open_duckdb(source: Any, namespace: str | None) -> Source:
+    from gelgt.sources.duckdb_file import DuckDBSource
+
+    path = Path(str(source).removeprefix("duckdb:///").removeprefix("duckdb://")).expanduser()
+    if not path.is_file():
+        raise SourceError(
+            "not_found", f"There is no DuckDB file {path}.", hint="duckdb:/// takes a relative path, duckdb://// an absolute one."
+        )
+    return DuckDBSource(path, str(source), namespace)
+
+
+def _open_sqlite_file(source: Any, namespace: str | None) -> Source:
+    return _open_sql(f"sqlite:///{Path(source).expanduser()}", namespace)
+
+
+def _open_sql(source: Any, namespace: str | None) -> Source:
     from gelgt.sources.sql import open_sql
 
     return open_sql(source, namespace)
 
 
-def _from_path(path: Path, address: str, namespace: str | None) -> Source:
-    if path.is_dir():
-        from gelgt.sources.files import FilesSource
+def _open_files(source: Any, namespace: str | None) -> Source:
+    from gelgt.sources.files import FilesSource
 
-        return FilesSource(path, address)
-    if not path.exists():
-        there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise SourceError("not_found", f"There is no file or folder {address}.", hint=did_you_mean(path.name, there))
-    from gelgt.sources.duckdb_file import DuckDBSource, is_duckdb_file
+    return FilesSource(Path(source).expanduser(), str(source))
 
-    if is_duckdb_file(path):
-        return DuckDBSource(path, address, namespace)
-    with path.open("rb") as file:
-        if file.read(16) == b"SQLite format 3\0":
-            from gelgt.sources.sql import open_sql
 
-            return open_sql(f"sqlite:///{path}", namespace)
-    raise SourceError(
-        "unknown_file",
-        f"{address} is neither a SQLite nor a DuckDB file.",
-        hint="For CSV or Parquet files give the folder that holds them.",
-    )
+OPENERS = [
+    Opener("frames", lambda s: isinstance(s, Mapping), _open_frames),
+    Opener("DuckDB address", lambda s: _is_url(s) and s.startswith("duckdb://"), _open_duckdb),
+    Opener("SQL address", _is_url, _open_sql),
+    Opener("folder of files", lambda s: isinstance(s, (str, Path)) and Path(s).expanduser().is_dir(), _open_files),
+    Opener("SQLite file", lambda s: _starts(s, lambda head: head == b"SQLite format 3\0"), _open_sqlite_file),
+    Opener("DuckDB file", lambda s: _starts(s, lambda head: head[8:12] == b"DUCK"), _open_duckdb),
+]

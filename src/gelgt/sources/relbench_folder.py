@@ -24,7 +24,7 @@ from gelgt.schema.model import ColumnKind, DatabaseSchema, Finding, TableSchema
 from gelgt.sources.cache import build_folder, cache_root, hash_files
 from gelgt.sources.canonical import ARROW_TYPES, canonical_name, canonical_type
 from gelgt.sources.database import Database
-from gelgt.sources.raw import RawTable
+from gelgt.sources.raw import RawTable, Splits
 
 
 def is_relbench_folder(path: Path) -> bool:
@@ -165,10 +165,10 @@ class FolderSource:
         before = {**content, "tables": _numbered_tables(content) if "format" in ours else content["tables"]}
         self.address = str(ours.get("source") or address)
         self.name = str(content.get("name") or folder.name)
-        self.splits = (content.get("val_timestamp"), content.get("test_timestamp")), str(ours.get("split_origin", "declared"))
+        self._db = Database(folder, _read_schema(folder, before), self.address)
+        self.splits: Splits | None = Splits((self._db.schema.val_timestamp, self._db.schema.test_timestamp), self._db.schema.split_origin)
         self.folder = folder
         self._is_numbered = "format" in ours
-        self._db = Database(folder, _read_schema(folder, before), self.address)
 
     def tables(self) -> list[RawTable]:
         return [self._table(table) for table in self._db.schema.tables.values()]
@@ -177,7 +177,8 @@ class FolderSource:
         originals = self._originals(table) if self._is_numbered else {}
         # Columns that only gelgt needed (composite and shared keys) are dropped; the user's own come back.
         own = {fk.stored or ("+".join(fk.columns) if len(fk.columns) > 1 else "") for fk in table.foreign_keys}
-        own |= {table.pkey} if table.primary_key and len(table.primary_key.columns) > 1 else set()
+        if table.primary_key and len(table.primary_key.columns) > 1:
+            own.add("+".join(table.primary_key.columns))
         columns = {
             c: originals[c].type if c in originals else ARROW_TYPES[t]
             for c, t in table.columns.items()

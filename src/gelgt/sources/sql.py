@@ -18,13 +18,15 @@ from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.address import safe_address, scrub
 from gelgt.sources.canonical import STRINGS, TIME
-from gelgt.sources.raw import RawTable
+from gelgt.sources.raw import RawTable, Splits
 
 BATCH_ROWS = 50_000
 
 
 class SQLSource:
     """Common part of all SQL databases. A dialect overrides `_engine`, `_begin`, `_arrow_type` and `_rows`."""
+
+    splits: Splits | None = None
 
     extra = ""  # the pip extra that brings the driver
 
@@ -149,7 +151,7 @@ class SQLSource:
         return pa.string()
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        query = sa.select(*(sa.column(c) for c in columns)).select_from(sa.table(table, schema=self._namespace))
+        query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(sa.table(table, schema=self._namespace))
         result = self._connection.execution_options(stream_results=True, yield_per=BATCH_ROWS).execute(query)
         for rows in result.partitions(BATCH_ROWS):
             values = list(zip(*rows)) if rows else [()] * len(columns)

@@ -1,0 +1,112 @@
+"""Everything a user should know about the rows before trusting a prediction.
+
+Most of it is read from the statistics that Parquet files carry; only times and suspected leaks (leaks.py) need the rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gelgt.schema.leaks import find_leaks
+from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
+
+
+class Rows(Protocol):
+    """What findings need of a database."""
+
+    schema: DatabaseSchema
+    import_findings: list[Finding]
+
+    def num_rows(self, table: str) -> int: ...
+
+    def path(self, table: str) -> Path: ...
+
+    def batches(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]: ...
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table: ...
+
+
+def find(db: Rows) -> list[Finding]:
+    """All findings of a database, those of the import first."""
+    found = list(db.import_findings)
+    referred = {fk.table for table in db.schema.tables.values() for fk in table.foreign_keys}
+    for table in db.schema.tables.values():
+        found += _table_findings(db, table, table.name in referred)
+        if db.num_rows(table.name):
+            found += _column_findings(db, table)
+            found += _dangling(db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"})
+    if all(table.time_column is None for table in db.schema.tables.values()):
+        names = ", ".join(db.schema.tables)
+        message = f"no table has a time column ({names}): nothing can be predicted ahead of time"
+        found.append(Finding("no_times", next(iter(db.schema.tables)), message=message))
+    return found + find_leaks(db)
+
+
+def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Finding]:
+    found = []
+    if db.num_rows(table.name) == 0:
+        return [Finding("empty_table", table.name, count=0, message="no rows")]
+    if not [c for c in table.columns if c not in table.key_columns]:
+        found.append(Finding("key_only_table", table.name, message="only keys: it links rows and has no features of its own"))
+    if not table.foreign_keys and not is_referred and len(db.schema.tables) > 1:
+        found.append(Finding("unlinked_table", table.name, message="no key links it to another table: it is never seen from an entity"))
+    times = [c for c, t in table.columns.items() if t == "timestamp"]
+    if table.time_column is None and times:
+        message = f"no time column was chosen among {', '.join(times)}: its rows count as always known; set time_col in the manifest if they are not"
+        found.append(Finding("timeless_table", table.name, times[0], message=message))
+    return found
+
+
+def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:
+    found = []
+    rows = db.num_rows(table.name)
+    for column, (nulls, low, high) in statistics(db.path(table.name)).items():
+        if column in table.key_columns or column not in table.columns:
+            continue
+        if nulls == rows:
+            found.append(Finding("all_null_column", table.name, column, rows, "no value at all"))
+        elif column == table.time_col and nulls:
+            found.append(Finding("null_time", table.name, column, nulls, "rows without a time are never shown to the model"))
+        elif nulls == 0 and low is not None and low == high and rows > 1:
+            found.append(Finding("constant_column", table.name, column, rows, f"one value in all rows: {low!r}"))
+    return found
+
+
+def statistics(path: Path) -> dict[str, tuple[int | None, Any, Any]]:
+    """Nulls, least and greatest value of each plain column, from the file's own statistics."""
+    metadata = pq.read_metadata(path)
+    found: dict[str, tuple[int | None, Any, Any]] = {}
+    for group in range(metadata.num_row_groups):
+        for position in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(position)
+            stats = chunk.statistics
+            if "." in chunk.path_in_schema or stats is None or not stats.has_null_count:
+                continue
+            nulls, low, high = found.get(chunk.path_in_schema, (0, None, None))
+            if stats.has_min_max:
+                low = stats.min if low is None else min(low, stats.min)
+                high = stats.max if high is None else max(high, stats.max)
+            found[chunk.path_in_schema] = ((nulls or 0) + stats.null_count, low, high)
+    return found
+
+
+def _dangling(db: Rows, table: TableSchema, known: set[tuple[str, str | None]]) -> list[Finding]:
+    """Foreign keys beyond the parent's rows, in folders that gelgt did not write."""
+    found = []
+    stats = statistics(db.path(table.name))
+    for fk in table.foreign_keys:
+        parents = db.num_rows(fk.table)
+        _, low, high = stats.get(fk.column, (None, None, None))
+        if (table.name, fk.column) in known or low is None or (low >= 0 and high < parents):
+            continue
+        outside = 0
+        for batch in db.batches(table.name, [fk.column]):
+            values = batch.column(0)
+            outside += pc.sum(pc.or_(pc.less(values, 0), pc.greater_equal(values, parents)).cast(pa.int64())).as_py() or 0
+        if outside:
+            found.append(Finding("dangling_key", table.name, fk.column, outside, f"no such row in '{fk.table}'; treated as null"))
+    return found

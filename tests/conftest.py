@@ -1,0 +1,134 @@
+"""Fixtures that all tests share: a cache of their own, real RelBench data where it is at hand, and real database servers."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from gelgt.testing import Shop, shop
+
+PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GELGT_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def relbench_data() -> Callable[[str], Path]:
+    """The folder of a real data set, or a skip where it is not at hand."""
+    root = Path(os.environ.get("GELGT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+    def find(name: str) -> Path:
+        if not (root / name / "manifest.yaml").is_file():
+            pytest.skip(f"needs the data set {name}: set GELGT_DATA to a folder that holds it")
+        return root / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def small_shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """The demo shop, small enough for every test."""
+    return shop(tmp_path_factory.mktemp("shop") / "shop.db", customers=150, days=400, seed=3)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running database server."""
+
+    url: str
+    password: str
+    log: Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _binary(name: str) -> str | None:
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return shutil.which(name) or next((str(p / name) for p in places if (p / name).exists()), None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server of our own; it refuses to run as root, so another user starts it there."""
+    initdb, server = _binary("initdb"), _binary("postgres")
+    if initdb is None or server is None:
+        pytest.skip("needs PostgreSQL's binaries (initdb, postgres)")
+    user = "postgres" if os.geteuid() == 0 else None
+    home = Path(tempfile.mkdtemp(prefix="gelgt-postgres-"))
+    (home / "password").write_text(PASSWORD)
+    if user:
+        shutil.chown(home, user)
+        shutil.chown(home / "password", user)
+    setup = [initdb, "-D", str(home / "data"), "-U", "tester", f"--pwfile={home / 'password'}", "--auth=scram-sha-256", "-E", "UTF8", "--no-sync"]
+    subprocess.run(setup, check=True, capture_output=True, user=user, cwd=home)
+    port, log = free_port(), home / "server.log"
+    options = ["-p", str(port), "-k", str(home), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "log_statement=none"]
+    with log.open("w") as out:
+        process = subprocess.Popen([server, "-D", str(home / "data"), *options], stdout=out, stderr=out, user=user, cwd=home)
+    try:
+        _wait(port, process, log)
+        yield Server(f"postgresql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres", PASSWORD, log)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Server]:
+    """A MariaDB server of our own."""
+    install, server = shutil.which("mariadb-install-db"), shutil.which("mariadbd")
+    if install is None or server is None:
+        pytest.skip("needs MariaDB's binaries (mariadb-install-db, mariadbd)")
+    user = "mysql" if os.geteuid() == 0 else None
+    home = Path(tempfile.mkdtemp(prefix="gelgt-mariadb-"))
+    if user:
+        shutil.chown(home, user)
+    as_user = [f"--user={user}"] if user else []
+    subprocess.run([install, "--no-defaults", f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal", *as_user], check=True, capture_output=True)
+    port, log = free_port(), home / "server.log"
+    escaped = PASSWORD.replace("'", "''")
+    (home / "init.sql").write_text(
+        "CREATE DATABASE shop CHARACTER SET utf8mb4;"
+        f"CREATE USER tester@'127.0.0.1' IDENTIFIED BY '{escaped}';"
+        "GRANT ALL ON *.* TO tester@'127.0.0.1';"
+    )
+    (home / "init.sql").chmod(0o644)
+    places = [f"--datadir={home / 'data'}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}", f"--init-file={home / 'init.sql'}"]
+    with log.open("w") as out:
+        command = [server, "--no-defaults", *places, *as_user, f"--port={port}", "--bind-address=127.0.0.1"]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        _wait(port, process, log)
+        yield Server(f"mysql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/shop", PASSWORD, log)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    for _ in range(300):
+        if process.poll() is not None:
+            pytest.fail(f"the server ended at once:\n{log.read_text()}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                time.sleep(0.5)
+                return
+        time.sleep(0.1)
+    pytest.fail(f"the server did not start:\n{log.read_text()}")
