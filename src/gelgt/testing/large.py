@@ -1,0 +1,189 @@
+"""A generated database of millions of rows as a Parquet folder, for benchmarks.
+
+    table      share    time  refers to                     keys
+    places     0.05 %   no    –                             int64
+    accounts   10 %     yes   places                        int64
+    items      4.95 %   no    places                        string
+    sessions   22 %     yes   accounts, places              int64
+    events     46 %     yes   accounts, items               int64
+    reviews    17 %     yes   accounts, items, sessions     int64
+
+That is two foreign keys a row. Parents are drawn from a power law: of 14 million rows about a million refer to one
+place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of the foreign keys are null and 0.2 %
+dangle. Each table has the same eight feature columns. Rows are written in chunks, so memory stays small.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+CHUNK_ROWS = 500_000
+_PRIME = 2**31 - 1
+_MULTIPLIER = 1_103_515_245
+_NULL, _DANGLING = 0.008, 0.002
+_YEARS = 5 * 365 * 86_400
+_EPOCH = 1_577_836_800  # 2020-01-01 in seconds
+_STATUSES = ("new", "open", "paid", "shipped", "returned", "closed", "held", "void")
+_TAGS = 5_000
+_WORDS = 2_000
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    share: float
+    has_time: bool
+    parents: tuple[str, ...] = ()
+    has_text_keys: bool = False
+
+
+_TABLES = (
+    _Table("places", 0.0005, has_time=False),
+    _Table("accounts", 0.10, has_time=True, parents=("places",)),
+    _Table("items", 0.0495, has_time=False, parents=("places",), has_text_keys=True),
+    _Table("sessions", 0.22, has_time=True, parents=("accounts", "places")),
+    _Table("events", 0.46, has_time=True, parents=("accounts", "items")),
+    _Table("reviews", 0.17, has_time=True, parents=("accounts", "items", "sessions")),
+)
+# u ** skew of a uniform u picks the parent: the larger, the more rows share the first one.
+_SKEW = {"places": 6.0, "accounts": 2.0, "items": 3.0, "sessions": 1.0}
+
+
+def large(folder: str | Path, rows: int = 14_000_000, seed: int = 0) -> dict[str, dict[str, Any]]:
+    """Write the database, one Parquet file for each table.
+
+    Args:
+        folder: Where the files go; created if missing.
+        rows: Number of rows over all tables, at least 1,000.
+        seed: The same seed and size give the same rows.
+
+    Returns:
+        Keys and times of each table, as `gelgt.open(folder, schema=…)` takes them.
+    """
+    import pyarrow.parquet as pq
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    sizes = table_sizes(rows)
+    for number, table in enumerate(_TABLES):
+        temporary = target / f".{table.name}.tmp"
+        writer = None
+        for chunk, start in enumerate(range(0, sizes[table.name], CHUNK_ROWS)):
+            # A generator for each chunk: the rows do not depend on what was drawn before.
+            rng = np.random.default_rng([seed, number, chunk])
+            stop = min(start + CHUNK_ROWS, sizes[table.name])
+            part = _chunk(table, np.arange(start, stop), sizes, rng)
+            writer = writer or pq.ParquetWriter(temporary, part.schema, compression="zstd")
+            writer.write_table(part)
+        assert writer is not None
+        writer.close()
+        os.replace(temporary, target / f"{table.name}.parquet")
+    return schema()
+
+
+def schema() -> dict[str, dict[str, Any]]:
+    """Keys and times of each table."""
+    return {
+        table.name: {
+            "pkey": "key",
+            "time_col": "happened_at" if table.has_time else None,
+            "fkeys": {f"{parent}_key": parent for parent in table.parents},
+        }
+        for table in _TABLES
+    }
+
+
+def table_sizes(rows: int) -> dict[str, int]:
+    """Rows of each table; they add up to `rows`."""
+    sizes = {table.name: max(5, round(table.share * rows)) for table in _TABLES}
+    sizes["events"] += rows - sum(sizes.values())
+    return sizes
+
+
+def foreign_keys(rows: int) -> int:
+    """Number of foreign key cells, the null ones included."""
+    sizes = table_sizes(rows)
+    return sum(sizes[table.name] * len(table.parents) for table in _TABLES)
+
+
+def _chunk(table: _Table, index: Ints, sizes: dict[str, int], rng: np.random.Generator) -> "pa.Table":
+    import pyarrow as pa
+
+    n = len(index)
+    columns = {"key": _keys(index, table.has_text_keys)}
+    for parent in table.parents:
+        columns[f"{parent}_key"] = _foreign(parent, n, sizes[parent], rng)
+    if table.has_time:
+        columns["happened_at"] = _times(rng.integers(0, _YEARS, n))
+    amount = rng.lognormal(3.0, 1.0, n)
+    columns |= {
+        "amount": pa.array(amount, mask=rng.random(n) < 0.03),
+        "score": pa.array(rng.normal(size=n)),
+        "units": pa.array(rng.poisson(3.0, n)),
+        "status": _words(_STATUSES, _skewed(len(_STATUSES), 2.0, n, rng)),
+        "tag": _words(_vocabulary("tag", _TAGS), _skewed(_TAGS, 2.0, n, rng)),
+        "is_active": pa.array(rng.random(n) < 0.7, mask=rng.random(n) < 0.01),
+        "due_at": _times(rng.integers(0, _YEARS, n)),
+        "note": _notes(n, rng),
+    }
+    return pa.table(columns)
+
+
+def _keys(index: Ints, as_text: bool) -> "pa.Array":
+    """Distinct, scattered key values: multiplication by a constant permutes the numbers below a prime."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = pa.array((index + 1) * _MULTIPLIER % _PRIME)
+    return pc.binary_join_element_wise("IT", pc.utf8_lpad(numbers.cast(pa.string()), 10, "0"), "-") if as_text else numbers
+
+
+def _foreign(parent: str, n: int, size: int, rng: np.random.Generator) -> "pa.Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    index = _skewed(size, _SKEW[parent], n, rng)
+    kind = rng.random(n)
+    index[kind < _DANGLING] += size  # beyond the last row: a key that no parent has
+    keys = _keys(index, as_text=any(t.name == parent and t.has_text_keys for t in _TABLES))
+    return pc.if_else(pa.array(kind > 1.0 - _NULL), pa.scalar(None, keys.type), keys)
+
+
+def _skewed(size: int, skew: float, n: int, rng: np.random.Generator) -> Ints:
+    return np.minimum((size * rng.random(n) ** skew).astype(np.int64), size - 1)
+
+
+def _times(seconds: Ints) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array((_EPOCH + seconds) * 1_000_000).cast(pa.timestamp("us"))
+
+
+def _vocabulary(prefix: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{i:x}" for i in range(size))
+
+
+def _words(vocabulary: tuple[str, ...], index: Ints) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array(vocabulary).take(pa.array(index))
+
+
+def _notes(n: int, rng: np.random.Generator) -> "pa.Array":
+    """Four words; the last two are missing in half of the notes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    vocabulary = _vocabulary("w", _WORDS)
+    words = [_words(vocabulary, rng.integers(0, _WORDS, n)) for _ in range(4)]
+    short = pc.binary_join_element_wise(*words[:2], " ")
+    return pc.if_else(pa.array(rng.random(n) < 0.5), short, pc.binary_join_element_wise(short, *words[2:], " "))
