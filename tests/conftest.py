@@ -104,14 +104,14 @@ def mariadb() -> Iterator[Server]:
     port, log = free_port(), home / "server.log"
     escaped = PASSWORD.replace("'", "''")
     (home / "init.sql").write_text(
-        "CREATE DATABASE shop CHARACTER SET utf8mb4;"
-        f"CREATE USER tester@'127.0.0.1' IDENTIFIED BY '{escaped}';"
-        "GRANT ALL ON *.* TO tester@'127.0.0.1';"
+        "CREATE DATABASE shop CHARACTER SET utf8mb4;\n"
+        f"CREATE USER tester@'127.0.0.1' IDENTIFIED BY '{escaped}';\n"
+        "GRANT ALL ON *.* TO tester@'127.0.0.1';\n"
     )
     (home / "init.sql").chmod(0o644)
     places = [f"--datadir={home / 'data'}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}", f"--init-file={home / 'init.sql'}"]
     with log.open("w") as out:
-        command = [server, "--no-defaults", *places, *as_user, f"--port={port}", "--bind-address=127.0.0.1"]
+        command = [server, "--no-defaults", *places, *as_user, f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve"]
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         _wait(port, process, log)

@@ -52,7 +52,7 @@ def test_postgres(small_shop: Shop, expected: tuple[str, str], postgres: "object
 
 @pytest.mark.mysql
 def test_mariadb(small_shop: Shop, expected: tuple[str, str], mariadb: "object") -> None:
-    to_sql(small_shop, mariadb.url)  # type: ignore[attr-defined]
+    to_sql(small_shop, mariadb.url.replace("mysql://", "mysql+pymysql://"))  # type: ignore[attr-defined]
     assert fingerprint(gelgt.open(mariadb.url)) == expected  # type: ignore[attr-defined]
 
 
