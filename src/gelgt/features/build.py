@@ -158,9 +158,9 @@ def _microseconds(instant: Any) -> int | None:
 
     try:
         stamp = pd.Timestamp(instant)
+        if pd.isna(stamp):
+            raise ValueError("not a time")  # it must not pass for "no end"
+        stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
+        return int(stamp.to_datetime64().astype("datetime64[us]").astype(np.int64))
     except (ValueError, TypeError) as error:
         raise GelgtError("bad_time", f"{instant!r} is no time ({error}).", hint="Write it as 2025-09-01 or 2025-09-01T12:00:00.") from None
-    if stamp is pd.NaT:
-        return None
-    stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
-    return int(np.datetime64(stamp.floor("us").to_numpy(), "us").astype(np.int64))
