@@ -1,0 +1,196 @@
+"""Runs label SQL in DuckDB, in the environment that RelBench gives it.
+
+Every table is a view by its name over its Parquet file, `timestamps(timestamp)` holds the seed times and
+`{timedelta}` the window. Two things differ from RelBench, neither of them in the result: rows are read from the files
+as they are needed (a table of any size works), and the SQL can reach nothing but those views: one SELECT, no other
+file, no network, no change of settings.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gelgt.errors import TaskError, did_you_mean
+from gelgt.tasks.split import Times
+from gelgt.tasks.sql_text import ROW_NUMBER, quote, text_literal, time_literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gelgt.sources.database import Database
+
+RESULT = "gelgt_labels"
+BATCH_ROWS = 1 << 17
+
+
+class Engine:
+    """A DuckDB connection that sees one database, up to a time if one is given."""
+
+    def __init__(self, con: Any, tables: list[str]) -> None:
+        self._con = con
+        self._tables = tables
+
+    def run(self, sql: str, times: Times, timedelta: pd.Timedelta | None = None) -> dict[str, str]:
+        """Run a query for some seed times; the result stays in DuckDB. Returns its columns and their types."""
+        statement = self._single_select(sql.replace("{timedelta}", str(timedelta)) if timedelta is not None else sql)
+        self._con.register("gelgt_times", pa.table({"timestamp": pa.array(np.unique(times), pa.timestamp("us"))}))
+        self._con.execute("CREATE OR REPLACE TEMP TABLE timestamps AS SELECT timestamp FROM gelgt_times ORDER BY timestamp")
+        self._con.unregister("gelgt_times")
+        self._execute(f"CREATE OR REPLACE TEMP TABLE {RESULT} AS {statement}")
+        return {row[0]: row[1] for row in self._con.execute(f"DESCRIBE {RESULT}").fetchall()}
+
+    def count(self, condition: str) -> int:
+        """How many rows of the last result fulfil a condition."""
+        return int(self._con.execute(f"SELECT count(*) FROM {RESULT} WHERE {condition}").fetchall()[0][0])
+
+    def batches(self, columns: Mapping[str, str], condition: str) -> Iterator[pa.RecordBatch]:
+        """Rows of the last result, `columns` giving an expression for each name."""
+        chosen = ", ".join(f"{expression} AS {quote(name)}" for name, expression in columns.items())
+        relation = self._con.sql(f"SELECT {chosen} FROM {RESULT} WHERE {condition}")
+        # DuckDB 2 renamed the method.
+        reader = relation.to_arrow_reader(BATCH_ROWS) if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader(BATCH_ROWS)
+        yield from reader
+
+    def _single_select(self, sql: str) -> str:
+        import duckdb
+
+        try:
+            statements = self._con.extract_statements(sql)
+        except duckdb.Error as error:
+            raise self._failed(error) from None
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise TaskError("bad_sql", "The label SQL must be one SELECT statement.", hint="Leave out everything else.")
+        return re.sub(r"[;\s]+$", "", str(statements[0].query))
+
+    def _execute(self, sql: str) -> None:
+        import duckdb
+
+        try:
+            self._con.execute(sql)
+        except duckdb.Error as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: Exception) -> TaskError:
+        tables = ", ".join(quote(t) for t in self._tables)
+        return TaskError(
+            "bad_sql", f"DuckDB rejects the label SQL: {error}", hint=f"It may use timestamps(timestamp) and the tables {tables}."
+        )
+
+
+@contextmanager
+def engine(db: Database, until: pd.Timestamp | None = None, numbered: str | None = None) -> Iterator[Engine]:
+    """An engine over the rows up to `until` (all rows if None).
+
+    Args:
+        db: The database.
+        until: Rows after it do not exist for the SQL, and references to them are null.
+        numbered: A table without a primary key that gets its row numbers as a column `primary_key`.
+    """
+    duckdb = _duckdb()
+    _check_names(db)
+    with tempfile.TemporaryDirectory(prefix="gelgt-sql-") as spill:
+        con = duckdb.connect(config={"temp_directory": spill, "preserve_insertion_order": "false"})
+        try:
+            con.execute("SET TimeZone = 'UTC'")
+            counts = {name: _rows_until(con, db, name, until) for name in db.table_names}
+            for name in db.table_names:
+                con.execute(_view(db, name, counts, until, name == numbered))
+            allowed = ", ".join(_file(db, name) for name in db.table_names)
+            for setting in (
+                "python_enable_replacements = false",
+                f"allowed_paths = [{allowed}]",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                con.execute(f"SET {setting}")
+            yield Engine(con, db.table_names)
+        finally:
+            con.close()
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise TaskError(
+            "no_duckdb",
+            "Labels have to be made, but the package duckdb is missing.",
+            hint="pip install duckdb, or save the task elsewhere.",
+        ) from None
+    return duckdb
+
+
+def _check_names(db: Database) -> None:
+    """DuckDB ignores case: names that differ only in case would stand for each other."""
+    for what, names in [("tables", ["timestamps", *db.table_names])] + [
+        (f"columns of '{t}'", list(db.table(t).columns)) for t in db.table_names
+    ]:
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.setdefault(name.lower(), name)
+            if other is not name:
+                raise TaskError(
+                    "ambiguous_names",
+                    f"The {what} '{other}' and '{name}' have the same name for label SQL, which ignores case.",
+                    hint="Rename one of them.",
+                )
+
+
+def _rows_until(con: Any, db: Database, table: str, until: pd.Timestamp | None) -> int:
+    time_col = db.table(table).time_col
+    if until is None or time_col is None:
+        return db.num_rows(table)
+    source = f"SELECT count(*) FROM read_parquet({_file(db, table)}) WHERE {_column(db, table, time_col)} <= {time_literal(until)}"
+    return int(con.execute(source).fetchall()[0][0])
+
+
+def _view(db: Database, table: str, counts: Mapping[str, int], until: pd.Timestamp | None, is_numbered: bool) -> str:
+    schema = db.table(table)
+    parents = {fk.column: fk.table for fk in schema.foreign_keys}
+    columns = [
+        f"CASE WHEN {quote(c)} < {counts[parents[c]]} THEN {quote(c)} END AS {quote(c)}"
+        if c in parents
+        else f"{_column(db, table, c)} AS {quote(c)}"
+        for c in schema.columns
+    ]
+    if is_numbered:
+        columns.append(f"file_row_number AS {ROW_NUMBER}")
+    text = f"CREATE VIEW {quote(table)} AS SELECT {', '.join(columns) or '1'} FROM read_parquet({_file(db, table)}, file_row_number = true)"
+    if until is not None and schema.time_col is not None:
+        text += f" WHERE {_column(db, table, schema.time_col)} <= {time_literal(until)}"
+    return text
+
+
+def _column(db: Database, table: str, column: str) -> str:
+    """A column as the SQL sees it: times in UTC without a zone, NaN as NULL (as RelBench's frames deliver it)."""
+    arrow = pq.read_schema(db.path(table)).field(column).type
+    canonical = db.table(table).columns[column]
+    if canonical == "timestamp" and arrow != pa.timestamp("us"):
+        return f"CAST({quote(column)} AS TIMESTAMP)"
+    if canonical == "float64":
+        return (
+            f"CASE WHEN NOT isnan({quote(column)}) THEN {quote(column)} END"
+            if pa.types.is_floating(arrow)
+            else f"CAST({quote(column)} AS DOUBLE)"
+        )
+    return quote(column)
+
+
+def _file(db: Database, table: str) -> str:
+    return text_literal(str(db.path(table).resolve()))
+
+
+def find_column(columns: Mapping[str, str], name: str, role: str) -> str:
+    """The result column of a name, ignoring case as SQL does."""
+    for column in columns:
+        if column.lower() == name.lower():
+            return column
+    raise TaskError("unknown_column", f"The label SQL returns no column '{name}' ({role}).", hint=did_you_mean(name, columns))

@@ -1,0 +1,100 @@
+"""From the user's own key values to row numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gelgt.errors import GelgtError, TaskError, some
+from gelgt.sources.canonical import canonical_array
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def key_names(db: Database, table: str) -> list[str]:
+    """The columns of the user's own key; the row number column where there is no other key."""
+    keys = db.keys(table)
+    if keys is not None:
+        return list(keys.column_names)
+    return [db.table(table).pkey or "row"]
+
+
+def row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray], referred: tuple[str, ...] = ()) -> Rows:
+    """The row of each key.
+
+    Args:
+        db: The database.
+        table: The table that the keys belong to.
+        columns: The key values, one column for each part of the key.
+        referred: The columns that the values are from, where a foreign key refers to others than the primary key.
+
+    Raises:
+        TaskError: some keys are unknown; the message lists them.
+    """
+    keys = _key_table(db, table, referred)
+    if keys is None:
+        return _as_row_numbers(db, table, columns)
+    if len(columns) != keys.num_columns:
+        raise TaskError(
+            "bad_key", f"The key of '{table}' has {keys.num_columns} parts: {', '.join(keys.column_names)}.", hint="Give all of them."
+        )
+    wanted = [_cast(column, keys.schema.field(i).type, table) for i, column in enumerate(columns)]
+    if len(wanted) == 1:
+        found = pc.index_in(wanted[0], value_set=keys.column(0).combine_chunks(), skip_nulls=True)
+        rows: Rows = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    else:
+        place = {key: row for row, key in enumerate(zip(*(c.to_pylist() for c in keys.columns)))}
+        rows = np.array([place.get(key, -1) for key in zip(*(c.to_pylist() for c in wanted))], dtype=np.int64)
+    _check_known(rows, columns, table)
+    return rows
+
+
+def _key_table(db: Database, table: str, referred: tuple[str, ...]) -> pa.Table | None:
+    schema = db.table(table)
+    if referred and schema.primary_key and referred != schema.primary_key.columns and set(referred) <= set(schema.columns):
+        return db.read(table, referred)
+    return db.keys(table)
+
+
+def _as_row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray]) -> Rows:
+    if len(columns) != 1:
+        raise TaskError("bad_key", f"The rows of '{table}' are identified by one number.", hint="Give one key column.")
+    values = _cast(columns[0], pa.int64(), table)
+    rows: Rows = pc.fill_null(values, -1).to_numpy().astype(np.int64)
+    rows = np.where((rows >= 0) & (rows < db.num_rows(table)), rows, -1)
+    _check_known(rows, columns, table)
+    return rows
+
+
+def _cast(column: pa.ChunkedArray, target: pa.DataType, table: str) -> pa.ChunkedArray:
+    if column.type == target:
+        return column
+    try:
+        arrays = [canonical_array(chunk, table, "key") for chunk in column.chunks]
+        return pa.chunked_array([a.cast(target) for a in arrays], target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, GelgtError):
+        raise TaskError(
+            "unknown_key",
+            f"The keys of '{table}' are {target}, but {some(column.slice(0, 3).to_pylist())} were given.",
+            hint="Give the table's own key values.",
+        ) from None
+
+
+def _check_known(rows: Rows, columns: Sequence[pa.ChunkedArray], table: str) -> None:
+    missing = np.flatnonzero(rows < 0)
+    if len(missing) == 0:
+        return
+    values = [tuple(c[int(i)].as_py() for c in columns) for i in missing[:1000]]
+    shown = dict.fromkeys(v[0] if len(v) == 1 else v for v in values)
+    raise TaskError(
+        "unknown_key",
+        f"{len(missing):,} {'key is' if len(missing) == 1 else 'keys are'} not in the table '{table}': {some(shown)}.",
+        hint="Leave these rows out, or import the database again.",
+    )

@@ -1,0 +1,362 @@
+"""`make_task`: one door for the four ways to say what is predicted.
+
+make_task(db, "driver-dnf")                                              a task of the database, or a task folder
+make_task(db, "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id")
+make_task(db, "SELECT …", timedelta="30 days", entity="customers.id")    DuckDB SQL over `timestamps`
+make_task(db, frame, entity="customers.id", timedelta="30 days")         the user's own labels
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gelgt.errors import GelgtError, TaskError, did_you_mean
+from gelgt.schema.manifest import MANIFEST
+from gelgt.tasks.folder import find_folder, has_labels, read_labels, read_manifest, task_names
+from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
+from gelgt.tasks.labels import Raw, autocomplete_rows, autocomplete_sql, forecast_rows
+from gelgt.tasks.population import existing
+from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence
+from gelgt.tasks.split import Split, longest, seed_times, split_times
+from gelgt.tasks.targets import category_type, finish
+from gelgt.tasks.task import TASK_TYPES, Definition, Task, TaskType
+from gelgt.tasks.times import duration, time_range, timestamp
+
+if TYPE_CHECKING:
+    from gelgt.schema.model import TableSchema
+    from gelgt.sources.database import Database
+
+MAX_ROWS = 2_000_000
+DEFAULT_K = 10
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `make_task`."""
+
+    name: str | None = None
+    val: Any = None
+    test: Any = None
+    eval_timestamps: int | None = None
+    max_rows: int = MAX_ROWS
+    timedelta: Any = None
+    task_type: TaskType | None = None
+    entity: str | None = None
+    time_col: str | None = None
+    target_col: str | None = None
+    eval_k: int = DEFAULT_K
+    remove_columns: Iterable[str] = ()
+
+
+def make_task(db: Database, definition: Any, **options: Any) -> Task:
+    """A task with its label tables.
+
+    Args:
+        db: The database.
+        definition: The name of a task of the database, a path to a task folder, a PREDICT sentence, DuckDB SQL with
+            the relation ``timestamps`` and ``{timedelta}``, or a pandas or Arrow table of (entity, time, target).
+        **options: ``name`` of the task; ``val`` and ``test`` times; ``eval_timestamps``, how many seed times
+            validation and test have (as many as fit); ``max_rows`` of training (2,000,000); ``timedelta``, how far
+            labels of SQL or a frame look ahead; ``task_type``; ``entity`` as ``"table.column"``; ``time_col`` and
+            ``target_col``; ``eval_k`` of a recommendation (10); ``remove_columns`` as ``"table.column"`` that a
+            model must not see.
+
+    Raises:
+        TaskError: the definition cannot be understood, or there is no room for its labels.
+    """
+    known = {f.name for f in fields(Options)}
+    for name in options:
+        if name not in known:
+            raise TaskError("unknown_option", f"make_task has no option '{name}'.", hint=did_you_mean(name, sorted(known)))
+    given = Options(**options)
+    _check(given)
+    if is_frame(definition):
+        return _from_frame(db, definition, given)
+    if isinstance(definition, Path):
+        return _from_folder(db, _folder_of(definition), given)
+    text = str(definition)
+    if re.match(r"\s*predict\b", text, re.IGNORECASE):
+        return _from_sentence(db, text.strip(), given)
+    if re.match(r"\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\b", text, re.IGNORECASE | re.DOTALL):
+        return _from_sql(db, text.strip(), given)
+    return _from_name(db, text, given)
+
+
+def _check(given: Options) -> None:
+    if given.task_type is not None and given.task_type not in TASK_TYPES:
+        raise TaskError("unknown_task_type", f"There is no task type '{given.task_type}'.", hint=did_you_mean(given.task_type, TASK_TYPES))
+    for name in ("eval_timestamps", "max_rows", "eval_k"):
+        value = getattr(given, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise TaskError("bad_option", f"{name} is {value!r}, but must be a whole number of at least 1.", hint="Give a larger number.")
+    if given.name is not None and (not re.fullmatch(r"[\w][\w .+-]*", given.name)):
+        raise TaskError("bad_name", f"A task cannot be named {given.name!r}.", hint="Use letters, digits, '-', '_' and '.'.")
+
+
+# (a) a task folder
+def _from_name(db: Database, name: str, given: Options) -> Task:
+    folder = find_folder(db, name) if name and "/" not in name and "\\" not in name else None
+    if folder is not None:
+        return _from_folder(db, folder, given)
+    if (name and (Path(name).expanduser() / MANIFEST).is_file()) or name.endswith(MANIFEST):
+        return _from_folder(db, _folder_of(Path(name).expanduser()), given)
+    if len(name.split()) > 1:
+        parse(name)  # not a name: say where it fails as a sentence
+    raise TaskError("unknown_task", f"'{db.schema.name}' has no task '{name}'.", hint=did_you_mean(name, task_names(db)))
+
+
+def _folder_of(path: Path) -> Path:
+    folder = path.parent if path.name == MANIFEST else path
+    if not (folder / MANIFEST).is_file():
+        raise TaskError("unknown_task", f"There is no task in {folder}.", hint=f"A task folder holds a {MANIFEST}.")
+    return folder
+
+
+def _from_folder(db: Database, folder: Path, given: Options) -> Task:
+    task, ours = read_manifest(db, folder)
+    task = replace(task, name=given.name or task.name, task_type=given.task_type or task.task_type)
+    asked = {k: getattr(given, k) for k in ("val", "test", "eval_timestamps", "timedelta") if getattr(given, k) is not None}
+    if has_labels(folder) and not asked:
+        classes = tuple(ours.get("classes") or ())
+        split = _known_split(db, ours)
+        return _finish(db, task, read_labels(folder, task), split, classes=classes, notices=tuple(ours.get("notices") or ()), is_read=True)
+    if task.kind == "external":
+        reason = f"takes no {', '.join(asked)}" if asked else "has no label files"
+        raise TaskError(
+            "no_labels", f"The labels of '{task.name}' are given, not made; it {reason}.", hint="Make a task from a frame instead."
+        )
+    val = given.val or ours.get("val_timestamp")
+    test = given.test or ours.get("test_timestamp")
+    given = replace(given, val=val, test=test)
+    if task.sentence is not None:
+        return _from_sentence(
+            db, task.sentence, replace(given, name=task.name, eval_timestamps=given.eval_timestamps or task.num_eval_timestamps)
+        )
+    if task.kind == "autocomplete":
+        return _autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
+    task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
+    return _forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+
+
+def _known_split(db: Database, ours: Mapping[str, Any]) -> Split | None:
+    val, test = ours.get("val_timestamp") or db.val_timestamp, ours.get("test_timestamp") or db.test_timestamp
+    return None if val is None or test is None else Split(timestamp(val, "validation time"), timestamp(test, "test time"))
+
+
+# (b) a sentence
+def _from_sentence(db: Database, text: str, given: Options) -> Task:
+    import pandas as pd
+
+    plan = plan_sentence(db, parse(text))
+    task = Definition(
+        name=given.name or _slug(plan, text),
+        kind="forecast" if plan.column is None else "autocomplete",
+        entity_table=plan.entity.name,
+        entity_col=plan.binding.key,
+        target_col=given.target_col or "target",
+        time_col=given.time_col or _unlike("timestamp", plan.binding.key),
+        task_type=given.task_type or plan.task_type,
+        remove_columns=_pairs(db, given.remove_columns),
+        sentence=text,
+    )
+    if plan.column is not None:
+        column = plan.column
+        task = replace(
+            task, target_col=column, time_col=plan.entity.time_col, remove_columns=((plan.entity.name, column), *task.remove_columns)
+        )
+        sql = autocomplete_sql(db, plan.entity.name, column)
+        if plan.sentence.where is not None:
+            sql = label_sql(plan, (str(task.time_col), task.entity_col, column))
+        return _autocomplete(db, replace(task, sql=sql), sql, given, plan.is_category)
+    task = replace(task, timedelta=pd.Timedelta(seconds=plan.seconds))
+    if plan.destination is not None:
+        column, table = plan.destination
+        task = replace(task, target_col=None, dst_entity_table=table, dst_entity_col=_unlike(column, task.entity_col), eval_k=given.eval_k)
+    return _forecast(db, task, given, given.eval_timestamps, plan)
+
+
+# (c) SQL
+def _from_sql(db: Database, sql: str, given: Options) -> Task:
+    missing = [name for name in ("timedelta", "entity") if getattr(given, name) is None]
+    if missing:
+        raise TaskError(
+            "missing_option", f"A task from SQL needs {' and '.join(missing)}.", hint="Give timedelta='30 days' and entity='table.column'."
+        )
+    table, column = _entity(db, given)
+    from gelgt.tasks.engine import engine
+
+    window = duration(given.timedelta)
+    with engine(db) as run:
+        columns = list(run.run(sql, np.array([], dtype="datetime64[us]"), window))
+    entity_col = column or next((c for c in columns if c == table.pkey), None)
+    if entity_col is None or entity_col not in columns:
+        raise TaskError(
+            "unknown_column",
+            f"The label SQL returns no column '{entity_col or table.pkey}' (entity).",
+            hint=did_you_mean(str(entity_col or table.pkey), columns),
+        )
+    time_col = given.time_col or next((c for c in columns if c.lower() in ("timestamp", "time", "date")), None)
+    rest = [c for c in columns if c not in (entity_col, time_col)]
+    target_col = given.target_col or (rest[0] if len(rest) == 1 else None)
+    if time_col not in columns or target_col not in columns:
+        raise TaskError(
+            "unknown_column",
+            f"The label SQL returns {', '.join(columns)}; time and target are not clear.",
+            hint="Give time_col and target_col.",
+        )
+    task = Definition(
+        name=given.name or f"{table.name}-{target_col}-{_digest(sql)}",
+        kind="forecast",
+        entity_table=table.name,
+        entity_col=entity_col,
+        target_col=target_col,
+        time_col=time_col,
+        task_type=given.task_type,
+        timedelta=window,
+        sql=sql,
+        remove_columns=_pairs(db, given.remove_columns),
+    )
+    return _forecast(db, task, given, given.eval_timestamps)
+
+
+# (d) a frame
+def _from_frame(db: Database, frame: Any, given: Options) -> Task:
+    if given.entity is None:
+        raise TaskError("missing_option", "A task from a frame needs entity.", hint="Give entity='table.column'.")
+    table, column = _entity(db, given)
+    read = read_frame(db, frame, table.name, column, given.time_col, given.target_col)
+    window = None if given.timedelta is None else duration(given.timedelta)
+    split = split_times(db, given.val, given.test)
+    if split.is_inferred:
+        split = _fitting_split(read.rows.column("time").to_numpy(), split, window)
+    task = Definition(
+        name=given.name or f"{table.name}-{read.target_col}-{_digest(read.rows.to_string())}",
+        kind="external",
+        entity_table=table.name,
+        entity_col=read.entity_col,
+        target_col=read.target_col,
+        time_col=read.time_col,
+        task_type=given.task_type,
+        timedelta=window,
+        remove_columns=_pairs(db, given.remove_columns),
+    )
+    known = len(existing(db, table.name, np.datetime64(split.test, "us")))
+    raw = split_frame(db, table.name, read, split, window, known, given.max_rows)
+    return _finish(db, task, raw, split, notices=tuple(duplicate_notice(read)))
+
+
+def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Split:
+    """Guessed split times give way where they would leave a split without labels: 10 % of the labels' own range each."""
+    import pandas as pd
+
+    step = pd.Timedelta(0) if window is None else window
+    first, last = pd.Timestamp(times.min()), pd.Timestamp(times.max())
+    if (
+        first <= split.val - step
+        and last >= split.test
+        and np.any((times >= np.datetime64(split.val)) & (times <= np.datetime64(split.test - step)))
+    ):
+        return split
+    part = max((last - first) * 0.1, step)
+    return Split((last - 2 * part).as_unit("us"), (last - part).as_unit("us"), True)
+
+
+# What all of them share
+def _forecast(db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None) -> Task:
+    assert task.timedelta is not None
+    months = plan.months if plan is not None else 0
+    split = split_times(db, given.val, given.test, longest(task.timedelta, months))
+    if task.dst_entity_table is not None:
+        wanted = 1  # RelBench evaluates recommendations at one time only
+    times = seed_times(db, split, task.timedelta, wanted, months)
+    count = wanted or max(len(times["val"]), len(times["test"]))
+    task = replace(task, num_eval_timestamps=count)
+    if plan is not None:
+        latest = time_range(db).latest
+        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, latest))
+    raw = forecast_rows(db, task, split, times, given.max_rows)
+    notices = (
+        ("the condition on the future applies to the labels; predictions leave it out",)
+        if plan is not None and plan.has_future_condition
+        else ()
+    )
+    return _finish(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
+
+
+def _autocomplete(db: Database, task: Definition, sql: str, given: Options, is_category: bool = False) -> Task:
+    split = split_times(db, given.val, given.test)
+    return _finish(db, task, autocomplete_rows(db, task, split, sql, given.max_rows), split, is_category=is_category)
+
+
+def _finish(
+    db: Database,
+    task: Definition,
+    raw: Mapping[str, Raw],
+    split: Split | None,
+    *,
+    is_category: bool = False,
+    is_read: bool = False,
+    classes: tuple[Any, ...] = (),
+    notices: tuple[str, ...] = (),
+) -> Task:
+    if is_category and task.task_type is None:
+        task = replace(task, task_type=category_type(raw))
+    labels = finish(raw, task, classes)
+    known = {f.name: getattr(task, f.name) for f in fields(Definition)} | {"task_type": labels.task_type}
+    told = notices if is_read and notices else (*notices, *labels.notices)
+    return Task(
+        **known,
+        val_timestamp=None if split is None else split.val,
+        test_timestamp=None if split is None else split.test,
+        classes=labels.classes,
+        notices=told,
+        database=db,
+        labels=labels.tables,
+    )
+
+
+def _entity(db: Database, given: Options) -> tuple[TableSchema, str | None]:
+    """The entity table, and the column of the labels that holds its keys where one is named."""
+    text = str(given.entity)
+    name, column = (text, None) if text in db.table_names else text.rsplit(".", 1) if "." in text else (text, None)
+    try:
+        return db.table(name), column
+    except GelgtError as error:
+        raise TaskError("unknown_table", error.message, hint=error.hint) from None
+
+
+def _pairs(db: Database, columns: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for text in columns:
+        table, _, column = str(text).rpartition(".")
+        if table not in db.table_names or column not in db.table(table).columns:
+            every = [f"{t}.{c}" for t in db.table_names for c in db.table(t).columns]
+            raise TaskError("unknown_column", f"There is no column '{text}' to remove.", hint=did_you_mean(str(text), every))
+        found.append((table, column))
+    return tuple(found)
+
+
+def _unlike(name: str, other: str) -> str:
+    while name.lower() == other.lower():
+        name += "_"
+    return name
+
+
+def _slug(plan: Plan, text: str) -> str:
+    from gelgt.tasks.predict.syntax import Aggregate, Column, operands
+
+    first = operands(plan.sentence.target)[0]
+    words = [plan.entity.name, first.name] if isinstance(first, Column) else [plan.entity.name, first.function, str(first.column.table)]
+    assert isinstance(first, Column | Aggregate)
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") + f"-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=3).hexdigest()

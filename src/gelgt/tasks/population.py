@@ -1,0 +1,56 @@
+"""Whom a task predicts for at a given time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gelgt.tasks import predict
+from gelgt.tasks.times import timestamp
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+    from gelgt.tasks.task import Definition
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def population(task: Definition, db: Database, at: Any) -> Rows:
+    """Row numbers of the entities that exist at a time and fulfil the known conditions, ascending."""
+    time = np.datetime64(timestamp(at, "prediction time"), "us")
+    sql = population_sql(task, db)
+    if sql is None:
+        return existing(db, task.entity_table, time)
+    from gelgt.tasks.engine import engine
+
+    numbered = task.entity_table if db.table(task.entity_table).pkey is None else None
+    with engine(db, None, numbered) as run:
+        run.run(sql, np.array([time]))
+        batches = list(run.batches({"entity": "CAST(entity AS BIGINT)"}, "entity IS NOT NULL"))
+    found: Rows = pa.Table.from_batches(batches, pa.schema([("entity", pa.int64())])).column(0).to_numpy()
+    return np.sort(found)
+
+
+def population_sql(task: Definition, db: Database) -> str | None:
+    """The SQL for a sentence with conditions; None where every entity that exists at the time counts.
+
+    It is compiled for the database at hand: the row numbers of keys that the sentence names may differ from those of the
+    database that the task was made from.
+    """
+    if task.sentence is None:
+        return None
+    sentence = predict.parse(task.sentence)
+    return None if sentence.where is None else predict.population_sql(predict.plan_sentence(db, sentence))
+
+
+def existing(db: Database, table: str, time: np.datetime64) -> Rows:
+    """Rows whose own time is not after `time`; all rows of a table without time."""
+    column = db.table(table).time_col
+    if column is None:
+        return np.arange(db.num_rows(table), dtype=np.int64)
+    limit = pa.scalar(time)
+    inside = [pc.fill_null(pc.less_equal(b.column(0), limit), False).to_numpy(zero_copy_only=False) for b in db.batches(table, [column])]
+    return np.flatnonzero(np.concatenate(inside)).astype(np.int64) if inside else np.array([], dtype=np.int64)

@@ -1,0 +1,160 @@
+"""The names of a sentence bound to a schema: entity, links, and the meaning of every aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gelgt.errors import TaskError
+from gelgt.schema.model import TableSchema
+from gelgt.tasks.predict.links import Chain, chains, time_table
+from gelgt.tasks.predict.scope import Meaning, Scope
+from gelgt.tasks.predict.syntax import AGGREGATES, Aggregate, Column, Sentence, conjuncts
+from gelgt.tasks.sql_text import ROW_NUMBER, quote
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+
+
+class Binding:
+    """The names of one sentence, each with its meaning; every error points into the sentence."""
+
+    def __init__(self, db: Database, sentence: Sentence) -> None:
+        self.sentence = sentence
+        self.scope = Scope(db, sentence.text)
+        self.tables = db.schema.tables
+        self.entity = self._entity(sentence.entity)
+        self.key = self.entity.pkey or ROW_NUMBER
+        self.conditions = conjuncts(sentence.where)
+        self.names: dict[Aggregate, str] = {}
+        self._taken = {name.lower() for name in self.tables} | {"timestamps"}
+        self.population = self._free("population")
+        self.seeds = self._free("seeds")
+
+    def _entity(self, column: Column) -> TableSchema:
+        if column.table is None:
+            raise self.scope.error("bad_entity", f"'{column.name}' does not say which column.", column.span, "Write FOR EACH table.key.")
+        table = self.scope.table(column)
+        if column.name == "*" and table.pkey is None and isinstance(self.sentence.target, Column):
+            return table
+        if table.pkey is None:
+            raise self.scope.error("bad_entity", f"The table '{table.name}' has no primary key.", column.span, "Name one in the manifest.")
+        if column.name != "*" and self.scope.column(column, table, "here") != table.pkey:
+            raise self.scope.error(
+                "bad_entity",
+                f"'{table.name}.{column.name}' is not the key of '{table.name}'.",
+                column.span,
+                f"Write {quote(table.name)}.{quote(table.pkey)}.",
+            )
+        return table
+
+    def _free(self, name: str) -> str:
+        number, free = 1, name
+        while free.lower() in self._taken:
+            number += 1
+            free = f"{name}_{number}"
+        self._taken.add(free.lower())
+        return free
+
+    # Meanings
+    def lookup_value(self, part: Column | Aggregate) -> Meaning:
+        if isinstance(part, Column):
+            raise self.scope.error("bad_target", "A column of the entity is known already.", part.span, "Compare an aggregate.")
+        name = self.name(part)
+        empty = AGGREGATES[part.function]
+        value = f"{name}.value"
+        inner = self.inner(part)
+        kind = "number" if part.function in ("COUNT", "COUNT_DISTINCT", "SUM", "AVG") else inner.type
+        return Meaning(
+            value if empty is None else f"COALESCE({value}, {empty})", kind, inner.key_table if kind == "key" else None, inner.referred
+        )
+
+    def lookup_entity(self, part: Column | Aggregate) -> Meaning:
+        if isinstance(part, Aggregate):
+            if part.function == "LIST_DISTINCT":
+                raise self.scope.error("bad_type", "A list cannot be compared.", part.span, "Use COUNT_DISTINCT.")
+            return self.lookup_value(part)
+        return self.scope.meaning(self.entity, self.scope.column(part, self.entity, "in the condition on the entity"), "e")
+
+    def inner(self, aggregate: Aggregate) -> Meaning:
+        """The aggregated column, checked against its function."""
+        table = self.scope.table(aggregate.column)
+        function, span = aggregate.function, aggregate.column.span
+        if aggregate.column.name == "*":
+            if function != "COUNT":
+                raise self.scope.error(
+                    "bad_type", f"{function} needs a column.", span, f"Write {function}({quote(table.name)}.column, …), or COUNT."
+                )
+            return Meaning("*", "number")
+        meaning = self.scope.meaning(table, self.scope.column(aggregate.column, table, "here"), "a")
+        if function in ("SUM", "AVG") and meaning.type not in ("number", "boolean"):
+            raise self.scope.error("bad_type", f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.", span)
+        if function in ("MIN", "MAX") and meaning.type in ("key", "list"):
+            raise self.scope.error("bad_type", f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.", span)
+        if function == "LIST_DISTINCT" and (meaning.type != "key" or meaning.key_table is None):
+            raise self.scope.error(
+                "bad_type", f"LIST_DISTINCT needs a foreign key, but '{aggregate.column.name}' is a {meaning.type}.", span
+            )
+        return meaning
+
+    def name(self, aggregate: Aggregate) -> str:
+        """The name of an aggregate's table expression; checks its link and its condition when it is first used."""
+        if aggregate not in self.names:
+            self.chain(aggregate)
+            word = "".join(c if c.isalnum() else "_" for c in f"{aggregate.function}_{self.scope.table(aggregate.column).name}".lower())
+            self.names[aggregate] = self._free(word)
+        return quote(self.names[aggregate])
+
+    # Links and times
+    def chain(self, aggregate: Aggregate) -> tuple[Chain, str, str]:
+        """The chain of keys to the entity, and the (table, column) of the time."""
+        table = self.scope.table(aggregate.column)
+        found = chains(self.tables, table.name, self.entity.name, self._via(aggregate, table))
+        if not found:
+            keys = ", ".join(f"{k.column} → {k.table}" for k in table.foreign_keys) or "no foreign keys"
+            through = f" through {aggregate.via.name}" if aggregate.via else ""
+            raise self.scope.error(
+                "no_link",
+                f"No foreign key leads from '{table.name}' to '{self.entity.name}'{through}.",
+                aggregate.column.span,
+                f"'{table.name}' has {keys}.",
+            )
+        if len(found) > 1:
+            raise self._ambiguous(aggregate, found)
+        timed = time_table(self.tables, table.name, found[0])
+        if timed is None:
+            raise self.scope.error(
+                "no_time",
+                f"The rows of '{table.name}' have no time, so no window can hold them.",
+                aggregate.column.span,
+                "Name a time column in the manifest.",
+            )
+        time = self.tables[timed].time_col
+        assert time is not None
+        return found[0], timed, time
+
+    def _via(self, aggregate: Aggregate, table: TableSchema) -> tuple[str, str] | None:
+        if aggregate.via is None:
+            return None
+        owner = table if aggregate.via.table is None else self.scope.table(aggregate.via)
+        column = self.scope.column(aggregate.via, owner, "here")
+        keys = {key.column for key in owner.foreign_keys}
+        if column not in keys:
+            raise self.scope.error(
+                "no_link", f"'{owner.name}.{column}' is no foreign key.", aggregate.via.span, f"There are: {', '.join(sorted(keys))}."
+            )
+        return owner.name, column
+
+    def _ambiguous(self, aggregate: Aggregate, found: Sequence[Chain]) -> TaskError:
+        listed = "; ".join(", ".join(str(hop) for hop in chain) for chain in found)
+        first, other = found[0], found[1]
+        hop = next((a for a, b in zip(first, other) if a != b), first[0])
+        start = self.scope.table(aggregate.column).name
+        via = quote(hop.column) if hop.table == start else f"{quote(hop.table)}.{quote(hop.column)}"
+        shown = f"{quote(start)}.{aggregate.column.name if aggregate.column.name == '*' else quote(aggregate.column.name)}"
+        return self.scope.error(
+            "ambiguous_link",
+            f"'{start}' is linked to '{self.entity.name}' in {len(found)} ways: {listed}.",
+            aggregate.column.span,
+            f"Say which: {aggregate.function}({shown} VIA {via}, …).",
+        )

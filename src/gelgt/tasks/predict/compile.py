@@ -1,0 +1,218 @@
+"""Writes a bound sentence as DuckDB SQL over `timestamps` and the tables.
+
+The SQL has one common table expression for the population (every entity that exists at each seed time and fulfils the
+conditions on its own columns), one for each aggregate (a range join of the seed times with the rows in the window,
+grouped by seed time and entity: one pass over the table), and joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gelgt.schema.model import TableSchema
+from gelgt.tasks.predict.links import Hop
+from gelgt.tasks.predict.plan import Plan
+from gelgt.tasks.predict.scope import Meaning
+from gelgt.tasks.predict.syntax import AGGREGATES, UNITS, Aggregate, Column, Comparison, Condition, aggregates, operands
+from gelgt.tasks.split import Split
+from gelgt.tasks.sql_text import quote, time_literal
+
+_INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
+
+
+def label_sql(plan: Plan, columns: tuple[str, str, str], split: Split | None = None, latest: Any = None) -> str:
+    """The SQL of the label table.
+
+    Args:
+        plan: The sentence.
+        columns: The names of time, entity and target.
+        split: The split times; needed for windows in months alone.
+        latest: The latest row of the database; likewise.
+    """
+    return _Writer(plan).labels(columns, split, latest)
+
+
+def population_sql(plan: Plan) -> str:
+    """The SQL of (timestamp, entity) without the target and without conditions on the future."""
+    return _Writer(plan).known_population()
+
+
+class _Writer:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.binding = plan.binding
+        self.scope = plan.binding.scope
+        self.entity = plan.entity
+        self.target = plan.sentence.target
+        self.population = quote(plan.binding.population)
+
+    def labels(self, columns: tuple[str, str, str], split: Split | None, latest: Any) -> str:
+        time, entity, target = (quote(c) for c in columns)
+        seeds = "timestamps"
+        parts = []
+        if self.plan.months:
+            assert split is not None
+            seeds = quote(self.binding.seeds)
+            parts.append(f"{seeds} AS (\n{_whole_months(self.plan.months, split, latest)}\n)")
+        value, filled = self._target_sql()
+        needed = list(dict.fromkeys(aggregates(self.target, *self.binding.conditions)))
+        body, where = self._body(needed, self.binding.conditions, seeds)
+        where = where + ([filled] if filled else [])
+        select = f"SELECT {_as('timestamp', time)}, {_as('entity', entity)}, {value} AS {target}\nFROM {self.population}"
+        return _with([*parts, *body], select, [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed], where)
+
+    def known_population(self) -> str:
+        known = [c for c in self.binding.conditions if not any(a.is_future for a in aggregates(c))]
+        needed = list(dict.fromkeys(aggregates(*known)))
+        body, where = self._body(needed, known, "timestamps", is_prediction=True)
+        select = f"SELECT timestamp, entity\nFROM {self.population}"
+        return _with(body, select, [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed], where)
+
+    def _target_sql(self) -> tuple[str, str]:
+        """The target as SQL, and the condition that it is there."""
+        target = self.target
+        if isinstance(target, Column):
+            column = self.scope.column(target, self.entity, "here")
+            return f"{self.population}.{quote(_carried(column))}", ""
+        if isinstance(target, Aggregate):
+            value = self.binding.lookup_value(target).sql
+            return value, f"{value} IS NOT NULL" if AGGREGATES[target.function] is None else ""
+        text = self.scope.condition(target, self.binding.lookup_value)
+        value = f"CAST({text} AS BIGINT)"
+        nullable = [a for a in aggregates(target) if AGGREGATES[a.function] is None]
+        if not nullable:
+            return value, ""
+        if isinstance(target, Comparison) and len(nullable) == 1:
+            return value, f"{self.binding.lookup_value(nullable[0]).sql} IS NOT NULL"
+        return value, f"({text}) IS NOT NULL"
+
+    def _body(
+        self, needed: Sequence[Aggregate], conditions: Sequence[Condition], seeds: str, is_prediction: bool = False
+    ) -> tuple[list[str], list[str]]:
+        """The table expressions, and the conditions that need them."""
+        own = [c for c in conditions if not aggregates(c)]
+        joined = [c for c in conditions if aggregates(c)]
+        carried = dict.fromkeys(
+            self.scope.column(part, self.entity, "here") for c in joined for part in operands(c) if isinstance(part, Column)
+        )
+        if isinstance(self.target, Column) and not is_prediction:
+            carried[self.scope.column(self.target, self.entity, "here")] = None
+        parts = [f"{self.population} AS (\n{self._population(own, list(carried), seeds)}\n)"]
+        is_own_time = isinstance(self.target, Column)
+        parts += [f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_own_time)}\n)" for a in needed]
+        return parts, [self.scope.condition(c, self._lookup_joined, nested=True) for c in joined]
+
+    def _lookup_joined(self, part: Column | Aggregate) -> Meaning:
+        """After the join, columns of the entity come from the population."""
+        if isinstance(part, Aggregate):
+            return self.binding.lookup_value(part)
+        column = self.scope.column(part, self.entity, "here")
+        return replace(self.scope.meaning(self.entity, column, "e"), sql=f"{self.population}.{quote(_carried(column))}")
+
+    def _population(self, conditions: Sequence[Condition], carried: Sequence[str], seeds: str) -> str:
+        columns = "".join(f", e.{quote(c)}" + (f" AS {quote(_carried(c))}" if _carried(c) != c else "") for c in carried)
+        table, time = quote(self.entity.name), self.entity.time_col
+        where = [self.scope.condition(c, self.binding.lookup_entity, nested=True) for c in conditions]
+        if isinstance(self.target, Column):
+            assert time is not None
+            select = f"  SELECT e.{quote(time)} AS timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM {table} e"
+            where.insert(0, f"e.{quote(time)} <= (SELECT MAX(timestamp) FROM {seeds})")
+        else:
+            join = f"CROSS JOIN {table} e" if time is None else f"JOIN {table} e ON e.{quote(time)} <= t.timestamp"
+            select = f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM {seeds} t {join}"
+        return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
+
+    def _aggregate(self, aggregate: Aggregate, seeds: str, is_own_time: bool) -> str:
+        chain, timed, time_column = self.binding.chain(aggregate)
+        table = self.scope.table(aggregate.column)
+        aliases = {table.name: "a"} | {hop.parent: chr(ord("b") + i) for i, hop in enumerate(chain[:-1])}
+        time = f"{aliases[timed]}.{quote(time_column)}"
+        joins = [f"JOIN {quote(hop.parent)} {aliases[hop.parent]} ON {self._equal(hop, aliases)}" for hop in chain[:-1]]
+        owner = f"{aliases[chain[-1].table]}.{quote(chain[-1].column)}"
+        source = f"{self.population} t" if is_own_time else f"{seeds} t"
+        window = list(_window(aggregate, time))
+        if is_own_time:
+            window.append(f"{owner} = t.entity")
+        inner = self.binding.inner(aggregate)
+        where = (
+            []
+            if aggregate.where is None
+            else [self.scope.condition(aggregate.where, lambda part: self._lookup_row(part, table), nested=True)]
+        )
+        if aggregate.function in ("FIRST", "LAST", "LIST_DISTINCT"):
+            where.append(f"{inner.sql} IS NOT NULL")
+        on = " AND ".join(window)
+        # Keys first, then the window: the range join is with the seed times, which are few.
+        from_ = f"  FROM {source}\n  JOIN {quote(table.name)} a ON {on}" if not joins else self._from_chain(source, table.name, joins, on)
+        text = f"  SELECT t.timestamp, {owner} AS entity, {self._function(aggregate, inner, time, table)} AS value\n{from_}"
+        return text + (f"\n  WHERE {' AND '.join(where)}" if where else "") + "\n  GROUP BY ALL"
+
+    @staticmethod
+    def _from_chain(source: str, table: str, joins: Sequence[str], on: str) -> str:
+        return f"  FROM {quote(table)} a\n  " + "\n  ".join(joins) + f"\n  JOIN {source} ON {on}"
+
+    def _equal(self, hop: Hop, aliases: dict[str, str]) -> str:
+        parent = self.binding.tables[hop.parent].pkey
+        assert parent is not None
+        return f"{aliases[hop.parent]}.{quote(parent)} = {aliases[hop.table]}.{quote(hop.column)}"
+
+    def _lookup_row(self, part: Column | Aggregate, table: TableSchema) -> Meaning:
+        if isinstance(part, Aggregate):
+            raise self.scope.error("bad_sentence", "An aggregate cannot stand inside another one.", part.span)
+        return self.scope.meaning(table, self.scope.column(part, table, "inside this aggregate"), "a")
+
+    def _function(self, aggregate: Aggregate, inner: Meaning, time: str, table: TableSchema) -> str:
+        value = (
+            f"CAST({inner.sql} AS INTEGER)" if inner.type == "boolean" and aggregate.function in ("SUM", "AVG", "MIN", "MAX") else inner.sql
+        )
+        # Rows of the same time are told apart by their number, so that FIRST and LAST are the same in every run.
+        tie = f"a.{quote(table.pkey)}" if table.pkey else value
+        match aggregate.function:
+            case "COUNT_DISTINCT":
+                return f"COUNT(DISTINCT {value})"
+            case "LIST_DISTINCT":
+                return f"LIST_SORT(LIST(DISTINCT {value}))"
+            case "FIRST":
+                return f"FIRST({value} ORDER BY {time}, {tie})"
+            case "LAST":
+                return f"FIRST({value} ORDER BY {time} DESC, {tie} DESC)"
+            case function:
+                return f"{function}({value})"
+
+
+def _as(column: str, name: str) -> str:
+    return column if column == name else f"{column} AS {name}"
+
+
+def _carried(column: str) -> str:
+    """The name of an entity's column in the population, which has names of its own."""
+    return column + "_" if column.lower() in ("timestamp", "entity") else column
+
+
+def _window(aggregate: Aggregate, time: str) -> Iterator[str]:
+    """The window (start, end] as conditions on a time."""
+    if aggregate.start is not None:
+        yield f"{time} > {_shift(aggregate.start, aggregate.unit)}"
+    yield f"{time} <= {_shift(aggregate.end, aggregate.unit)}"
+
+
+def _shift(amount: int, unit: str) -> str:
+    if amount == 0:
+        return "t.timestamp"
+    return f"t.timestamp {'+' if amount > 0 else '-'} INTERVAL {abs(amount)} {_INTERVALS[unit]}"
+
+
+def _whole_months(months: int, split: Split, latest: Any) -> str:
+    val, test = time_literal(split.val), time_literal(split.test)
+    return (
+        "  -- A calendar month may be longer than 30 days: no window may end behind its split.\n"
+        f"  SELECT timestamp FROM timestamps\n  WHERE timestamp + INTERVAL {months} MONTH <= CASE\n"
+        f"    WHEN timestamp < {val} THEN {val}\n    WHEN timestamp < {test} THEN {test}\n    ELSE {time_literal(latest)}\n  END"
+    )
+
+
+def _with(parts: Sequence[str], select: str, joins: Sequence[str], where: Sequence[str]) -> str:
+    text = "WITH " + ",\n".join(parts) + "\n" + "\n".join([select, *joins])
+    return text + (f"\nWHERE {' AND '.join(where)}" if where else "")

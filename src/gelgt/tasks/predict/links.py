@@ -1,0 +1,56 @@
+"""How the rows of an aggregated table belong to entities: a chain of foreign keys from child to parent.
+
+The shortest chain of at most three keys is taken if there is one; several of the same length are an error that
+lists them, because a guess would silently answer another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gelgt.schema.model import TableSchema
+
+MAX_HOPS = 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """The foreign key `table.column` to `parent`."""
+
+    table: str
+    column: str
+    parent: str
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column} → {self.parent}"
+
+
+Chain = tuple[Hop, ...]
+
+
+def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[str, str] | None = None) -> list[Chain]:
+    """The shortest chains from a table to the entity table, through the key `via` (table, column) if it is given."""
+    paths: list[Chain] = [()]
+    for _ in range(MAX_HOPS):
+        longer = []
+        for path in paths:
+            here = path[-1].parent if path else start
+            if path and here == goal:
+                continue
+            seen = {start} | {hop.parent for hop in path}
+            for key in tables[here].foreign_keys:
+                # A table may not be passed twice, but the goal may be the table itself (answers to posts, say).
+                if key.table == goal or key.table not in seen:
+                    longer.append((*path, Hop(here, key.column, key.table)))
+        found = [p for p in longer if p[-1].parent == goal and (via is None or any((h.table, h.column) == via for h in p))]
+        if found:
+            return found
+        paths = longer
+    return []
+
+
+def time_table(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> str | None:
+    """The table whose time dates a row: its own, else the nearest one on the way to the entity."""
+    passed = [start] + [hop.parent for hop in chain[:-1]]
+    return next((name for name in passed if tables[name].time_col is not None), None)

@@ -1,0 +1,140 @@
+"""What a sentence asks for: the kind of task, its type, and how far its labels look ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gelgt.schema.model import TableSchema
+from gelgt.tasks.predict.binding import Binding
+from gelgt.tasks.predict.scope import Meaning
+from gelgt.tasks.predict.syntax import UNITS, Aggregate, Column, Sentence, aggregates, operands
+from gelgt.tasks.task import TaskType
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sentence with its names understood.
+
+    Attributes:
+        binding: The names.
+        column: The target column of an autocomplete task, else None.
+        task_type: None where the labels have to decide.
+        is_category: The target is a number that names a category.
+        seconds: How far the label looks ahead; a month counts 30 days.
+        months: How many calendar months it looks ahead, where it is in months.
+        destination: (column, table) of a recommendation.
+        has_future_condition: Whether the population depends on what is yet to come.
+    """
+
+    binding: Binding
+    column: str | None
+    task_type: TaskType | None
+    is_category: bool = False
+    seconds: int = 0
+    months: int = 0
+    destination: tuple[str, str] | None = None
+    has_future_condition: bool = False
+
+    @property
+    def entity(self) -> TableSchema:
+        return self.binding.entity
+
+    @property
+    def sentence(self) -> Sentence:
+        return self.binding.sentence
+
+
+def plan_sentence(db: Database, sentence: Sentence) -> Plan:
+    """Understand a sentence against a schema; every error points into the sentence."""
+    binding = Binding(db, sentence)
+    if isinstance(sentence.target, Column):
+        return _plan_column(binding, sentence.target)
+    return _plan_forecast(binding)
+
+
+def _plan_column(binding: Binding, target: Column) -> Plan:
+    if target.name == "*":
+        raise binding.scope.error("bad_target", "A whole row cannot be predicted.", target.span, "Name a column.")
+    column = binding.scope.column(target, binding.entity, "as a target; aggregate other tables")
+    meaning = binding.scope.meaning(binding.entity, column, "e")
+    if meaning.type in ("key", "time", "list") or column == binding.entity.time_col:
+        raise binding.scope.error(
+            "bad_target",
+            f"'{binding.entity.name}.{column}' is a {meaning.type}.",
+            target.span,
+            "Predict a number, a text, or true and false.",
+        )
+    if binding.entity.time_col is None:
+        raise binding.scope.error("no_time", f"The table '{binding.entity.name}' has no time, so its rows cannot be split.", target.span)
+    _check_conditions(binding, future=False)
+    kind, category = _value_type(binding.entity, column, meaning)
+    return Plan(binding, column, kind, category)
+
+
+def _plan_forecast(binding: Binding) -> Plan:
+    target = binding.sentence.target
+    for part in operands(target):
+        if isinstance(part, Column):
+            raise binding.scope.error(
+                "bad_target", "A column of the entity is known already.", part.span, "Compare an aggregate, or predict the column alone."
+            )
+        if part.start is None or part.start < 0:
+            raise binding.scope.error(
+                "bad_window", "The window of a target must lie behind the seed time.", part.span, "Start it at 0 or later."
+            )
+    kind, category, destination = _target_type(binding)
+    if not isinstance(target, Aggregate | Column):
+        binding.scope.condition(target, binding.lookup_value)  # types are checked here, not when labels are made
+    _check_conditions(binding, future=True)
+    ahead = [a for a in aggregates(target, *binding.conditions) if a.is_future]
+    seconds = max(a.end * UNITS[a.unit] for a in ahead)
+    months = max((a.end for a in ahead if a.unit == "months"), default=0)
+    later = any(a.is_future for a in aggregates(*binding.conditions))
+    return Plan(binding, None, kind, category, seconds, months, destination, later)
+
+
+def _target_type(binding: Binding) -> tuple[TaskType | None, bool, tuple[str, str] | None]:
+    target = binding.sentence.target
+    if not isinstance(target, Aggregate):
+        return "binary_classification", False, None
+    meaning = binding.lookup_value(target)
+    if target.function == "LIST_DISTINCT":
+        assert meaning.key_table is not None
+        return "recommendation", False, (binding.scope.column(target.column, binding.scope.table(target.column), "here"), meaning.key_table)
+    table = binding.scope.table(target.column)
+    if meaning.type in ("key", "time", "list"):
+        raise binding.scope.error(
+            "bad_target",
+            f"{target.function} of a {meaning.type} cannot be predicted.",
+            target.span,
+            "Predict a number, a text, or true and false.",
+        )
+    if target.function in ("FIRST", "LAST"):
+        kind, category = _value_type(table, binding.scope.column(target.column, table, "here"), meaning)
+        return kind, category, None
+    if meaning.type == "text":
+        raise binding.scope.error("bad_target", f"{target.function} of a text cannot be predicted.", target.span, "Use FIRST or LAST.")
+    return "regression", False, None
+
+
+def _value_type(table: TableSchema, column: str, meaning: Meaning) -> tuple[TaskType | None, bool]:
+    if meaning.type == "boolean":
+        return "binary_classification", False
+    if meaning.type == "text":
+        return "multiclass_classification", False
+    kind = table.kinds.get(column)
+    return (None, True) if kind is not None and kind.kind == "categorical" else ("regression", False)
+
+
+def _check_conditions(binding: Binding, future: bool) -> None:
+    for condition in binding.conditions:
+        for aggregate in aggregates(condition):
+            if aggregate.is_future and not future:
+                raise binding.scope.error(
+                    "bad_window", "A column is predicted at its row's own time.", aggregate.span, "Use a window that ends at 0 or before."
+                )
+        binding.scope.condition(condition, binding.lookup_entity)

@@ -1,0 +1,173 @@
+"""What a PREDICT sentence says, as plain records.
+
+    sentence  = PREDICT condition | value  FOR EACH table.key  [WHERE condition]
+    value     = aggregate | column
+    aggregate = FUNCTION(table.column | table.*  [VIA key] [WHERE condition], start, end, unit)
+    condition = comparisons joined by AND, OR, NOT and parentheses
+
+Positions do not count when two records are compared: the same aggregate written twice is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gelgt.tasks.predict.tokens import Span
+
+_ANYWHERE = Span(0, 1)
+
+# Function -> what it gives where no row falls into the window (None: the entity is left out).
+AGGREGATES: dict[str, int | None] = {
+    "COUNT": 0,
+    "COUNT_DISTINCT": 0,
+    "SUM": 0,
+    "AVG": None,
+    "MIN": None,
+    "MAX": None,
+    "FIRST": None,
+    "LAST": None,
+    "LIST_DISTINCT": None,
+}
+# Unit -> seconds; a month counts 30 days where a duration is needed and is a calendar month in the SQL.
+UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "months": 30 * 86400}
+
+
+@dataclass(frozen=True)
+class Column:
+    """`table.name`; `name` is ``*`` for whole rows, `table` None where it follows from the place."""
+
+    table: str | None
+    name: str
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A value; times are in UTC without a zone."""
+
+    value: int | float | str | bool | datetime
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """`function` over the rows of a table in (start, end] around the seed time; `start` None is -INF."""
+
+    function: str
+    column: Column
+    start: int | None
+    end: int
+    unit: str
+    via: Column | None = None
+    where: Condition | None = None
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+    @property
+    def is_future(self) -> bool:
+        return self.end > 0
+
+
+Operand = Column | Literal | Aggregate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`left operator right`; operators = != < <= > >= LIKE, NOT LIKE."""
+
+    left: Operand
+    operator: str
+    right: Operand
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """`operand [NOT] IN (values)`."""
+
+    operand: Operand
+    values: tuple[Literal, ...]
+    negated: bool = False
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Between:
+    """`operand [NOT] BETWEEN low AND high`, both ends included."""
+
+    operand: Operand
+    low: Literal
+    high: Literal
+    negated: bool = False
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class IsNull:
+    """`operand IS [NOT] NULL`."""
+
+    operand: Operand
+    negated: bool = False
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Not:
+    """`NOT condition`."""
+
+    part: Condition
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Junction:
+    """Conditions joined by AND or by OR."""
+
+    operator: str
+    parts: tuple[Condition, ...]
+    span: Span = field(default=_ANYWHERE, compare=False, repr=False)
+
+
+Condition = Comparison | Membership | Between | IsNull | Not | Junction
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A whole sentence with its text, which errors point into."""
+
+    target: Condition | Column | Aggregate
+    entity: Column
+    where: Condition | None
+    text: str = field(compare=False, repr=False)
+
+
+def operands(condition: Condition | Operand | None) -> list[Column | Aggregate]:
+    """Every column and aggregate that a condition names (not the columns inside an aggregate)."""
+    match condition:
+        case None | Literal():
+            return []
+        case Column() | Aggregate():
+            return [condition]
+        case Comparison(left, _, right):
+            return operands(left) + operands(right)
+        case Membership() | Between() | IsNull():
+            return operands(condition.operand)
+        case Not(part):
+            return operands(part)
+        case Junction():
+            return [found for part in condition.parts for found in operands(part)]
+
+
+def conjuncts(condition: Condition | None) -> list[Condition]:
+    """The parts that all have to hold."""
+    if condition is None:
+        return []
+    if isinstance(condition, Junction) and condition.operator == "AND":
+        return [found for part in condition.parts for found in conjuncts(part)]
+    return [condition]
+
+
+def aggregates(*conditions: Condition | Operand | None) -> list[Aggregate]:
+    """Every aggregate that conditions name, each once."""
+    found = [part for condition in conditions for part in operands(condition) if isinstance(part, Aggregate)]
+    return list(dict.fromkeys(found))

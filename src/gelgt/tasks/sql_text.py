@@ -1,0 +1,55 @@
+"""Names and values in SQL; names are quoted only where DuckDB needs it, so that the SQL reads well."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+ROW_NUMBER = "primary_key"  # RelBench's name for the position of a row in a table without a primary key
+
+# duckdb_keywords() of DuckDB 2.0 in all categories but 'unreserved'. `timestamp`, `date` and the like are left out where
+# DuckDB takes them as column names; a table or column that is quoted without need does no harm.
+_RESERVED_WORDS = """
+all analyse analyze and anti any array as asc asof asymmetric at authorization between binary both by case cast check
+collate collation column columns concurrently constraint create cross default deferrable desc describe distinct do
+else end except exists false fetch for foreign freeze from full generated glob group having ilike in initially inner
+intersect interval into is isnull join lambda lateral leading left like limit map natural not notnull null offset on
+only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify references returning
+right row select semi show similar some struct summarize symmetric table tablesample then to trailing true try_cast
+tuple union unique unpack unpivot using values variadic verbose when where window with
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def quote(name: str) -> str:
+    """A table or column name for SQL.
+
+    Example:
+        >>> quote("orders"), quote("order"), quote('my "own" table')
+        ('orders', '"order"', '"my ""own"" table"')
+    """
+    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(value: str) -> str:
+    """A DuckDB string.
+
+    Example:
+        >>> text_literal("O'Neil")
+        "'O''Neil'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+def time_literal(time: Any) -> str:
+    """A DuckDB timestamp.
+
+    Example:
+        >>> time_literal(np.datetime64("2024-01-31", "us"))
+        "TIMESTAMP '2024-01-31 00:00:00'"
+    """
+    text = str(np.datetime64(time, "us")).replace("T", " ")
+    return f"TIMESTAMP '{text.removesuffix('.000000')}'"
