@@ -74,7 +74,18 @@ def postgres() -> Iterator[Server]:
     if user:
         shutil.chown(home, user)
         shutil.chown(home / "password", user)
-    setup = [initdb, "-D", str(home / "data"), "-U", "tester", f"--pwfile={home / 'password'}", "--auth=scram-sha-256", "-E", "UTF8", "--no-sync"]
+    setup = [
+        initdb,
+        "-D",
+        str(home / "data"),
+        "-U",
+        "tester",
+        f"--pwfile={home / 'password'}",
+        "--auth=scram-sha-256",
+        "-E",
+        "UTF8",
+        "--no-sync",
+    ]
     subprocess.run(setup, check=True, capture_output=True, user=user, cwd=home)
     port, log = free_port(), home / "server.log"
     options = ["-p", str(port), "-k", str(home), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "log_statement=none"]
@@ -100,7 +111,11 @@ def mariadb() -> Iterator[Server]:
     if user:
         shutil.chown(home, user)
     as_user = [f"--user={user}"] if user else []
-    subprocess.run([install, "--no-defaults", f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal", *as_user], check=True, capture_output=True)
+    subprocess.run(
+        [install, "--no-defaults", f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal", *as_user],
+        check=True,
+        capture_output=True,
+    )
     port, log = free_port(), home / "server.log"
     escaped = PASSWORD.replace("'", "''")
     (home / "init.sql").write_text(

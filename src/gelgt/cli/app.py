@@ -15,9 +15,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SourceArg = Annotated[str, typer.Argument(help="RelBench folder or name, database URL, SQLite or DuckDB file, folder of CSV or Parquet files.")]
+SourceArg = Annotated[
+    str, typer.Argument(help="RelBench folder or name, database URL, SQLite or DuckDB file, folder of CSV or Parquet files.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SchemaOption = Annotated[Path | None, typer.Option("--schema", help="YAML file with keys, times and kinds to use instead of inferred ones.")]
+SchemaOption = Annotated[
+    Path | None, typer.Option("--schema", help="YAML file with keys, times and kinds to use instead of inferred ones.")
+]
 TablesOption = Annotated[str | None, typer.Option("--tables", help="Read only these tables, separated by commas.")]
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", help="Schema of a SQL database, such as public.")]
 

@@ -16,7 +16,14 @@ def print_inspection(report: dict[str, Any]) -> None:
         say(f"validation from {report['val_timestamp']}, test from {report['test_timestamp']} ({report['split_origin']})")
     say("")
     rows = [
-        (name, f"{t['rows']:,}", _key(t["primary_key"]), _time(t["time_column"]), " … ".join(t["time_range"] or ("–",)), _links(t["foreign_keys"]))
+        (
+            name,
+            f"{t['rows']:,}",
+            _key(t["primary_key"]),
+            _time(t["time_column"]),
+            " … ".join(t["time_range"] or ("–",)),
+            _links(t["foreign_keys"]),
+        )
         for name, t in tables.items()
     ]
     print_table(["table", "rows", "primary key", "time column", "time range", "foreign keys"], rows, right=[1])

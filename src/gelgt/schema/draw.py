@@ -25,7 +25,9 @@ def mermaid(schema: DatabaseSchema) -> str:
             lines.append(f"        {_word(kind)} {_word(column)}{mark}")
         lines.append("    }")
     for table in schema.tables.values():
-        lines += [f'    {_word(fk.table)} ||--o{{ {_word(table.name)} : "{fk.column.replace(chr(34), chr(39))}"' for fk in table.foreign_keys]
+        lines += [
+            f'    {_word(fk.table)} ||--o{{ {_word(table.name)} : "{fk.column.replace(chr(34), chr(39))}"' for fk in table.foreign_keys
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -127,5 +129,7 @@ def _edge(table: TableSchema, places: Mapping[str, tuple[int, int]], cards: Mapp
             x1, x2 = (cx, px + WIDTH) if px < cx else (cx + WIDTH, px)
             bend = (x1 + x2) // 2
             path = f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}"
-        parts.append(f"<path d='{path}' fill='none' stroke='#8895a7' stroke-width='1.4'><title>{escape(f'{table.name}.{fk.column} → {fk.table}')}</title></path>")
+        parts.append(
+            f"<path d='{path}' fill='none' stroke='#8895a7' stroke-width='1.4'><title>{escape(f'{table.name}.{fk.column} → {fk.table}')}</title></path>"
+        )
     return "".join(parts)

@@ -95,7 +95,9 @@ def _recent_and_before(nulls: np.ndarray[Any, Any]) -> tuple[float, float]:
 def _counters(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Whole-number columns that equal the number of child rows of today."""
     numbers = [c for c, k in table.kinds.items() if k.kind == "numerical"]
-    children = [(other, fk) for other in db.schema.tables.values() for fk in other.foreign_keys if fk.table == table.name and other.time_col]
+    children = [
+        (other, fk) for other in db.schema.tables.values() for fk in other.foreign_keys if fk.table == table.name and other.time_col
+    ]
     if not numbers or not children:
         return []
     rows = db.num_rows(table.name)

@@ -6,8 +6,10 @@ CSV files know no types: all columns arrive as strings and `stage.py` finds the 
 import csv
 import gzip
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -122,15 +124,17 @@ def _csv_table(name: str, path: Path) -> RawTable:
 
 
 def _header(name: str, path: Path) -> tuple[list[str], str]:
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as file:
+        line: bytes = file.readline()
+        while line.count(b'"') % 2 and (more := file.readline()):  # a quoted name may hold a line break
+            line += more
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=first.count) if first.strip() else ","
-            header = next(csv.reader(file, delimiter=delimiter), [])
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _not_utf8(name, path, f"its header ({error.reason} at byte {error.start})") from None
+    delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=text.count)
+    header = next(csv.reader(StringIO(text, newline=""), delimiter=delimiter), [])
     if not header:
         raise SourceError("empty_file", f"Table '{name}': {path.name} is empty.", hint="Give it at least a header line, or remove it.")
     header = [c if c.strip() else f"unnamed_{i}" for i, c in enumerate(header)]

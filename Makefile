@@ -1,0 +1,34 @@
+# make setup   create .venv with gelgt and everything its development needs
+# make demo    the demo shop, from a SQLite file to schema, task and graph
+# make test    the test suite (what CI runs)
+# make check   lint, format, types, import order, then the test suite
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check lint clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gelgt needs Python 3.11 or newer; try: make PYTHON=python3.12 setup"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch .venv/.ready
+
+demo: setup
+	$(BIN)/gelgt demo
+
+test: setup
+	$(BIN)/python -m pytest -m "not gpu and not slow and not mysql"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
