@@ -40,9 +40,8 @@ def test_it_measures_each_phase_and_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_peer_builds_the_same_graph_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peer_builds_the_same_graph_size(tmp_path: Path) -> None:
     """Both see the same rows and the same edges, so the ratio compares the same work."""
-    monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "cache"))
     source = tmp_path / "source"
     schema = large(source, rows=3_000)
     import_tables(source, tmp_path / "pandas")

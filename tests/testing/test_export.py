@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
+from gelgt.errors import GelgtError
 from gelgt.testing import Shop, shop, to_csv, to_duckdb, to_frames, to_parquet, to_sql
 from gelgt.testing.shop_schema import TABLES
 
@@ -88,4 +89,20 @@ def test_sql_url(small: Shop, tmp_path: Path) -> None:
         reflected = sa.Table(table.name, sa.MetaData(), autoload_with=engine)
         with engine.connect() as connection:
             same(pd.DataFrame(connection.execute(sa.select(reflected)).mappings().all()), frames[table.name], table.name)
+    engine.dispose()
+
+
+def test_sql_url_replaces_only_when_told(small: Shop, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'copy.db'}"
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE orders (precious TEXT)"))
+    with pytest.raises(GelgtError, match="already has the tables 'orders'"):
+        to_sql(small, url)
+    assert sa.inspect(engine).get_table_names() == ["orders"]
+    to_sql(small, url, replace=True)
+    to_sql(small, url, replace=True)
+    assert sorted(sa.inspect(engine).get_table_names()) == sorted(TABLES)
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT COUNT(*) FROM orders")).scalar() == len(to_frames(small)["orders"])
     engine.dispose()

@@ -11,11 +11,6 @@ from gelgt.testing.shop_hazard import roc_auc
 from gelgt.testing.shop_schema import TABLES
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "cache"))
-
-
 def test_the_sentence_gives_the_labels_of_the_oracle(tmp_path: Path) -> None:
     demo = shop(tmp_path / "shop.db", customers=200, days=300)
     db = gelgt.open(demo.url, out=tmp_path / "db")

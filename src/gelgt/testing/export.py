@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gelgt.errors import GelgtError, some
 from gelgt.testing.shop_file import Shop
 from gelgt.testing.shop_schema import TABLES, WORD_LENGTH, Table, create_statement
 
@@ -75,8 +76,17 @@ def to_duckdb(shop: Shop, file: str | Path) -> Path:
     return target
 
 
-def to_sql(shop: Shop, url: str) -> None:
-    """Tables with declared keys in a database that SQLAlchemy can reach, such as PostgreSQL or MySQL."""
+def to_sql(shop: Shop, url: str, *, replace: bool = False) -> None:
+    """Tables with declared keys in a database that SQLAlchemy can reach, such as PostgreSQL or MySQL.
+
+    Args:
+        shop: The shop.
+        url: A SQLAlchemy URL with its driver where the default one is not installed (``mysql+pymysql://…``).
+        replace: Drop tables of the same names first. Without it a database that has one of them is left untouched.
+
+    Raises:
+        GelgtError: the database already has a table of one of these names.
+    """
     import sqlalchemy as sa
 
     types: dict[str, Any] = {
@@ -99,6 +109,12 @@ def to_sql(shop: Shop, url: str) -> None:
         sa.Table(table.name, metadata, *columns)
     engine = sa.create_engine(url)
     try:
+        if replace:
+            metadata.drop_all(engine)
+        elif taken := sorted(set(sa.inspect(engine).get_table_names()) & set(TABLES)):
+            raise GelgtError(
+                "table_exists", f"The database already has the tables {some(taken)}.", hint="Use another database, or replace=True."
+            )
         metadata.create_all(engine)
         with engine.begin() as connection:
             for table in TABLES.values():
