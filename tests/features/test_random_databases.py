@@ -64,6 +64,7 @@ def databases(draw: st.DrawFn) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(tables=databases())
 @example(tables={"t": (pa.table({"x": pa.array([], pa.string())}), {"kinds": {"x": "multicategorical"}})})
+@example(tables={"t": (pa.table({"x": pa.nulls(1, pa.list_(pa.string()))}), {"kinds": {"x": "categorical"}})})
 def test_success_or_an_error_of_ours(make_db: Any, tables: dict[str, Any]) -> None:
     db = make_db(tables, val="2020-01-06")
     graph = open_graph(db)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gelgt.graph.arrays import ArrayWriter, create_array, hash_arrays, load_array
+from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array, hash_arrays, load_array
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (5,), (2, 3)])
@@ -28,6 +28,15 @@ def test_array_of_unknown_length(tmp_path: Path, sizes: list[int]) -> None:
         for block in blocks:
             writer.append(block)
     assert np.array_equal(load_array(tmp_path / "a.npy"), np.concatenate([np.zeros(0, np.int64), *blocks]))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(0, 2), (5, 1), (7, 3)])
+def test_rows_written_in_any_order(tmp_path: Path, rows: int, width: int) -> None:
+    expected = np.random.default_rng(0).normal(size=(rows, width)).astype(np.float16)
+    with RowWriter(tmp_path / "a.npy", rows, width, np.float16) as writer:
+        for start in reversed(range(0, rows, 2)):
+            writer.write(start, expected[start : start + 2].astype(np.float32))
+    assert np.array_equal(load_array(tmp_path / "a.npy"), expected)
 
 
 def test_hash_sees_names_types_shapes_and_bytes() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gelgt.features.values import Column, category_names
+from gelgt.features.values import Column, category_names, check_nameable
 from gelgt.schema.kinds import MAX_CATEGORIES
 
 _COMPACT_AT = 1 << 20  # names that wait before equal ones are added up
@@ -25,6 +25,7 @@ class CategoryCounter:
         self._compact_at = _COMPACT_AT
 
     def add(self, values: pa.Array) -> None:
+        check_nameable(values.type, self.column)
         counted = pc.value_counts(values.drop_null())
         names = category_names(counted.field("values"), self.column)
         self._pending.append(pa.table({"name": names.cast(pa.large_string()), "count": counted.field("counts")}))
@@ -59,6 +60,7 @@ class CategoryIndex:
 
     def lookup(self, values: pa.Array) -> tuple[NDArray[np.int32], int]:
         """Places (n,) and how many values are not in the list."""
+        check_nameable(values.type, self.column)
         coded = values.dictionary_encode()
         names = category_names(coded.dictionary, self.column)
         places = pc.fill_null(pc.index_in(names, value_set=self._known, skip_nulls=True), -1).cast(pa.int32())

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,7 @@ from gelgt.features.categories import CategoryIndex
 from gelgt.features.statistics import CategoricalStatistics, ColumnStatistics, MulticategoricalStatistics
 from gelgt.features.text import TextEmbedder
 from gelgt.features.values import Column, as_numbers, as_parts, as_seconds, as_text
-from gelgt.graph.arrays import ArrayWriter, create_array
+from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array
 
 DTYPES = {"numerical": np.float32, "categorical": np.int32, "timestamp": np.int64, "text": np.float16}
 
@@ -55,11 +54,12 @@ class TableEncoder:
         self.columns = {
             kind: columns_of(statistics, kind) for kind in ("numerical", "categorical", "timestamp", "text", "multicategorical")
         }
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self._stack = ExitStack()
+        self._writers: dict[str, RowWriter] = {}
         for kind, dtype in DTYPES.items():
             if self.columns[kind]:
                 width = len(self.columns[kind]) * (embedder.dim if kind == "text" else 1)
-                self.arrays[kind] = create_array(folder / f"{kind}.npy", (rows, width), dtype)
+                self._writers[kind] = self._stack.enter_context(RowWriter(folder / f"{kind}.npy", rows, width, dtype))
         self.counts: Counter[tuple[str, str]] = Counter()
         self._indexes = {
             name: CategoryIndex(s.categories, Column(table, name))
@@ -67,7 +67,6 @@ class TableEncoder:
             if isinstance(s, CategoricalStatistics | MulticategoricalStatistics)
         }
         self._separators = {name: s.separator for name, s in statistics.items() if isinstance(s, MulticategoricalStatistics)}
-        self._stack = ExitStack()
         numbers = range(len(self._separators))
         self._places = [self._stack.enter_context(ArrayWriter(folder / f"multicategorical-{j}-places.npy", np.int32)) for j in numbers]
         self._offsets = [create_array(folder / f"multicategorical-{j}-offsets.npy", (rows + 1,), np.int64) for j in numbers]
@@ -82,25 +81,27 @@ class TableEncoder:
     def encode(self, start: int, batch: pa.RecordBatch) -> Encoded:
         """Write the rows `start…` of a batch; thread-safe."""
         done = Encoded()
-        here = slice(start, start + batch.num_rows)
+        blocks = {kind: np.empty((batch.num_rows, writer.width), writer.dtype) for kind, writer in self._writers.items()}
         for j, name in enumerate(self.columns["numerical"]):
             numbers = as_numbers(batch.column(name), Column(self.table, name))
-            self.arrays["numerical"][here, j] = numbers.values
+            blocks["numerical"][:, j] = numbers.values
             done.counts["non_finite", name] += numbers.non_finite
             done.counts["unparsable_number", name] += numbers.unparsable
         for j, name in enumerate(self.columns["categorical"]):
-            self.arrays["categorical"][here, j], unseen = self._indexes[name].lookup(batch.column(name))
+            blocks["categorical"][:, j], unseen = self._indexes[name].lookup(batch.column(name))
             done.counts["unseen_category", name] += unseen
         for j, name in enumerate(self.columns["timestamp"]):
-            self.arrays["timestamp"][here, j] = as_seconds(batch.column(name), Column(self.table, name))
+            blocks["timestamp"][:, j] = as_seconds(batch.column(name), Column(self.table, name))
         for j, name in enumerate(self.columns["text"]):
             dim = self.embedder.dim
             texts = as_text(batch.column(name), Column(self.table, name))
-            self.arrays["text"][here, j * dim : (j + 1) * dim] = self.embedder.embed(texts)
+            blocks["text"][:, j * dim : (j + 1) * dim] = self.embedder.embed(texts)
         for name in self.columns["multicategorical"]:
             lengths, places, unseen = self._split(batch.column(name), name)
             done.parts.append((lengths, places))
             done.counts["unseen_category", name] += unseen
+        for kind, block in blocks.items():
+            self._writers[kind].write(start, block)
         return done
 
     def take(self, encoded: Encoded) -> None:

@@ -92,15 +92,19 @@ def as_seconds(array: pa.Array, column: Column) -> NDArray[np.int64]:
     return np.where(array.is_valid().to_numpy(zero_copy_only=False), seconds, MISSING_TIME)
 
 
-def category_names(distinct: pa.Array, column: Column, kind: str = "categorical") -> pa.Array:
+def check_nameable(arrow: pa.DataType, column: Column) -> None:
+    """Refuse values that are not one thing each: Arrow cannot even count lists."""
+    if pa.types.is_nested(arrow):
+        raise column.misfit("categorical", arrow)
+
+
+def category_names(distinct: pa.Array, column: Column) -> pa.Array:
     """The names of distinct values: 3 and 3.0 are "3", truth is "true" or "false", NaN has none."""
     if pa.types.is_string(distinct.type):
         return column.check_utf8(distinct)
     if pa.types.is_floating(distinct.type):
         return _float_names(distinct)
-    if pa.types.is_integer(distinct.type) or pa.types.is_boolean(distinct.type) or pa.types.is_timestamp(distinct.type):
-        return distinct.cast(pa.string())
-    raise column.misfit(kind, distinct.type)
+    return distinct.cast(pa.string())  # whole numbers, truth, times
 
 
 def _float_names(distinct: pa.Array) -> pa.Array:
@@ -136,4 +140,4 @@ def as_text(array: pa.Array, column: Column) -> pa.Array:
     if pa.types.is_list(array.type):
         return pc.binary_join(array, " ")
     coded = array.dictionary_encode()
-    return category_names(coded.dictionary, column, "text").take(coded.indices)
+    return category_names(coded.dictionary, column).take(coded.indices)

@@ -7,8 +7,9 @@ larger than memory works. NumPy cannot map a file without elements, so an empty 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -35,6 +36,34 @@ def load_array(path: Path) -> NDArray[Any]:
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
+class RowWriter:
+    """A two-dimensional array on disk, written by blocks of rows in any order and from several threads.
+
+    Written, not mapped: pages of a mapped file count as memory of the process until the system takes them back.
+    """
+
+    def __init__(self, path: Path, rows: int, width: int, dtype: DTypeLike) -> None:
+        self.dtype, self.width = np.dtype(dtype), width
+        self._lock = Lock()
+        self._file = path.open("wb")
+        _write_header(self._file, self.dtype, (rows, width))
+        self._first = self._file.tell()
+        self._file.truncate(self._first + rows * width * self.dtype.itemsize)
+
+    def write(self, start: int, block: NDArray[Any]) -> None:
+        """Write the rows from `start` on (n, width)."""
+        data = np.ascontiguousarray(block, self.dtype).data
+        with self._lock:
+            self._file.seek(self._first + start * self.width * self.dtype.itemsize)
+            self._file.write(data)
+
+    def __enter__(self) -> "RowWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
 class ArrayWriter:
     """A one-dimensional array on disk whose length is known only when the last block has been written."""
 
@@ -42,7 +71,7 @@ class ArrayWriter:
         self.dtype = np.dtype(dtype)
         self.length = 0
         self._file = path.open("wb")
-        self._write_header()
+        _write_header(self._file, self.dtype, (0,))
 
     def append(self, values: NDArray[Any]) -> None:
         self._file.write(np.ascontiguousarray(values, self.dtype).data)
@@ -54,12 +83,13 @@ class ArrayWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # NumPy pads headers so that the length may grow without moving the data.
         self._file.seek(0)
-        self._write_header()
+        _write_header(self._file, self.dtype, (self.length,))
         self._file.close()
 
-    def _write_header(self) -> None:
-        description = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(self._file, description)
+
+def _write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, description)
 
 
 def hash_arrays(text: str, arrays: Iterable[tuple[str, NDArray[Any]]]) -> str:
