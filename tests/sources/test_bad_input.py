@@ -29,7 +29,7 @@ def orders(**more: Any) -> pd.DataFrame:
 def leftovers() -> list[Path]:
     """What an import that failed left in the cache."""
     folder = cache_root() / "imports"
-    return [p for p in folder.iterdir()] if folder.exists() else []
+    return list(folder.iterdir()) if folder.exists() else []
 
 
 def refuse(source: Any, code: str, *words: str, **options: Any) -> None:

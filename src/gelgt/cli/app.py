@@ -88,3 +88,87 @@ def import_command(
         where = f"{finding.table}.{finding.column}" if finding.column else finding.table
         say(f"  {finding.code}: {where}: {finding.message}" + (f" ({finding.count:,})" if finding.count is not None else ""))
     say(f"Edit keys, times and kinds in {out / 'manifest.yaml'}; see them with: gelgt inspect {out}")
+
+
+@app.command("task")
+def task_command(
+    source: SourceArg,
+    definition: Annotated[
+        str, typer.Argument(help="PREDICT sentence, task name or folder, DuckDB SQL or .sql file, or a .csv/.parquet file of labels.")
+    ],
+    name: Annotated[str | None, typer.Option("--name", help="Name of the task.")] = None,
+    val: Annotated[str | None, typer.Option("--val", help="Validation time.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="Test time.")] = None,
+    eval_timestamps: Annotated[
+        int | None, typer.Option("--eval-timestamps", help="Windows in validation and test; as many as fit.")
+    ] = None,
+    max_rows: Annotated[int, typer.Option("--max-rows", help="Training rows above this number are sampled.")] = 2_000_000,
+    timedelta: Annotated[
+        str | None, typer.Option("--timedelta", help="How far labels look ahead, such as '30 days' (SQL and files).")
+    ] = None,
+    entity: Annotated[str | None, typer.Option("--entity", help="Entity as table.column (SQL and files).")] = None,
+    task_type: Annotated[str | None, typer.Option("--task-type", help="Instead of the inferred one.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the task instead of tasks/NAME of the database.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the labels and write nothing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a task of the same name.")] = False,
+    schema: SchemaOption = None,
+    tables: TablesOption = None,
+    namespace: NamespaceOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Turn a question into label tables: show them, then write them."""
+    from gelgt.cli.task import print_task, read_definition, task_json
+
+    db = open_source(source, schema, tables, namespace)
+    task = db.task(
+        read_definition(definition),
+        name=name,
+        val=val,
+        test=test,
+        eval_timestamps=eval_timestamps,
+        max_rows=max_rows,
+        timedelta=timedelta,
+        entity=entity,
+        task_type=task_type,
+    )
+    if not as_json:
+        print_task(task)
+    folder = None if dry_run else task.save(out, overwrite=overwrite)
+    if as_json:
+        print_json(task_json(task) | {"out": None if folder is None else str(folder)})
+    elif folder is not None:
+        say("", f"written to {folder}")
+
+
+@app.command("demo")
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the demo's files.")] = Path("demo"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Make the demo shop and take it from a SQLite file to schema, task and graph."""
+    from gelgt.cli.demo import run_demo
+
+    result = run_demo(out, quiet=as_json)
+    if as_json:
+        print_json(result)
+
+
+bench = typer.Typer(help="Benchmarks: each prints the machine, the figures and the ratio to a peer of the same run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("graph")
+def bench_graph_command(
+    rows: Annotated[str, typer.Option("--rows", help="Sizes of the generated database, separated by commas.")] = "1400000,14000000",
+    folder: Annotated[Path | None, typer.Option("--folder", help="Where the temporary files go (15 GB for 14 million rows).")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Import, graph and features of a generated database: seconds and peak memory of each phase."""
+    from gelgt.bench.graph import bench_graph
+    from gelgt.cli.bench import parse_sizes, print_bench
+
+    result = bench_graph(parse_sizes(rows), folder, progress=note)
+    if as_json:
+        print_json(result)
+    else:
+        print_bench(result)

@@ -129,7 +129,6 @@ def _edge(table: TableSchema, places: Mapping[str, tuple[int, int]], cards: Mapp
             x1, x2 = (cx, px + WIDTH) if px < cx else (cx + WIDTH, px)
             bend = (x1 + x2) // 2
             path = f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}"
-        parts.append(
-            f"<path d='{path}' fill='none' stroke='#8895a7' stroke-width='1.4'><title>{escape(f'{table.name}.{fk.column} → {fk.table}')}</title></path>"
-        )
+        title = escape(f"{table.name}.{fk.column} → {fk.table}")
+        parts.append(f"<path d='{path}' fill='none' stroke='#8895a7' stroke-width='1.4'><title>{title}</title></path>")
     return "".join(parts)

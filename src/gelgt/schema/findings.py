@@ -56,7 +56,7 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
         found.append(Finding("unlinked_table", table.name, message="no key links it to another table: it is never seen from an entity"))
     times = [c for c, t in table.columns.items() if t == "timestamp"]
     if table.time_column is None and times:
-        message = f"no time column was chosen among {', '.join(times)}: its rows count as always known; set time_col in the manifest if they are not"
+        message = f"no time column was chosen among {', '.join(times)}: its rows count as always known unless the manifest sets time_col"
         found.append(Finding("timeless_table", table.name, times[0], message=message))
     return found
 

@@ -86,11 +86,10 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     score = 0
     if table_key is not None and column.lower() == table_key.lower():
         score += 30
+    ends_in_table = bool(theirs) and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs
     if mine == theirs:
         score += 20
-    elif theirs and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs and is_keylike(column):
-        score += 10
-    elif table_key is not None and mine == stem(table_key) and is_keylike(column):
+    elif is_keylike(column) and (ends_in_table or (table_key is not None and mine == stem(table_key))):
         score += 10
     return score + len(theirs) if score else 0
 

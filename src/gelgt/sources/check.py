@@ -44,7 +44,7 @@ def _check_referred(table: TableSchema, fk: ForeignKey, parent: TableSchema, ref
     if len(referred) != len(fk.columns):
         raise SchemaError(
             "bad_foreign_key",
-            f"'{table.name}.{fk.column}' has {len(fk.columns)} columns, the key of '{fk.table}' has {len(referred)} ({', '.join(referred)}).",
+            f"'{table.name}.{fk.column}' has {len(fk.columns)} columns, the key of '{fk.table}' {len(referred)} ({', '.join(referred)}).",
             hint="Name the referred column as 'table.column', or leave the key out.",
         )
 

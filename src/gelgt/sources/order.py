@@ -120,7 +120,8 @@ class TableWriter:
         for j, fk in enumerate(table.foreign_keys):
             joins.append(self._join(table, fk, j))
             selected += [f"j{j}.row AS p{j}", f"CAST(({self._filled(table, fk)}) AND j{j}.row IS NULL AS BIGINT) AS d{j}"]
-        return f"SELECT {', '.join(selected) or '1'} FROM {self.probe.relation(table.name)} AS s {' '.join(joins)} ORDER BY {self._order(table, 's.')}"
+        rows = f"{self.probe.relation(table.name)} AS s {' '.join(joins)}"
+        return f"SELECT {', '.join(selected) or '1'} FROM {rows} ORDER BY {self._order(table, 's.')}"
 
     def _filled(self, table: TableSchema, fk: ForeignKey) -> str:
         return " AND ".join(f"s.{self.probe.tables[table.name].columns[c].stored} IS NOT NULL" for c in fk.columns)
@@ -155,8 +156,9 @@ class TableWriter:
             if count:
                 values = ", ".join(f"s.{staged.columns[c].stored}" for c in fk.columns)
                 lost = f"{self._filled(table, fk)} AND j{j}.row IS NULL"
-                query = f"SELECT DISTINCT {values} FROM {self.probe.relation(table.name)} AS s {self._join(table, fk, j)} WHERE {lost} ORDER BY ALL LIMIT 6"
-                examples = [row[0] if len(fk.columns) == 1 else row for row in self.probe.all(query)]
+                rows = f"{self.probe.relation(table.name)} AS s {self._join(table, fk, j)}"
+                distinct = self.probe.all(f"SELECT DISTINCT {values} FROM {rows} WHERE {lost} ORDER BY ALL LIMIT 6")
+                examples = [row[0] if len(fk.columns) == 1 else row for row in distinct]
                 found.append(
                     Finding("dangling_key", table.name, fk.column, count, f"no such row in '{fk.table}': {some(examples)}; kept as null")
                 )

@@ -44,11 +44,8 @@ class StagedProbe:
 
     def contained(self, table: str, column: str, parent: str, key: str) -> int:
         child = f"SELECT DISTINCT {self.value(table, column)} AS v FROM {self.relation(table)}"
-        return int(
-            self.one(
-                f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN (SELECT {self.value(parent, key)} FROM {self.relation(parent)})"
-            )[0]
-        )
+        keys = f"SELECT {self.value(parent, key)} FROM {self.relation(parent)}"
+        return int(self.one(f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN ({keys})")[0])
 
     def rank_correlation(self, table: str, column: str, other: str) -> float:
         x, y = self.value(table, column), self.value(table, other)

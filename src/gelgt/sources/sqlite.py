@@ -52,7 +52,8 @@ class SQLiteSource(SQLSource):
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         c, kind = quote(column["name"]), column["type"]
-        query = f"SELECT {', '.join(f'max(typeof({c}) = {t!r})' for t in ('integer', 'real', 'text', 'blob'))}, min({c}), max({c}) FROM {quote(table)}"
+        kinds = ", ".join(f"max(typeof({c}) = '{t}')" for t in ("integer", "real", "text", "blob"))
+        query = f"SELECT {kinds}, min({c}), max({c}) FROM {quote(table)}"
         try:
             integer, real, text, blob, low, high = self._connection.exec_driver_sql(query).one()
         except SQLAlchemyError as error:
