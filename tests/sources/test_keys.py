@@ -27,7 +27,8 @@ def library(tmp_path: Path) -> Path:
             INSERT INTO authors VALUES ('z', 'z@x', NULL), ('a', 'a@x', 'z'), ('m', 'm@x', 'z');
             INSERT INTO profiles VALUES ('m', 1.7), ('z', 1.8);
             INSERT INTO copies VALUES ('b', 1, '2024-01-03', 'a@x'), ('b', 2, '2024-01-01', 'z@x'), ('a', 1, '2024-01-02', NULL);
-            INSERT INTO loans VALUES (5, 'b', 1, '2024-02-02', 7), (6, 'b', 2, '2024-02-01', 9), (7, 'x', 1, '2024-02-03', 1), (8, NULL, 1, '2024-02-04', 2);
+            INSERT INTO loans VALUES (5, 'b', 1, '2024-02-02', 7), (6, 'b', 2, '2024-02-01', 9), (7, 'x', 1, '2024-02-03', 1),
+                                     (8, NULL, 1, '2024-02-04', 2);
             """
         )
     return path
@@ -118,6 +119,17 @@ def test_a_folder_that_breaks_relbenchs_contract_is_imported(tmp_path: Path) -> 
     assert db.folder != folder
     assert own_keys(db, "events") == [(10,), (30,)]
     assert db.schema.val_timestamp == "2024-01-01"
+
+
+def test_times_as_text_in_a_hosted_folder_become_times(tmp_path: Path) -> None:
+    folder = tmp_path / "byod"
+    (folder / "db").mkdir(parents=True)
+    pd.DataFrame({"id": [0, 1], "at": ["2024-01-02", "2024-01-01"]}).to_parquet(folder / "db" / "events.parquet")
+    head = "name: byod\nval_timestamp: '2024-01-01'\ntest_timestamp: '2024-01-02'\n"
+    (folder / "manifest.yaml").write_text(head + "tables:\n  events: {pkey: id, time_col: at, fkeys: {}}\n")
+    db = gelgt.open(folder)
+    assert db.table("events").columns["at"] == "timestamp"
+    assert own_keys(db, "events") == [(1,), (0,)]
 
 
 def test_hosted_folders_are_used_in_place(relbench_data: object) -> None:

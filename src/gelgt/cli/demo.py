@@ -44,9 +44,8 @@ def run_demo(out: Path, quiet: bool = False) -> dict[str, Any]:
 def print_graph(graph: dict[str, Any]) -> None:
     """Sizes of a graph, and of each of its relations."""
     say(f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['first']} … {graph['last']}", style="bold")
-    say(
-        f"{graph['mean_degree']:.1f} neighbours on average, at most {graph['max_degree']:,} (in {graph['max_degree_table']}); {graph['isolated']:,} alone"
-    )
+    most = f"at most {graph['max_degree']:,} (in {graph['max_degree_table']})"
+    say(f"{graph['mean_degree']:.1f} neighbours on average, {most}; {graph['isolated']:,} rows without any")
     say("")
     rows = [(f"{r['table']}.{r['column']}", r["parent"], f"{r['edges']:,}") for r in graph["relations"]]
     print_table(["foreign key", "to", "edges"], rows, right=[2])

@@ -87,29 +87,33 @@ def _with_derived(db: Database, trusted: bool) -> Database:
     target = cache_root() / "kinds" / db.cache_dir.name
     build_folder(target, lambda folder: _derive(db, folder))
     derived = json.loads((target / "derived.json").read_text())
+    if not trusted and not derived["follows_contract"]:
+        db.follows_contract = False
+        return db
     tables = {
         name: replace(table, kinds={c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c]) for c in _features(table)})
         for name, table in db.schema.tables.items()
     }
     known = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
-    known.follows_contract = db.follows_contract if trusted else derived["follows_contract"]
+    known.follows_contract = db.follows_contract
     return known
 
 
 def _derive(db: Database, folder: Path) -> None:
+    contract = all(_follows_contract(db, table) for table in db.schema.tables.values())
     kinds: dict[str, dict[str, Any]] = {}
-    for name, table in db.schema.tables.items():
+    for name, table in db.schema.tables.items() if contract else ():
         columns = [c for c in _features(table) if c not in table.kinds]
         sampler = sample_batches(db.batches(name, columns), rows_until(db, name, db.val_timestamp))
         found = {c: infer_kind(c, sampler.column(c, ARROW_TYPES[table.columns[c]])) for c in columns}
         kinds[name] = {c: {"kind": k.kind, "origin": k.origin, "evidence": k.evidence, "separator": k.separator} for c, k in found.items()}
-    contract = all(_follows_contract(db, table) for table in db.schema.tables.values())
     (folder / "derived.json").write_text(json.dumps({"kinds": kinds, "follows_contract": contract}))
 
 
 def _follows_contract(db: Database, table: TableSchema) -> bool:
     columns = [c for c in (table.pkey, table.time_col) if c]
-    if any(table.columns[fk.column] not in ("int64", "float64") for fk in table.foreign_keys):
+    is_numbered = all(table.columns[fk.column] in ("int64", "float64") for fk in table.foreign_keys)
+    if not is_numbered or (table.time_col and table.columns[table.time_col] != "timestamp"):
         return False
     row, last, ended = 0, None, False
     for batch in db.batches(table.name, columns) if columns else ():
