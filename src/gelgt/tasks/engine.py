@@ -174,13 +174,14 @@ def _column(db: Database, table: str, column: str) -> str:
     arrow = pq.read_schema(db.path(table)).field(column).type
     canonical = db.table(table).columns[column]
     if canonical == "timestamp" and arrow != pa.timestamp("us"):
-        return f"CAST({quote(column)} AS TIMESTAMP)"
+        # Two steps, because DuckDB cannot cast zoned nanoseconds in one.
+        is_zoned = pa.types.is_timestamp(arrow) and arrow.tz is not None
+        return f"CAST(CAST({quote(column)} AS TIMESTAMPTZ) AS TIMESTAMP)" if is_zoned else f"CAST({quote(column)} AS TIMESTAMP)"
+    if canonical == "float64" and pa.types.is_floating(arrow):
+        # Not isnan(): DuckDB 2.0 takes it for false, because the statistics of a Parquet file leave NaN out.
+        return f"CASE WHEN isfinite({quote(column)}) OR isinf({quote(column)}) THEN {quote(column)} END"
     if canonical == "float64":
-        return (
-            f"CASE WHEN NOT isnan({quote(column)}) THEN {quote(column)} END"
-            if pa.types.is_floating(arrow)
-            else f"CAST({quote(column)} AS DOUBLE)"
-        )
+        return f"CAST({quote(column)} AS DOUBLE)"
     return quote(column)
 
 

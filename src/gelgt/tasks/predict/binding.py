@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gelgt.errors import TaskError
 from gelgt.schema.model import TableSchema
-from gelgt.tasks.predict.links import Chain, chains, time_table
+from gelgt.tasks.predict.links import Chain, Link, chains, link
 from gelgt.tasks.predict.scope import Meaning, Scope
 from gelgt.tasks.predict.syntax import AGGREGATES, Aggregate, Column, Sentence, conjuncts
 from gelgt.tasks.sql_text import ROW_NUMBER, quote
@@ -100,14 +100,14 @@ class Binding:
     def name(self, aggregate: Aggregate) -> str:
         """The name of an aggregate's table expression; checks its link and its condition when it is first used."""
         if aggregate not in self.names:
-            self.chain(aggregate)
+            self.link(aggregate)
             word = "".join(c if c.isalnum() else "_" for c in f"{aggregate.function}_{self.scope.table(aggregate.column).name}".lower())
             self.names[aggregate] = self._free(word)
         return quote(self.names[aggregate])
 
     # Links and times
-    def chain(self, aggregate: Aggregate) -> tuple[Chain, str, str]:
-        """The chain of keys to the entity, and the (table, column) of the time."""
+    def link(self, aggregate: Aggregate) -> Link:
+        """How the aggregated rows belong to entities and when they happened."""
         table = self.scope.table(aggregate.column)
         found = chains(self.tables, table.name, self.entity.name, self._via(aggregate, table))
         if not found:
@@ -121,17 +121,15 @@ class Binding:
             )
         if len(found) > 1:
             raise self._ambiguous(aggregate, found)
-        timed = time_table(self.tables, table.name, found[0])
-        if timed is None:
+        linked = link(self.tables, table.name, found[0])
+        if linked is None:
             raise self.scope.error(
                 "no_time",
                 f"The rows of '{table.name}' have no time, so no window can hold them.",
                 aggregate.column.span,
                 "Name a time column in the manifest.",
             )
-        time = self.tables[timed].time_col
-        assert time is not None
-        return found[0], timed, time
+        return linked
 
     def _via(self, aggregate: Aggregate, table: TableSchema) -> tuple[str, str] | None:
         if aggregate.via is None:

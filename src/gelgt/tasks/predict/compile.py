@@ -125,12 +125,12 @@ class _Writer:
         return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
 
     def _aggregate(self, aggregate: Aggregate, seeds: str, is_own_time: bool) -> str:
-        chain, timed, time_column = self.binding.chain(aggregate)
+        link = self.binding.link(aggregate)
         table = self.scope.table(aggregate.column)
-        aliases = {table.name: "a"} | {hop.parent: chr(ord("b") + i) for i, hop in enumerate(chain[:-1])}
-        time = f"{aliases[timed]}.{quote(time_column)}"
-        joins = [f"JOIN {quote(hop.parent)} {aliases[hop.parent]} ON {self._equal(hop, aliases)}" for hop in chain[:-1]]
-        owner = f"{aliases[chain[-1].table]}.{quote(chain[-1].column)}"
+        aliases = {table.name: "a"} | {hop.parent: chr(ord("b") + i) for i, hop in enumerate(link.joins)}
+        time = f"{aliases[link.timed]}.{quote(str(self.binding.tables[link.timed].time_col))}"
+        joins = [f"JOIN {quote(hop.parent)} {aliases[hop.parent]} ON {self._equal(hop, aliases)}" for hop in link.joins]
+        owner = f"{aliases[link.owner.table]}.{quote(link.owner.column)}"
         source = f"{self.population} t" if is_own_time else f"{seeds} t"
         window = list(_window(aggregate, time))
         if is_own_time:

@@ -29,6 +29,15 @@ class Hop:
 Chain = tuple[Hop, ...]
 
 
+@dataclass(frozen=True)
+class Link:
+    """How rows belong to an entity: the key that names it, the tables to join for it, and the table that dates a row."""
+
+    owner: Hop
+    joins: Chain
+    timed: str
+
+
 def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[str, str] | None = None) -> list[Chain]:
     """The shortest chains from a table to the entity table, through the key `via` (table, column) if it is given."""
     paths: list[Chain] = [()]
@@ -50,7 +59,16 @@ def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[
     return []
 
 
-def time_table(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> str | None:
-    """The table whose time dates a row: its own, else the nearest one on the way to the entity."""
+def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | None:
+    """A chain with the table that dates its rows; None if no time can be found.
+
+    A row is dated by its own time, else by the nearest table on the way to the entity, else by the only timed parent that
+    it has besides (the lines of an order, counted for each product, are dated by the order).
+    """
     passed = [start] + [hop.parent for hop in chain[:-1]]
-    return next((name for name in passed if tables[name].time_col is not None), None)
+    timed = next((name for name in passed if tables[name].time_col is not None), None)
+    if timed is not None:
+        return Link(chain[-1], chain[:-1], timed)
+    goal = chain[-1].parent
+    beside = [Hop(start, key.column, key.table) for key in tables[start].foreign_keys if key.table != goal and tables[key.table].time_col]
+    return Link(chain[-1], (*chain[:-1], beside[0]), beside[0].parent) if len(beside) == 1 else None

@@ -24,6 +24,8 @@ from gelgt.tasks.predict.syntax import (
 )
 from gelgt.tasks.predict.tokens import Span, Token, sentence_error, tokenize
 
+# Words that cannot be names unless they are quoted or follow a table's dot.
+KEYWORDS = frozenset(("PREDICT", "FOR", "EACH", "WHERE", "VIA", "AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL"))
 COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -194,6 +196,8 @@ class _Parser:
         raise self.error(f"There is no unit '{token.text}'.", token.span, did_you_mean(token.text, UNITS), "unknown_unit")
 
     def column(self, star: bool = False) -> Column:
+        if self.token.kind == "name" and self.token.text.upper() in KEYWORDS and self.tokens[self.place + 1].text != ".":
+            raise self.unexpected("a column, an aggregate or a value", ())
         first = self.name("a column such as table.column")
         if not self.symbol_if("."):
             if star:

@@ -6,7 +6,7 @@ key are translated here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -101,7 +101,9 @@ class Scope:
                 text = self._comparison(left, operator, right, lookup, condition.span)
             case Membership(operand, values, negated):
                 meaning = self._known(operand, lookup)
-                listed = ", ".join(self._value(v, meaning, "IN") for v in values)
+                listed = ", ".join(
+                    self._keys(values, meaning, "IN") if meaning.type == "key" else [self._value(v, meaning, "IN") for v in values]
+                )
                 text = f"{meaning.sql} {'NOT ' * negated}IN ({listed})"
             case Between(operand, low, high, negated):
                 meaning = self._known(operand, lookup)
@@ -140,7 +142,7 @@ class Scope:
         """A value as SQL, in the type of what it is compared with."""
         value = literal.value
         if meaning.type == "key":
-            return self._key(literal, meaning, operator)
+            return self._keys([literal], meaning, operator)[0]
         if "LIKE" in operator and meaning.type != "text":
             raise self.error("bad_type", f"LIKE compares texts, not a {meaning.type}.", literal.span)
         if meaning.type == "time" and isinstance(value, str | datetime):
@@ -171,17 +173,22 @@ class Scope:
             raise self.error("bad_type", f"'{literal.value}' is no time.", literal.span, "Write it like '2025-09-01 12:00:00'.") from None
         return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
-    def _key(self, literal: Literal, meaning: Meaning, operator: str) -> str:
+    def _keys(self, literals: Sequence[Literal], meaning: Meaning, operator: str) -> list[str]:
+        """The row numbers of the user's keys; all of a list at once, because a key table may be large."""
         assert meaning.key_table is not None
+        span = literals[0].span.to(literals[-1].span)
         has_own_keys = self.db.keys(meaning.key_table) is not None
         if has_own_keys and operator not in ("=", "!=", "IN"):
-            raise self.error("bad_type", f"Keys can be compared with =, != and IN, not with {operator}.", literal.span)
+            raise self.error("bad_type", f"Keys can be compared with =, != and IN, not with {operator}.", span)
         try:
-            row = int(row_numbers(self.db, meaning.key_table, [pa.chunked_array([pa.array([literal.value])])], meaning.referred)[0])
+            values = pa.chunked_array([pa.array([literal.value for literal in literals])])
+            rows = row_numbers(self.db, meaning.key_table, [values], meaning.referred)
         except TaskError as error:
-            raise self.error("unknown_key", error.message, literal.span, "Give a key of this table.") from None
-        shown = _shown(literal.value)
-        return f"{row} /* {shown} */" if has_own_keys and "*/" not in shown else str(row)
+            raise self.error("unknown_key", error.message, span, "Give keys of this table.") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise self.error("bad_type", "The keys in this list are of different types.", span) from None
+        shown = [_shown(literal.value) for literal in literals]
+        return [f"{row} /* {text} */" if has_own_keys and "*/" not in text else str(row) for row, text in zip(rows, shown)]
 
 
 def _shown(value: object) -> str:
