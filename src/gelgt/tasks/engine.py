@@ -8,6 +8,7 @@ file, no network, no change of settings.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -97,12 +98,13 @@ def engine(db: Database, until: pd.Timestamp | None = None, numbered: str | None
     duckdb = _duckdb()
     _check_names(db)
     with tempfile.TemporaryDirectory(prefix="gelgt-sql-") as spill:
-        con = duckdb.connect(config={"temp_directory": spill, "preserve_insertion_order": "false"})
+        con = duckdb.connect(config={"temp_directory": spill, "preserve_insertion_order": "false", "memory_limit": _memory_limit()})
         try:
             con.execute("SET TimeZone = 'UTC'")
-            counts = {name: _rows_until(con, db, name, until) for name in db.table_names}
+            columns = {name: _columns(db, name) for name in db.table_names}
+            counts = {name: _rows_until(con, db, name, columns[name], until) for name in db.table_names}
             for name in db.table_names:
-                con.execute(_view(db, name, counts, until, name == numbered))
+                con.execute(_view(db, name, columns[name], counts, until, name == numbered))
             allowed = ", ".join(_file(db, name) for name in db.table_names)
             for setting in (
                 "python_enable_replacements = false",
@@ -114,6 +116,15 @@ def engine(db: Database, until: pd.Timestamp | None = None, numbered: str | None
             yield Engine(con, db.table_names)
         finally:
             con.close()
+
+
+def _memory_limit() -> str:
+    """A quarter of the machine, at least 2 GB: above it DuckDB works on disk, and the caller has tables of its own to hold."""
+    try:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        whole = 0
+    return f"{max(whole // 4, 2 * 10**9) // 10**6}MB"
 
 
 def _duckdb() -> Any:
@@ -144,35 +155,38 @@ def _check_names(db: Database) -> None:
                 )
 
 
-def _rows_until(con: Any, db: Database, table: str, until: pd.Timestamp | None) -> int:
+def _rows_until(con: Any, db: Database, table: str, columns: Mapping[str, str], until: pd.Timestamp | None) -> int:
     time_col = db.table(table).time_col
     if until is None or time_col is None:
         return db.num_rows(table)
-    source = f"SELECT count(*) FROM read_parquet({_file(db, table)}) WHERE {_column(db, table, time_col)} <= {time_literal(until)}"
+    source = f"SELECT count(*) FROM read_parquet({_file(db, table)}) WHERE {columns[time_col]} <= {time_literal(until)}"
     return int(con.execute(source).fetchall()[0][0])
 
 
-def _view(db: Database, table: str, counts: Mapping[str, int], until: pd.Timestamp | None, is_numbered: bool) -> str:
+def _view(
+    db: Database, table: str, columns: Mapping[str, str], counts: Mapping[str, int], until: pd.Timestamp | None, is_numbered: bool
+) -> str:
     schema = db.table(table)
-    parents = {fk.column: fk.table for fk in schema.foreign_keys}
-    columns = [
-        f"CASE WHEN {quote(c)} < {counts[parents[c]]} THEN {quote(c)} END AS {quote(c)}"
-        if c in parents
-        else f"{_column(db, table, c)} AS {quote(c)}"
-        for c in schema.columns
-    ]
+    known = {fk.column: f"CASE WHEN {quote(fk.column)} < {counts[fk.table]} THEN {quote(fk.column)} END" for fk in schema.foreign_keys}
+    chosen = [f"{known.get(name, expression)} AS {quote(name)}" for name, expression in columns.items()]
+    source = _file(db, table)
     if is_numbered:
-        columns.append(f"file_row_number AS {ROW_NUMBER}")
-    text = f"CREATE VIEW {quote(table)} AS SELECT {', '.join(columns) or '1'} FROM read_parquet({_file(db, table)}, file_row_number = true)"
+        chosen.append(f"file_row_number AS {ROW_NUMBER}")
+        source += ", file_row_number = true"
+    text = f"CREATE VIEW {quote(table)} AS SELECT {', '.join(chosen) or '1'} FROM read_parquet({source})"
     if until is not None and schema.time_col is not None:
-        text += f" WHERE {_column(db, table, schema.time_col)} <= {time_literal(until)}"
+        text += f" WHERE {columns[schema.time_col]} <= {time_literal(until)}"
     return text
 
 
-def _column(db: Database, table: str, column: str) -> str:
-    """A column as the SQL sees it: times in UTC without a zone, NaN as NULL (as RelBench's frames deliver it)."""
-    arrow = pq.read_schema(db.path(table)).field(column).type
-    canonical = db.table(table).columns[column]
+def _columns(db: Database, table: str) -> dict[str, str]:
+    """The columns of a table as the SQL sees them."""
+    arrow = pq.read_schema(db.path(table))
+    return {name: _column(name, canonical, arrow.field(name).type) for name, canonical in db.table(table).columns.items()}
+
+
+def _column(column: str, canonical: str, arrow: pa.DataType) -> str:
+    """Times in UTC without a zone, NaN as NULL (as RelBench's frames deliver it)."""
     if canonical == "timestamp" and arrow != pa.timestamp("us"):
         # Two steps, because DuckDB cannot cast zoned nanoseconds in one.
         is_zoned = pa.types.is_timestamp(arrow) and arrow.tz is not None

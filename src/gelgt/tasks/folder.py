@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 from gelgt.errors import SchemaError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
 from gelgt.sources.canonical import canonical_array
-from gelgt.tasks.labels import Raw
+from gelgt.tasks.labels import Raw, check_entities
 from gelgt.tasks.task import KINDS, SPLITS, TASK_TYPES, Definition, Task
 from gelgt.tasks.times import duration, duration_text, time_text
 
@@ -111,7 +111,7 @@ def has_labels(folder: Path) -> bool:
     return all((folder / f"{split}.parquet").is_file() for split in SPLITS)
 
 
-def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
+def read_labels(db: Database, folder: Path, task: Definition) -> dict[str, Raw]:
     """The label tables of a folder as they are."""
     found = {}
     for split in SPLITS:
@@ -133,6 +133,7 @@ def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
             for role, name in columns.items()
         }
         found[split] = Raw(pa.table(arrays), table.num_rows)
+        check_entities(found[split].rows, db, task)
     return found
 
 

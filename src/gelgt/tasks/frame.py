@@ -170,21 +170,19 @@ def split_frame(
     """
     times = frame.rows.column("time").to_numpy()
     val, test = np.datetime64(split.val, "us"), np.datetime64(split.test, "us")
+    gaps = {}
     if timedelta is None:
         parts = {"train": times <= val, "val": (times > val) & (times <= test), "test": times > test}
     else:
         step = np.timedelta64(timedelta, "us")
         parts = {"train": times <= val - step, "val": (times >= val) & (times <= test - step), "test": times >= test}
-    gaps = {
-        "train": (times > val - (timedelta is not None) * _step(timedelta)) & (times < val),
-        "val": (times > test - _step(timedelta)) & (times < test),
-    }
+        gaps = {"train": (times > val - step) & (times < val), "val": (times > np.maximum(test - step, val)) & (times < test)}
     exists = frame.rows.column("entity").to_numpy() < existing
     found = {}
     for name, inside in parts.items():
         rows = frame.rows.filter(pa.array(inside & exists))
         dropped = {"whose entity does not exist at the test time": int(np.count_nonzero(inside & ~exists))}
-        if timedelta is not None and name in gaps:
+        if name in gaps:
             before = "validation" if name == "train" else "test"
             dropped[f"in the gap before {before} (their windows reach over the split)"] = int(np.count_nonzero(gaps[name]))
         if name == "train":
@@ -194,10 +192,6 @@ def split_frame(
             rows = sort_rows(sample(rows.to_batches(), rows.schema, key_codes(db, table), total, max_rows))
         found[name] = Raw(rows, total, dropped)
     return found
-
-
-def _step(timedelta: pd.Timedelta | None) -> np.timedelta64:
-    return np.timedelta64(0, "us") if timedelta is None else np.timedelta64(timedelta, "us")
 
 
 def duplicate_notice(frame: FrameRows) -> list[str]:

@@ -134,7 +134,7 @@ def _collect(
         rows = sample(batches, schema, key_codes(db, task.entity_table), total, max_rows)
     else:
         rows = pa.Table.from_batches(batches, schema=schema)
-    _check_entities(rows, db, task)
+    check_entities(rows, db, task)
     return Raw(sort_rows(rows), total, dropped)
 
 
@@ -152,14 +152,15 @@ def _check_entity_type(columns: Mapping[str, str], name: str) -> None:
         )
 
 
-def _check_entities(rows: pa.Table, db: Database, task: Definition) -> None:
+def check_entities(rows: pa.Table, db: Database, task: Definition) -> None:
+    """Every label must belong to a row of the entity table."""
     entities = rows.column("entity").to_numpy()
     bad = np.unique(entities[(entities < 0) | (entities >= db.num_rows(task.entity_table))])
     if len(bad):
         raise TaskError(
             "unknown_key",
             f"{len(bad):,} values of '{task.entity_col}' are no rows of '{task.entity_table}': {some(bad.tolist())}.",
-            hint=f"The SQL must return row numbers of '{task.entity_table}'.",
+            hint=f"Labels must hold row numbers of '{task.entity_table}'.",
         )
 
 

@@ -126,7 +126,9 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
     if has_labels(folder) and not asked:
         classes = tuple(ours.get("classes") or ())
         split = _known_split(db, ours)
-        return _finish(db, task, read_labels(folder, task), split, classes=classes, notices=tuple(ours.get("notices") or ()), is_read=True)
+        return _finish(
+            db, task, read_labels(db, folder, task), split, classes=classes, notices=tuple(ours.get("notices") or ()), is_read=True
+        )
     if task.kind == "external":
         reason = f"takes no {', '.join(asked)}" if asked else "has no label files"
         raise TaskError(
@@ -136,13 +138,25 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
     test = given.test or ours.get("test_timestamp")
     given = replace(given, val=val, test=test)
     if task.sentence is not None:
-        return _from_sentence(
-            db, task.sentence, replace(given, name=task.name, eval_timestamps=given.eval_timestamps or task.num_eval_timestamps)
-        )
+        return _from_sentence(db, task.sentence, _as_before(task, given))
     if task.kind == "autocomplete":
         return _autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
     task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
     return _forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+
+
+def _as_before(task: Definition, given: Options) -> Options:
+    """The options that a saved sentence was made with, but for those that are given anew."""
+    return replace(
+        given,
+        name=task.name,
+        eval_timestamps=given.eval_timestamps or task.num_eval_timestamps,
+        task_type=task.task_type,
+        time_col=task.time_col,
+        target_col=task.target_col,
+        eval_k=task.eval_k or given.eval_k,
+        remove_columns=[f"{table}.{column}" for table, column in task.remove_columns],
+    )
 
 
 def _known_split(db: Database, ours: Mapping[str, Any]) -> Split | None:
@@ -169,7 +183,10 @@ def _from_sentence(db: Database, text: str, given: Options) -> Task:
     if plan.column is not None:
         column = plan.column
         task = replace(
-            task, target_col=column, time_col=plan.entity.time_col, remove_columns=((plan.entity.name, column), *task.remove_columns)
+            task,
+            target_col=column,
+            time_col=plan.entity.time_col,
+            remove_columns=tuple(dict.fromkeys([(plan.entity.name, column), *task.remove_columns])),
         )
         sql = autocomplete_sql(db, plan.entity.name, column)
         if plan.sentence.where is not None:
@@ -194,7 +211,8 @@ def _from_sql(db: Database, sql: str, given: Options) -> Task:
 
     window = duration(given.timedelta)
     with engine(db) as run:
-        columns = list(run.run(sql, np.array([], dtype="datetime64[us]"), window))
+        types = run.run(sql, np.array([], dtype="datetime64[us]"), window)
+    columns = list(types)
     entity_col = column or next((c for c in columns if c == table.pkey), None)
     if entity_col is None or entity_col not in columns:
         raise TaskError(
@@ -202,7 +220,8 @@ def _from_sql(db: Database, sql: str, given: Options) -> Task:
             f"The label SQL returns no column '{entity_col or table.pkey}' (entity).",
             hint=did_you_mean(str(entity_col or table.pkey), columns),
         )
-    time_col = given.time_col or next((c for c in columns if c.lower() in ("timestamp", "time", "date")), None)
+    times = [c for c, kind in types.items() if kind.startswith("TIMESTAMP") or kind == "DATE"]
+    time_col = given.time_col or (times[0] if len(times) == 1 else next((c for c in times if c.lower() == "timestamp"), None))
     rest = [c for c in columns if c not in (entity_col, time_col)]
     target_col = given.target_col or (rest[0] if len(rest) == 1 else None)
     if time_col not in columns or target_col not in columns:
@@ -237,7 +256,7 @@ def _from_frame(db: Database, frame: Any, given: Options) -> Task:
     if split.is_inferred:
         split = _fitting_split(read.rows.column("time").to_numpy(), split, window)
     task = Definition(
-        name=given.name or f"{table.name}-{read.target_col}-{_digest(read.rows.to_string())}",
+        name=given.name or f"{table.name}-{read.target_col}-{_digest(str(read.rows.to_pydict()))}",
         kind="external",
         entity_table=table.name,
         entity_col=read.entity_col,

@@ -14,9 +14,9 @@ all analyse analyze and anti any array as asc asof asymmetric at authorization b
 collate collation column columns concurrently constraint create cross default deferrable desc describe distinct do
 else end except exists false fetch for foreign freeze from full generated glob group having ilike in initially inner
 intersect interval into is isnull join lambda lateral leading left like limit map natural not notnull null offset on
-only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify references returning
-right row select semi show similar some struct summarize symmetric table tablesample then to trailing true try_cast
-tuple union unique unpack unpivot using values variadic verbose when where window with
+only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify recursive references
+returning right row select semi show similar some struct summarize symmetric table tablesample then to trailing true
+try_cast tuple union unique unpack unpivot using values variadic verbose when where window with
 """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
