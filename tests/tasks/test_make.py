@@ -104,7 +104,6 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
         ),
         (SENTENCE, {"task_type": "regresion"}, "unknown_task_type", "Did you mean 'regression'?"),
         (SENTENCE, {"max_rows": 0}, "bad_option", "max_rows is 0"),
-        (SENTENCE, {"maxrows": 5}, "unknown_option", "Did you mean 'max_rows'?"),
         (SENTENCE, {"name": "../up"}, "bad_name", "A task cannot be named '../up'."),
         (SENTENCE, {"task_type": "binary_classification"}, "bad_target", "holds values other than 0 and 1"),
         (SENTENCE, {"remove_columns": ["orders.amont"]}, "unknown_column", "Did you mean 'orders.amount'?"),

@@ -110,6 +110,13 @@ def test_rows_known_at_the_test_time_must_reach_over_the_validation_window(make_
     assert "2024-02-20" in caught.value.hint
 
 
+def test_a_window_that_no_split_could_hold(hundred: Callable[..., Database]) -> None:
+    with pytest.raises(TaskError) as caught:
+        hundred(split_origin="inferred").task("PREDICT COUNT(events.*, 0, 25, days) FOR EACH people.id")
+    assert "Only 2 windows of 25 days fit" in caught.value.message
+    assert "Shorten the window: 20 days 00:00:00 is the longest" in caught.value.hint
+
+
 def test_too_many_windows(hundred: Callable[..., Database]) -> None:
     with pytest.raises(TaskError, match="Use a longer window"):
         hundred(val="2024-03-01", test="2024-03-21").task("PREDICT COUNT(events.*, 0, 1, second) FOR EACH people.id")

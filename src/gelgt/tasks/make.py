@@ -39,43 +39,71 @@ DEFAULT_K = 10
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `make_task`."""
+    """The arguments of `make_task`, for the functions behind it."""
 
-    name: str | None = None
-    val: Any = None
-    test: Any = None
-    eval_timestamps: int | None = None
-    max_rows: int = MAX_ROWS
-    timedelta: Any = None
-    task_type: TaskType | None = None
-    entity: str | None = None
-    time_col: str | None = None
-    target_col: str | None = None
-    eval_k: int = DEFAULT_K
-    remove_columns: Iterable[str] = ()
+    name: str | None
+    val: Any
+    test: Any
+    eval_timestamps: int | None
+    max_rows: int
+    timedelta: Any
+    task_type: TaskType | None
+    entity: str | None
+    time_col: str | None
+    target_col: str | None
+    eval_k: int
+    remove_columns: Iterable[str]
 
 
-def make_task(db: Database, definition: Any, **options: Any) -> Task:
-    """A task with its label tables.
+def make_task(
+    db: Database,
+    definition: Any,
+    *,
+    name: str | None = None,
+    val: Any = None,
+    test: Any = None,
+    eval_timestamps: int | None = None,
+    max_rows: int = MAX_ROWS,
+    timedelta: Any = None,
+    task_type: TaskType | None = None,
+    entity: str | None = None,
+    time_col: str | None = None,
+    target_col: str | None = None,
+    eval_k: int = DEFAULT_K,
+    remove_columns: Iterable[str] = (),
+) -> Task:
+    """A task with its label tables; nothing is written until `Task.save`.
 
     Args:
         db: The database.
         definition: The name of a task of the database, a path to a task folder, a PREDICT sentence, DuckDB SQL with
             the relation ``timestamps`` and ``{timedelta}``, or a pandas or Arrow table of (entity, time, target).
-        **options: ``name`` of the task; ``val`` and ``test`` times; ``eval_timestamps``, how many seed times
-            validation and test have (as many as fit); ``max_rows`` of training (2,000,000); ``timedelta``, how far
-            labels of SQL or a frame look ahead; ``task_type``; ``entity`` as ``"table.column"``; ``time_col`` and
-            ``target_col``; ``eval_k`` of a recommendation (10); ``remove_columns`` as ``"table.column"`` that a
-            model must not see.
+        name: The name of the task; by default made from the definition.
+        val: The validation time; by default the database's.
+        test: The test time; by default the database's.
+        eval_timestamps: How many seed times validation and test have each; by default as many as fit.
+        max_rows: Training rows above this number are sampled.
+        timedelta: How far the labels of SQL or of a frame look ahead.
+        task_type: One of RelBench's five; by default inferred.
+        entity: ``"table.column"`` for SQL or a frame: the entity table and the column of the labels that refers to it.
+        time_col: The column of the labels with the seed time.
+        target_col: The column of the labels with the target.
+        eval_k: How many recommendations are evaluated.
+        remove_columns: ``"table.column"`` of what a model must not see.
 
     Raises:
         TaskError: the definition cannot be understood, or there is no room for its labels.
+
+    Example:
+        >>> import gelgt
+        >>> db = gelgt.open("sqlite:///shop.db")  # doctest: +SKIP
+        >>> task = make_task(db, "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id")  # doctest: +SKIP
+        >>> task.rows  # doctest: +SKIP
+        {'train': 998, 'val': 146, 'test': 149}
     """
-    known = {f.name for f in fields(Options)}
-    for name in options:
-        if name not in known:
-            raise TaskError("unknown_option", f"make_task has no option '{name}'.", hint=did_you_mean(name, sorted(known)))
-    given = Options(**options)
+    given = Options(
+        name, val, test, eval_timestamps, max_rows, timedelta, task_type, entity, time_col, target_col, eval_k, tuple(remove_columns)
+    )
     _check(given)
     if is_frame(definition):
         return _from_frame(db, definition, given)

@@ -194,11 +194,15 @@ def _check_counts(
 ) -> None:
     length = f"{months} calendar month{'s' * (months > 1)}" if months else duration_text(window)
     if len(times["train"]) < MIN_TRAIN_TIMES:
+        hint = f"Set the validation time to {time_text(earliest + MIN_TRAIN_TIMES * window)} or later, or shorten the window."
+        if earliest + (MIN_TRAIN_TIMES + 2) * window > latest:
+            most = ((latest - earliest) / (MIN_TRAIN_TIMES + 2)).floor("s")
+            hint = f"Shorten the window: {most} is the longest of which three fit for training and one each for validation and test."
         raise TaskError(
             "too_few_windows",
             f"Only {len(times['train'])} windows of {length} fit between the earliest row ({time_text(earliest)}) and the validation time "
             f"({time_text(split.val)}); training needs {MIN_TRAIN_TIMES}.",
-            hint=f"Set the validation time to {time_text(earliest + MIN_TRAIN_TIMES * window)} or later, or shorten the window.",
+            hint=hint,
         )
     for name, start, end in (("val", split.val, split.test), ("test", split.test, latest)):
         if len(times[name]) == 0:

@@ -7,8 +7,7 @@ import numpy as np
 
 ROW_NUMBER = "primary_key"  # RelBench's name for the position of a row in a table without a primary key
 
-# duckdb_keywords() of DuckDB 2.0 in all categories but 'unreserved'. `timestamp`, `date` and the like are left out where
-# DuckDB takes them as column names; a table or column that is quoted without need does no harm.
+# Words that DuckDB does not take everywhere as the name of a table, column or alias; a test tries all of its keywords.
 _RESERVED_WORDS = """
 all analyse analyze and anti any array as asc asof asymmetric at authorization between binary both by case cast check
 collate collation column columns concurrently constraint create cross default deferrable desc describe distinct do
