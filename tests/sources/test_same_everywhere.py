@@ -46,13 +46,13 @@ def test_duckdb_file(small_shop: Shop, expected: tuple[str, str], tmp_path: Path
 
 @pytest.mark.postgres
 def test_postgres(small_shop: Shop, expected: tuple[str, str], postgres: "object") -> None:
-    to_sql(small_shop, postgres.url)  # type: ignore[attr-defined]
+    to_sql(small_shop, postgres.url, replace=True)  # type: ignore[attr-defined]
     assert fingerprint(gelgt.open(postgres.url)) == expected  # type: ignore[attr-defined]
 
 
 @pytest.mark.mysql
 def test_mariadb(small_shop: Shop, expected: tuple[str, str], mariadb: "object") -> None:
-    to_sql(small_shop, mariadb.url.replace("mysql://", "mysql+pymysql://"))  # type: ignore[attr-defined]
+    to_sql(small_shop, mariadb.url.replace("mysql://", "mysql+pymysql://"), replace=True)  # type: ignore[attr-defined]
     assert fingerprint(gelgt.open(mariadb.url)) == expected  # type: ignore[attr-defined]
 
 

@@ -28,7 +28,7 @@ def assert_clean(text: str, password: str) -> None:
 
 @pytest.mark.postgres
 def test_nothing_on_disk_or_screen_holds_the_password(small_shop: Shop, postgres: Any, tmp_path: Path) -> None:
-    to_sql(small_shop, postgres.url)
+    to_sql(small_shop, postgres.url, replace=True)
     gelgt.open(postgres.url).features()
     out = tmp_path / "project"
     for arguments in (["inspect", postgres.url], ["inspect", postgres.url, "--json"], ["import", postgres.url, str(out)]):

@@ -10,6 +10,7 @@ are pages of the files being written.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gelgt.errors import SchemaError
-from gelgt.graph.arrays import create_array
+from gelgt.graph.arrays import ArrayWriter, create_array, load_array
 from gelgt.graph.store import NEVER, TIMELESS, Graph
 from gelgt.graph.times import microseconds
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
 
-FORMAT = 1  # part of the cache key: raise it when the files change their meaning
+FORMAT = 2  # part of the cache key: raise it when the files change their meaning
 MICROSECONDS = 1_000_000
+CHUNK = 1 << 22
 
 
 def open_graph(db: Database) -> Graph:
@@ -52,24 +54,49 @@ def build_graph(db: Database, folder: Path) -> None:
     parents = create_array(folder / "parents.npy", (int(starts[-1]),), node_type)
     first_node = dict(zip(tables, offsets.tolist()))
     findings: list[Finding] = []
+    has_fractions = False
     for number, table in enumerate(tables.values()):
         times = node_time[offsets[number] : offsets[number + 1]]
         block = parents[starts[number] : starts[number + 1]].reshape(rows[number], keys[number])
-        findings += _read_table(db, table, times, block, first_node)
+        found, fractions = _read_table(db, table, times, block, first_node)
+        findings, has_fractions = findings + found, has_fractions or fractions
+    relations = [(name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys]
+    finish_graph(folder, dict(zip(tables, rows.tolist())), relations, findings, has_fractions)
 
+
+def finish_graph(
+    folder: Path,
+    rows: Mapping[str, int],
+    relations: Sequence[tuple[str, str, str]],
+    findings: Sequence[Finding] = (),
+    has_fractions: bool = False,
+) -> None:
+    """Complete a folder that holds `node_time.npy` and `parents.npy`: lists of neighbours, counts, description.
+
+    Args:
+        rows: Rows of each table, in node order.
+        relations: (child, column, parent) of each foreign key, in the order of the blocks of `parents`.
+    """
+    tables = list(rows)
+    sizes = np.array(list(rows.values()), np.int64)
+    keys = np.array([sum(child == name for child, _, _ in relations) for name in tables], np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes * keys)]).astype(np.int64)
+    node_time, parents = load_array(folder / "node_time.npy"), load_array(folder / "parents.npy")
     counts = _connect(folder, offsets, starts, keys, node_time, parents)
     degree = counts.pop("degree")
     hub = int(np.argmax(degree)) if len(degree) else None
     counts["max_degree"] = 0 if hub is None else int(degree[hub])
-    counts["max_degree_table"] = None if hub is None else list(tables)[int(np.searchsorted(offsets, hub, side="right")) - 1]
+    counts["max_degree_table"] = None if hub is None else tables[int(np.searchsorted(offsets, hub, side="right")) - 1]
     counts["isolated"] = int(np.count_nonzero(degree == 0))
     counts["times"] = [_time_range(node_time[offsets[i] : offsets[i + 1]]) for i in range(len(tables))]
     meta = {
         "format": FORMAT,
-        "tables": list(tables),
-        "rows": rows.tolist(),
-        "relations": [[name, fk.column, fk.table] for name, table in tables.items() for fk in table.foreign_keys],
+        "tables": tables,
+        "rows": sizes.tolist(),
+        "relations": [list(relation) for relation in relations],
         "counts": counts,
+        "has_fractions": has_fractions,
         "findings": [finding.to_dict() for finding in findings],
     }
     (folder / "graph.json").write_text(json.dumps(meta, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -83,7 +110,7 @@ def _connect(
     node_time: NDArray[np.int64],
     parents: NDArray[Any],
 ) -> dict[str, Any]:
-    """Write `indptr` and `indices`; returns degrees and the number of edges of each relation."""
+    """Write `indptr`, `indices` and `list_time`; returns degrees and the number of edges of each relation."""
     from gelgt.graph.kernels import count_neighbours, place_children, place_parents
 
     tables = range(len(keys))
@@ -101,28 +128,32 @@ def _connect(
     # ~t falls as t rises and, unlike -t, knows no overflow: newest first, equal times by node.
     order = np.argsort(~node_time, kind="stable")
     place_children(order, offsets, starts, keys, parents, cursor, indices)
+    with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
+        for start in range(0, len(indices), CHUNK):
+            list_time.append(node_time[indices[start : start + CHUNK]])
     return {"degree": degree, "relations": [int(np.count_nonzero(b[:, j] >= 0)) for b in blocks for j in range(b.shape[1])]}
 
 
 def _read_table(
     db: Database, table: TableSchema, times: NDArray[np.int64], block: NDArray[Any], first_node: dict[str, int]
-) -> list[Finding]:
-    """Fill one table's times and parents from its rows."""
+) -> tuple[list[Finding], bool]:
+    """Fill one table's times and parents from its rows; says also whether a time had a fraction of a second."""
     keys = table.foreign_keys
     columns = list(dict.fromkeys([*([table.time_col] if table.time_col else []), *(fk.column for fk in keys)]))
     times.fill(TIMELESS if table.time_col is None else NEVER)
     dangling = [0] * len(keys)
-    start = 0
+    start, has_fractions = 0, False
     for batch in db.batches(table.name, columns) if columns else ():
         stop = start + batch.num_rows
         if table.time_col is not None:
-            times[start:stop] = _seconds(batch.column(table.time_col), table)
+            times[start:stop], fractions = _seconds(batch.column(table.time_col), table)
+            has_fractions = has_fractions or fractions
         for j, fk in enumerate(keys):
             found, lost = _parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
             block[start:stop, j] = np.where(found >= 0, found + first_node[fk.table], -1)
             dangling[j] += lost
         start = stop
-    return _findings(table, int(np.count_nonzero(times == NEVER)), dangling)
+    return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), has_fractions
 
 
 def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[Finding]:
@@ -137,10 +168,10 @@ def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[
     return found
 
 
-def _seconds(column: pa.Array, table: TableSchema) -> NDArray[np.int64]:
-    """Whole seconds since 1970, rounded down on either side of it."""
+def _seconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], bool]:
+    """Whole seconds since 1970, rounded down on either side of it, and whether anything was cut."""
     values, known = microseconds(column, table)
-    return np.where(known, values // MICROSECONDS, NEVER)
+    return np.where(known, values // MICROSECONDS, NEVER), bool(np.any(values[known] % MICROSECONDS))
 
 
 def _parent_rows(column: pa.Array, parent_rows: int, table: TableSchema, fk: ForeignKey) -> tuple[NDArray[np.int64], int]:

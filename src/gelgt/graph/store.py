@@ -4,6 +4,7 @@
     node_time.npy     (nodes,)      int64 seconds; TIMELESS or NEVER where there is none
     indptr.npy        (nodes + 1,)  int64
     indices.npy       (2 · edges,)  a row's parents in key order, then its children newest first, ties by node
+    list_time.npy     (2 · edges,)  node_time of `indices`: finding the children before a time reads one short run of memory
     parents.npy       (Σ rows · keys,)  parent nodes by table and key, -1 for none
 
 A node is a table's offset plus a row number. A relation is one foreign key; each filled key is one edge, found in
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 TIMELESS: int = int(np.iinfo(np.int64).min)  # the table has no time: visible at every seed time
 NEVER: int = int(np.iinfo(np.int64).max)  # no time in a timed table: visible at none
-ARRAYS = ("node_time", "indptr", "indices", "parents")
+ARRAYS = ("node_time", "indptr", "indices", "list_time", "parents")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Graph:
         num_keys: Foreign keys of each table.
         parent_start: Where each table's block of `parents` begins (tables + 1).
         findings: Null times and dangling keys, with their counts.
+        has_fractions: Whether any time was cut to whole seconds; then rows of one second have no known order.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,6 +67,7 @@ class Graph:
         self.offsets = np.concatenate([[0], np.cumsum(meta["rows"])]).astype(np.int64)
         self.num_keys = np.array([sum(r.child == t for r in self.relations) for t in self.tables], np.int64)
         self.parent_start = np.concatenate([[0], np.cumsum(np.diff(self.offsets) * self.num_keys)]).astype(np.int64)
+        self.has_fractions: bool = meta["has_fractions"]
         self._counts: dict[str, Any] = meta["counts"]
         self._numbers = {name: number for number, name in enumerate(self.tables)}
 
@@ -85,6 +88,10 @@ class Graph:
     @cached_property
     def indices(self) -> NDArray[Any]:
         return load_array(self.folder / "indices.npy")
+
+    @cached_property
+    def list_time(self) -> NDArray[np.int64]:
+        return load_array(self.folder / "list_time.npy")
 
     @cached_property
     def parents(self) -> NDArray[Any]:

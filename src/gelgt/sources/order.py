@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from gelgt.errors import some
 from gelgt.schema.kinds import Sampler, infer_kind
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
-from gelgt.sources.canonical import canonical_name
+from gelgt.sources.canonical import STRINGS, canonical_name
 from gelgt.sources.check import referred_columns
 from gelgt.sources.duckdb_engine import arrow_reader, literal
 from gelgt.sources.probe import StagedProbe
+from gelgt.sources.stage import SCRATCH
 
 _SQL_TYPES = {"int64": "BIGINT", "float64": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "timestamp": "TIMESTAMP", "list": "VARCHAR[]"}
 
@@ -51,7 +52,7 @@ class TableWriter:
         path = self.folder / "gelgt" / "keys" / f"{name}.parquet"
         row, is_numbered = 0, len(own) == 1
         with (
-            pq.ParquetWriter(self._lookups[name], reader.schema.append(pa.field("row", pa.int64())), compression="lz4") as lookup,
+            pq.ParquetWriter(self._lookups[name], reader.schema.append(pa.field("row", pa.int64())), **SCRATCH) as lookup,
             pq.ParquetWriter(path, own_schema) as keys,
         ):
             for batch in reader:
@@ -94,7 +95,8 @@ class TableWriter:
         sampler = Sampler(self._rows_until_validation(table))
         dangling = [0] * len(table.foreign_keys)
         row, schema = 0, pa.schema([pa.field(c, arrow) for c, arrow in types.items()])
-        with pq.ParquetWriter(self.folder / "db" / f"{name}.parquet", schema) as writer:
+        texts = [c for c in features if types[c] in (pa.string(), STRINGS)]  # numbers gain little from a dictionary and cost much
+        with pq.ParquetWriter(self.folder / "db" / f"{name}.parquet", schema, use_dictionary=texts) as writer:
             for batch in arrow_reader(self.probe.connection, self._query(table)):
                 arrays = []
                 for c in columns:

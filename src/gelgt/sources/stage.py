@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ _TIMELIKE = re.compile(
     r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch", re.ASCII
 )
 _EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
+SCRATCH: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}  # written once, read once or twice
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -98,7 +100,7 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     path = folder / f"{number}.parquet"
     rows = 0
     schema = _file_schema(columns)
-    with pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=True) as writer:
+    with pq.ParquetWriter(path, schema, **SCRATCH) as writer:
         for batch in raw.batches():
             arrays = [canonical_array(batch.column(name), raw.name, name) for name in columns]
             for column, array in zip(columns.values(), arrays):
@@ -154,7 +156,7 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
         staged.columns[name] = StagedColumn(staged.columns[name].stored, arrow)
     schema = _file_schema(staged.columns)
     target = staged.path.with_suffix(".settled")
-    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
+    with pq.ParquetWriter(target, schema, **SCRATCH) as writer:
         for batch in read_batches(staged.path):
             arrays = []
             for name, column in staged.columns.items():

@@ -1,0 +1,299 @@
+"""Compiled loops of the sampler. One seed is one breadth-first search over a small hash set; nothing is as large as the graph.
+
+Invariants, each with a property test against a plain Python reference (tests/sampling/reference.py):
+- the first K rows in breadth-first order, a row's neighbours being its parents in key order, then its children newest first;
+- no row with a time at or after `limit`; a list's children are sorted by time, so one bisection finds the first that may be seen;
+- each foreign key with both ends in the sample is found once, from the child's own parent pointers, whatever the degree of a hub.
+
+What makes it fast: a row is touched once. Its time comes with the list that names it, its parents are looked up while it is expanded
+and give its edges in the same breath, tables that nobody refers to have no list to open, and results are written where they stay.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+compiled = numba.njit(cache=True, nogil=True)
+inlined = numba.njit(cache=True, nogil=True, inline="always")
+
+TIMELESS = np.iinfo(np.int64).min
+NODE_BITS = 40  # an entry of the hash set is stamp · 2^40 + node: a new stamp empties the set
+MAX_STAMP = 1 << 22
+DAY = 86_400.0
+
+
+@inlined
+def table_of(node: int, offsets: Any) -> int:
+    """The table of a node. Few tables: counting without branches beats a binary search."""
+    tables = offsets.shape[0] - 1
+    if tables <= 24:
+        table = 0
+        for t in range(1, tables):
+            table += node >= offsets[t]
+        return table
+    low, high = 0, tables
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if node >= offsets[middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def first_before(list_time: Any, start: int, stop: int, limit: int) -> int:
+    """First place in a newest-first list whose time lies before `limit`."""
+    if start == stop or list_time[start] < limit:  # most lists, most of the time
+        return start
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) >> 1
+        if list_time[middle] < limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def place(node: int, entries: Any, stamp: int) -> int:
+    """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads neighbouring numbers."""
+    mask = entries.shape[0] - 1
+    slot = np.int64((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
+    tagged = (stamp << NODE_BITS) | node
+    while entries[slot] != tagged and (entries[slot] >> NODE_BITS) == stamp:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@inlined
+def age_of(time: int, reference: int) -> float:
+    """Days before the reference time; 0 for rows without a time."""
+    return np.float32(max(reference - time, 0) / DAY) if time != TIMELESS else np.float32(0.0)
+
+
+@inlined
+def mix(value: int) -> int:
+    """SplitMix64's finaliser: a counter in, 64 well-mixed bits out."""
+    z = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@compiled
+def permuted(index: int, size: int, key: int) -> int:
+    """Where a keyed permutation of 0…size-1 sends `index`: a four-round Feistel network over the next power of four, walked until inside.
+
+    A million neighbours in random order cost nothing but those that are looked at.
+    """
+    half = 1
+    while (np.int64(1) << np.int64(2 * half)) < size:
+        half += 1
+    mask = np.uint64((np.int64(1) << np.int64(half)) - 1)
+    value = np.uint64(index)
+    while True:
+        left, right = value >> np.uint64(half), value & mask
+        for turn in range(4):
+            left, right = right, left ^ (mix(mix(np.uint64(key) + np.uint64(turn)) ^ right) & mask)
+        value = (left << np.uint64(half)) | right
+        if value < np.uint64(size):
+            return np.int64(value)
+
+
+@compiled
+def search(
+    indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any,
+    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int,
+    node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
+    entries: Any, places: Any, stamp: int,
+) -> tuple[int, int, int, bool]:  # fmt: skip
+    """Breadth-first search from one seed; fills the rows (budget,) and the edges found on the way.
+
+    Returns:
+        How many rows, how many edges, how many rows were expanded (their tables and edges are done), whether the budget cut it.
+    """
+    slot = place(seed, entries, stamp)
+    entries[slot], places[slot] = (stamp << NODE_BITS) | seed, 0
+    node[0], hop[0], age[0], has_time[0] = seed, 0, np.float32(0.0), True  # the seed is always now
+    count, edges, first = 1, 0, 0
+    for depth in range(1, hops + 1):
+        last = count
+        for i in range(first, last):
+            own = node[i]
+            t = table_of(own, offsets)
+            table[i] = t
+            width = num_keys[t]
+            block = parent_start[t] + (own - offsets[t]) * width
+            before, filled = edges, 0
+            for j in range(width):
+                other = np.int64(parents[block + j])
+                if other < 0:
+                    continue
+                filled += 1
+                slot = place(other, entries, stamp)
+                if (entries[slot] >> NODE_BITS) != stamp:
+                    time = node_time[other]
+                    if time >= limit:
+                        continue
+                    if count == budget:
+                        return count, before, i, True
+                    entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
+                    node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
+                    count += 1
+                source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
+                edges += 1
+            if not has_children[t]:
+                continue
+            stop = indptr[own + 1]
+            start = first_before(list_time, indptr[own] + filled, stop, limit)  # the list begins with the parents
+            size = stop - start
+            order = mix(np.uint64(key) ^ mix(np.uint64(i))) if shuffle else np.uint64(0)
+            for c in range(size):
+                at = start + (permuted(c, size, order) if shuffle else c)
+                other = np.int64(indices[at])
+                slot = place(other, entries, stamp)
+                if (entries[slot] >> NODE_BITS) != stamp:
+                    if count == budget:
+                        return count, edges, i + 1, True
+                    time = list_time[at]
+                    entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
+                    node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
+                    count += 1
+        first = last
+        if count == last:
+            break
+    return count, edges, first, False
+
+
+@compiled
+def induce(
+    parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any,
+    node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any, entries: Any, places: Any, stamp: int,
+) -> int:  # fmt: skip
+    """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns how many edges there are."""
+    for i in range(first, count):
+        own = node[i]
+        t = table_of(own, offsets)
+        table[i] = t
+        width = num_keys[t]
+        block = parent_start[t] + (own - offsets[t]) * width
+        for j in range(width):
+            other = np.int64(parents[block + j])
+            if other >= 0:
+                slot = place(other, entries, stamp)
+                if (entries[slot] >> NODE_BITS) == stamp:
+                    source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
+                    edges += 1
+    return edges
+
+
+@compiled
+def thin(
+    node: Any, hop: Any, age: Any, has_time: Any, count: int, budget: int, key: int, chosen: Any, entries: Any, places: Any, stamp: int
+) -> int:
+    """Keep the seed and `budget - 1` other rows, drawn without replacement, in the order in which they were found, under a new stamp."""
+    chosen[:count] = count <= budget
+    chosen[0] = True
+    for c in range(budget - 1 if count > budget else 0):
+        chosen[1 + permuted(c, count - 1, key)] = True
+    kept = 0
+    for i in range(count):
+        if chosen[i]:
+            node[kept], hop[kept], age[kept], has_time[kept] = node[i], hop[i], age[i], has_time[i]
+            slot = place(node[kept], entries, stamp)
+            entries[slot], places[slot] = (stamp << NODE_BITS) | node[kept], kept
+            kept += 1
+    return kept
+
+
+@compiled
+def add_newest(
+    node_time: Any, offsets: Any, limit: int, reference: int, budget: int, depth: int,
+    node: Any, hop: Any, age: Any, has_time: Any, count: int, entries: Any, places: Any, stamp: int, heads: Any,
+) -> int:  # fmt: skip
+    """Fill up to the budget with the newest rows of any table before `limit`, linked or not; tables are sorted by time."""
+    tables = offsets.shape[0] - 1
+    for t in range(tables):
+        low, high = offsets[t], offsets[t + 1]
+        if low == high or node_time[low] == TIMELESS:
+            high = low
+        while low < high:
+            middle = (low + high) >> 1
+            if node_time[middle] < limit:
+                low = middle + 1
+            else:
+                high = middle
+        heads[t] = low - 1
+    while count < budget:
+        best = -1
+        for t in range(tables):
+            if heads[t] >= offsets[t] and (best < 0 or node_time[heads[t]] > node_time[heads[best]]):
+                best = t
+        if best < 0:
+            break
+        other = heads[best]
+        heads[best] -= 1
+        slot = place(other, entries, stamp)
+        if (entries[slot] >> NODE_BITS) != stamp:
+            entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
+            node[count], hop[count], age[count], has_time[count] = other, depth, age_of(node_time[other], reference), True
+            count += 1
+    return count
+
+
+BFS, RANDOM, RECENT = 0, 1, 2
+
+
+@compiled
+def sample_seeds(
+    indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any,
+    seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, pool: int, hops: int, shuffle: bool,
+    node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
+    entries: Any, places: Any, stamp: int,
+) -> int:  # fmt: skip
+    """Sample seeds behind each other into the row arrays and the edge arrays; returns the last stamp.
+
+    Args:
+        part: How far the search goes: the budget, half of it (`recent`), or more where rows are drawn from a larger neighbourhood (`random`).
+        pool: Room that one seed may need.
+        ends: (seeds,) where each subgraph's rows end; `edge_ends` likewise. Edges hold places in the row arrays.
+    """
+    heads = np.empty(num_keys.shape[0], np.int64)
+    chosen = np.empty(pool if strategy == RANDOM else 1, np.bool_)
+    row, edge = 0, 0
+    for b in range(seeds.shape[0]):
+        stamp += 1
+        n, h, t, a, k = (
+            node[row : row + pool],
+            hop[row : row + pool],
+            table[row : row + pool],
+            age[row : row + pool],
+            has_time[row : row + pool],
+        )
+        s, d, r = source[edge:], target[edge:], relation[edge:]
+        count, edges, done, cut[b] = search(
+            indptr, indices, list_time, node_time, parents, offsets, parent_start, num_keys, relation_start, has_children,
+            seeds[b], limits[b], references[b], part, hops, shuffle or strategy == RANDOM, keys[b], n, h, t, a, k, s, d, r, entries, places, stamp,
+        )  # fmt: skip
+        if strategy == RECENT:
+            count = add_newest(
+                node_time, offsets, limits[b], references[b], budget, hops + 1, n, h, a, k, count, entries, places, stamp, heads
+            )
+            edges, done = 0, 0  # a row that only time brought may be the parent of an earlier one
+        if strategy == RANDOM:
+            stamp += 1
+            count = thin(n, h, a, k, count, budget, mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D)), chosen, entries, places, stamp)
+            edges, done = 0, 0
+        edges = induce(parents, offsets, parent_start, num_keys, relation_start, n, t, done, count, edges, s, d, r, entries, places, stamp)
+        for e in range(edges):
+            s[e] += row
+            d[e] += row
+        row += count
+        edge += edges
+        ends[b], edge_ends[b] = row, edge
+    return stamp
