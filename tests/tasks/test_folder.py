@@ -141,6 +141,22 @@ def test_a_failed_save_leaves_nothing(shop_db: Database, monkeypatch: pytest.Mon
     assert list((shop_db.folder / "tasks").iterdir()) == []
 
 
+def test_a_failed_replacement_keeps_what_was_there(shop_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_task(shop_db, FORECASTS["count"], name="same").save()
+    rename = os.replace
+
+    def fail(source: Path, target: Path) -> None:
+        if target == folder and source.suffix == ".tmp":
+            raise OSError("disk full")
+        rename(source, target)
+
+    monkeypatch.setattr("gelgt.tasks.folder.os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        make_task(shop_db, FORECASTS["churn"], name="same").save(overwrite=True)
+    assert shop_db.task("same").task_type == "regression"
+    assert task_names(shop_db) == ["same"]
+
+
 def test_elsewhere(shop_db: Database, tmp_path: Path) -> None:
     task = make_task(shop_db, FORECASTS["count"], name="count")
     folder = task.save(tmp_path / "my task")

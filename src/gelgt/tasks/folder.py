@@ -60,7 +60,7 @@ def find_folder(db: Database, name: str) -> Path | None:
 def task_names(db: Database) -> list[str]:
     """The names of the tasks that a database has."""
     found = {p.parent.name for root in (db.folder, db.cache_dir) for p in root.glob(f"tasks/*/{MANIFEST}")}
-    return sorted(found)
+    return sorted(name for name in found if not name.startswith("."))  # half-written folders are hidden
 
 
 def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any]]:
@@ -187,13 +187,23 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
         for split in SPLITS:
             pq.write_table(_original(task, split), temporary / f"{split}.parquet")
         dump_yaml(manifest(task), temporary / MANIFEST)
-        if target.exists():
-            os.replace(target, replaced)
-        os.replace(temporary, target)
+        _put_in_place(temporary, target, replaced)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
     return target
+
+
+def _put_in_place(made: Path, target: Path, aside: Path) -> None:
+    """Rename a finished folder to its place; what was there comes back if that fails."""
+    if target.exists():
+        os.replace(target, aside)
+    try:
+        os.replace(made, target)
+    except OSError:
+        if aside.exists() and not target.exists():
+            os.replace(aside, target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _original(task: Task, split: str) -> pa.Table:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +19,15 @@ import numpy as np
 
 from gelgt.errors import GelgtError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST
+from gelgt.tasks.build import Options, autocomplete, complete, forecast
 from gelgt.tasks.folder import find_folder, has_labels, read_labels, read_manifest, task_names
 from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
-from gelgt.tasks.labels import Raw, autocomplete_rows, autocomplete_sql, forecast_rows
+from gelgt.tasks.labels import autocomplete_sql
 from gelgt.tasks.population import existing
 from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence
-from gelgt.tasks.split import Split, longest, seed_times, split_times
-from gelgt.tasks.targets import category_type, finish
+from gelgt.tasks.split import Split, split_times
 from gelgt.tasks.task import TASK_TYPES, Definition, Task, TaskType
-from gelgt.tasks.times import duration, time_range, timestamp
+from gelgt.tasks.times import duration, timestamp
 
 if TYPE_CHECKING:
     from gelgt.schema.model import TableSchema
@@ -35,24 +35,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 2_000_000
 DEFAULT_K = 10
-
-
-@dataclass(frozen=True)
-class Options:
-    """The arguments of `make_task`, for the functions behind it."""
-
-    name: str | None
-    val: Any
-    test: Any
-    eval_timestamps: int | None
-    max_rows: int
-    timedelta: Any
-    task_type: TaskType | None
-    entity: str | None
-    time_col: str | None
-    target_col: str | None
-    eval_k: int
-    remove_columns: Iterable[str]
 
 
 def make_task(
@@ -154,7 +136,7 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
     if has_labels(folder) and not asked:
         classes = tuple(ours.get("classes") or ())
         split = _known_split(db, ours)
-        return _finish(
+        return complete(
             db, task, read_labels(db, folder, task), split, classes=classes, notices=tuple(ours.get("notices") or ()), is_read=True
         )
     if task.kind == "external":
@@ -168,9 +150,9 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
     if task.sentence is not None:
         return _from_sentence(db, task.sentence, _as_before(task, given))
     if task.kind == "autocomplete":
-        return _autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
+        return autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
     task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
-    return _forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+    return forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
 
 
 def _as_before(task: Definition, given: Options) -> Options:
@@ -219,12 +201,12 @@ def _from_sentence(db: Database, text: str, given: Options) -> Task:
         sql = autocomplete_sql(db, plan.entity.name, column)
         if plan.sentence.where is not None:
             sql = label_sql(plan, (str(task.time_col), task.entity_col, column))
-        return _autocomplete(db, replace(task, sql=sql), sql, given, plan.is_category)
+        return autocomplete(db, replace(task, sql=sql), sql, given, plan.is_category)
     task = replace(task, timedelta=pd.Timedelta(seconds=plan.seconds))
     if plan.destination is not None:
         column, table = plan.destination
         task = replace(task, target_col=None, dst_entity_table=table, dst_entity_col=_unlike(column, task.entity_col), eval_k=given.eval_k)
-    return _forecast(db, task, given, given.eval_timestamps, plan)
+    return forecast(db, task, given, given.eval_timestamps, plan)
 
 
 # (c) SQL
@@ -270,7 +252,7 @@ def _from_sql(db: Database, sql: str, given: Options) -> Task:
         sql=sql,
         remove_columns=_pairs(db, given.remove_columns),
     )
-    return _forecast(db, task, given, given.eval_timestamps)
+    return forecast(db, task, given, given.eval_timestamps)
 
 
 # (d) a frame
@@ -296,7 +278,7 @@ def _from_frame(db: Database, frame: Any, given: Options) -> Task:
     )
     known = len(existing(db, table.name, np.datetime64(split.test, "us")))
     raw = split_frame(db, table.name, read, split, window, known, given.max_rows)
-    return _finish(db, task, raw, split, notices=tuple(duplicate_notice(read)))
+    return complete(db, task, raw, split, notices=tuple(duplicate_notice(read)))
 
 
 def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Split:
@@ -313,60 +295,6 @@ def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Sp
         return split
     part = max((last - first) * 0.1, step)
     return Split((last - 2 * part).as_unit("us"), (last - part).as_unit("us"), True)
-
-
-# What all of them share
-def _forecast(db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None) -> Task:
-    assert task.timedelta is not None
-    months = plan.months if plan is not None else 0
-    split = split_times(db, given.val, given.test, longest(task.timedelta, months))
-    if task.dst_entity_table is not None:
-        wanted = 1  # RelBench evaluates recommendations at one time only
-    times = seed_times(db, split, task.timedelta, wanted, months)
-    count = wanted or max(len(times["val"]), len(times["test"]))
-    task = replace(task, num_eval_timestamps=count)
-    if plan is not None:
-        latest = time_range(db).latest
-        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, latest))
-    raw = forecast_rows(db, task, split, times, given.max_rows)
-    notices = (
-        ("the condition on the future applies to the labels; predictions leave it out",)
-        if plan is not None and plan.has_future_condition
-        else ()
-    )
-    return _finish(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
-
-
-def _autocomplete(db: Database, task: Definition, sql: str, given: Options, is_category: bool = False) -> Task:
-    split = split_times(db, given.val, given.test)
-    return _finish(db, task, autocomplete_rows(db, task, split, sql, given.max_rows), split, is_category=is_category)
-
-
-def _finish(
-    db: Database,
-    task: Definition,
-    raw: Mapping[str, Raw],
-    split: Split | None,
-    *,
-    is_category: bool = False,
-    is_read: bool = False,
-    classes: tuple[Any, ...] = (),
-    notices: tuple[str, ...] = (),
-) -> Task:
-    if is_category and task.task_type is None:
-        task = replace(task, task_type=category_type(raw))
-    labels = finish(raw, task, classes)
-    known = {f.name: getattr(task, f.name) for f in fields(Definition)} | {"task_type": labels.task_type}
-    told = notices if is_read and notices else (*notices, *labels.notices)
-    return Task(
-        **known,
-        val_timestamp=None if split is None else split.val,
-        test_timestamp=None if split is None else split.test,
-        classes=labels.classes,
-        notices=told,
-        database=db,
-        labels=labels.tables,
-    )
 
 
 def _entity(db: Database, given: Options) -> tuple[TableSchema, str | None]:

@@ -1,6 +1,8 @@
 from datetime import datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gelgt.errors import TaskError
 from gelgt.tasks.predict.parser import parse
@@ -125,3 +127,22 @@ def test_errors(text: str, place: int, message: str, code: str) -> None:
     lines = str(caught.value).splitlines()
     assert lines[0] == f"At character {place}:"
     assert lines[2].index("^") == place + 1
+
+
+WORDS = "PREDICT COUNT SUM LIST_DISTINCT orders customers days month FOR EACH WHERE VIA AND OR NOT IN BETWEEN LIKE IS NULL TRUE DATE"
+SIGNS = """( ) , . * "my col" 'text' 0 30 -INF 1.5 2024-01-31 = != <= ; ä - " ' """
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*WORDS.split(), *SIGNS.split(" ")]), max_size=25), st.booleans())
+def test_any_text_is_read_or_refused_with_its_place(pieces: list[str], is_opened: bool) -> None:
+    text = " ".join((["PREDICT", "COUNT", "(", "orders", ".", "*", ","] if is_opened else []) + pieces)
+    refusal = None
+    try:
+        parse(text)
+    except TaskError as error:
+        refusal = error.message
+    if refusal is not None:
+        place = int(refusal.split(":")[0].removeprefix("At character "))
+        assert 1 <= place <= len(text) + 1
+        assert "^" in refusal

@@ -1,0 +1,105 @@
+"""From a definition to a task: split times, seed times, label rows, labels.
+
+The four ways in `make.py` end here, so that all of them follow the same split rules and say the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from gelgt.tasks.labels import Raw, autocomplete_rows, forecast_rows
+from gelgt.tasks.predict import Plan, label_sql
+from gelgt.tasks.split import Split, longest, seed_times, split_times
+from gelgt.tasks.targets import category_type, finish
+from gelgt.tasks.task import Definition, Task, TaskType
+from gelgt.tasks.times import time_range
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `make_task`, for the functions behind it."""
+
+    name: str | None
+    val: Any
+    test: Any
+    eval_timestamps: int | None
+    max_rows: int
+    timedelta: Any
+    task_type: TaskType | None
+    entity: str | None
+    time_col: str | None
+    target_col: str | None
+    eval_k: int
+    remove_columns: Iterable[str]
+
+
+def forecast(db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None) -> Task:
+    """A task whose labels come from SQL at seed times, `wanted` of them in val and test (None: as many as fit)."""
+    assert task.timedelta is not None
+    months = plan.months if plan is not None else 0
+    split = split_times(db, given.val, given.test, longest(task.timedelta, months))
+    if task.dst_entity_table is not None:
+        wanted = 1  # RelBench evaluates recommendations at one time only
+    times = seed_times(db, split, task.timedelta, wanted, months)
+    count = wanted or max(len(times["val"]), len(times["test"]))
+    task = replace(task, num_eval_timestamps=count)
+    if plan is not None:
+        latest = time_range(db).latest
+        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, latest))
+    raw = forecast_rows(db, task, split, times, given.max_rows)
+    notices = (
+        ("the condition on the future applies to the labels; predictions leave it out",)
+        if plan is not None and plan.has_future_condition
+        else ()
+    )
+    return complete(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
+
+
+def autocomplete(db: Database, task: Definition, sql: str, given: Options, is_category: bool = False) -> Task:
+    """A task whose labels are a column."""
+    split = split_times(db, given.val, given.test)
+    return complete(db, task, autocomplete_rows(db, task, split, sql, given.max_rows), split, is_category=is_category)
+
+
+def complete(
+    db: Database,
+    task: Definition,
+    raw: Mapping[str, Raw],
+    split: Split | None,
+    *,
+    is_category: bool = False,
+    is_read: bool = False,
+    classes: tuple[Any, ...] = (),
+    notices: tuple[str, ...] = (),
+) -> Task:
+    """The task of some label rows.
+
+    Args:
+        db: The database.
+        task: The definition; a missing task type is inferred.
+        raw: The rows of each split.
+        split: The split times, None where they are not known.
+        is_category: Numbers in the target name categories.
+        is_read: The rows come from a saved task, whose notices are told as they are.
+        classes: The classes where they are known.
+        notices: What there is to say besides.
+    """
+    if is_category and task.task_type is None:
+        task = replace(task, task_type=category_type(raw))
+    labels = finish(raw, task, classes)
+    known = {f.name: getattr(task, f.name) for f in fields(Definition)} | {"task_type": labels.task_type}
+    told = notices if is_read and notices else (*notices, *labels.notices)
+    return Task(
+        **known,
+        val_timestamp=None if split is None else split.val,
+        test_timestamp=None if split is None else split.test,
+        classes=labels.classes,
+        notices=told,
+        database=db,
+        labels=labels.tables,
+    )
