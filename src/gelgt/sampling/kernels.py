@@ -24,22 +24,12 @@ DAY = 86_400.0
 
 
 @inlined
-def table_of(node: int, offsets: Any) -> int:
-    """The table of a node. Few tables: counting without branches beats a binary search."""
-    tables = offsets.shape[0] - 1
-    if tables <= 24:
-        table = 0
-        for t in range(1, tables):
-            table += node >= offsets[t]
-        return table
-    low, high = 0, tables
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if node >= offsets[middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+def table_of(node: int, offsets: Any, guide: Any) -> int:
+    """The table of a node. `guide` holds the table of the first node of each of its equal stretches; few stretches hold a border."""
+    table = np.int64(guide[node >> guide[-1]])
+    while node >= offsets[table + 1]:
+        table += 1
+    return table
 
 
 @inlined
@@ -63,8 +53,10 @@ def place(node: int, entries: Any, stamp: int) -> int:
     mask = entries.shape[0] - 1
     slot = np.int64((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
     tagged = (stamp << NODE_BITS) | node
-    while entries[slot] != tagged and (entries[slot] >> NODE_BITS) == stamp:
+    entry = entries[slot]
+    while entry != tagged and (entry >> NODE_BITS) == stamp:
         slot = (slot + 1) & mask
+        entry = entries[slot]
     return slot
 
 
@@ -106,7 +98,7 @@ def permuted(index: int, size: int, key: int) -> int:
 @compiled
 def search(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, guide: Any,
     seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
@@ -124,7 +116,7 @@ def search(
         last = count
         for i in range(first, last):
             own = node[i]
-            t = table_of(own, offsets)
+            t = table_of(own, offsets, guide)
             table[i] = t
             width = num_keys[t]
             block = parent_start[t] + (own - offsets[t]) * width
@@ -171,13 +163,13 @@ def search(
 
 @compiled
 def induce(
-    parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any,
+    parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, guide: Any,
     node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any, entries: Any, places: Any, stamp: int,
 ) -> int:  # fmt: skip
     """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns how many edges there are."""
     for i in range(first, count):
         own = node[i]
-        t = table_of(own, offsets)
+        t = table_of(own, offsets, guide)
         table[i] = t
         width = num_keys[t]
         block = parent_start[t] + (own - offsets[t]) * width
@@ -251,7 +243,7 @@ BFS, RANDOM, RECENT = 0, 1, 2
 @compiled
 def sample_seeds(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, guide: Any,
     seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, pool: int, hops: int, shuffle: bool,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
     entries: Any, places: Any, stamp: int,
@@ -277,7 +269,7 @@ def sample_seeds(
         )
         s, d, r = source[edge:], target[edge:], relation[edge:]
         count, edges, done, cut[b] = search(
-            indptr, indices, list_time, node_time, parents, offsets, parent_start, num_keys, relation_start, has_children,
+            indptr, indices, list_time, node_time, parents, offsets, parent_start, num_keys, relation_start, has_children, guide,
             seeds[b], limits[b], references[b], part, hops, shuffle or strategy == RANDOM, keys[b], n, h, t, a, k, s, d, r, entries, places, stamp,
         )  # fmt: skip
         if strategy == RECENT:
@@ -289,7 +281,7 @@ def sample_seeds(
             stamp += 1
             count = thin(n, h, a, k, count, budget, mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D)), chosen, entries, places, stamp)
             edges, done = 0, 0
-        edges = induce(parents, offsets, parent_start, num_keys, relation_start, n, t, done, count, edges, s, d, r, entries, places, stamp)
+        edges = induce(parents, offsets, parent_start, num_keys, relation_start, guide, n, t, done, count, edges, s, d, r, entries, places, stamp)
         for e in range(edges):
             s[e] += row
             d[e] += row

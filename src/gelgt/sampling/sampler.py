@@ -70,7 +70,7 @@ class Sampler:
         self._arrays = (graph.indptr, graph.indices, graph.list_time, graph.node_time, graph.parents)
         relation_start = np.concatenate([[0], np.cumsum(graph.num_keys)[:-1]]).astype(np.int64)
         has_children = np.array([any(r.parent == t for r in graph.relations) for t in graph.tables], np.bool_)
-        self._layout = (graph.offsets, graph.parent_start, graph.num_keys, relation_start, has_children)
+        self._layout = (graph.offsets, graph.parent_start, graph.num_keys, relation_start, has_children, table_guide(graph.offsets))
         self._most_keys = max(1, int(graph.num_keys.max(initial=0)))
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -198,6 +198,13 @@ class _Room:
         node, hop, table, age, has_time = (array[:rows] for array in self.rows)
         source, target, relation = (array[:edges] for array in self.edges)
         return Sample(self.ends, node, hop, table, age, has_time, self.edge_ends, source, target, relation, self.cut)
+
+
+def table_guide(offsets: NDArray[np.int64], stretches: int = 4096) -> NDArray[np.int16]:
+    """Where to start looking for a node's table: the table of the first node of each stretch of 2^shift nodes, and last the shift."""
+    shift = max(0, int(offsets[-1]).bit_length() - stretches.bit_length() + 1)
+    firsts = np.arange(0, max(int(offsets[-1]), 1), 1 << shift)
+    return np.append(np.searchsorted(offsets[1:-1], firsts, side="right"), shift).astype(np.int16)
 
 
 def _seed_keys(keys: NDArray[np.uint64], times: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
