@@ -4,8 +4,8 @@ Parents stand to the left of their children; a table's card lists its key, its t
 """
 
 import re
-from collections.abc import Mapping
-from html import escape
+from collections.abc import Iterable, Mapping
+from html import escape as escape_html
 
 from gelgt.schema.model import DatabaseSchema, TableSchema
 
@@ -17,22 +17,37 @@ _FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans
 def mermaid(schema: DatabaseSchema) -> str:
     """An entity-relationship diagram in Mermaid's language."""
     lines = ["erDiagram"]
+    tables = _words(schema.tables)
     for table in schema.tables.values():
-        lines.append(f"    {_word(table.name)} {{")
+        lines.append(f"    {tables[table.name]} {{")
+        columns = _words(column for column, _, _ in _lines(table))
         for column, kind, role in _lines(table):
             mark = {"key": " PK", "fkey": " FK", "time": ' "time"'}.get(role, "")
             kind = "key" if role in ("key", "fkey") else kind
-            lines.append(f"        {_word(kind)} {_word(column)}{mark}")
+            lines.append(f"        {kind} {columns[column]}{mark}")
         lines.append("    }")
     for table in schema.tables.values():
-        lines += [
-            f'    {_word(fk.table)} ||--o{{ {_word(table.name)} : "{fk.column.replace(chr(34), chr(39))}"' for fk in table.foreign_keys
-        ]
+        for fk in table.foreign_keys:
+            label = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", fk.column).replace('"', "'").split())
+            lines.append(f'    {tables[fk.table]} ||--o{{ {tables[table.name]} : "{label}"')
     return "\n".join(lines) + "\n"
 
 
-def _word(name: str) -> str:
-    return re.sub(r"\W", "_", name) or "_"
+def _words(names: Iterable[str]) -> dict[str, str]:
+    """Names as Mermaid takes them: letters, digits and _, no digit in front, and no two alike."""
+    found: dict[str, str] = {}
+    for name in names:
+        word = re.sub(r"\W", "_", name) or "_"
+        word = f"_{word}" if word[0].isdigit() else word
+        while word in found.values():
+            word += "_"
+        found[name] = word
+    return found
+
+
+def escape(text: str) -> str:
+    """Text for XML, which has no place for control characters."""
+    return escape_html(re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text))
 
 
 def _lines(table: TableSchema) -> list[tuple[str, str, str]]:
