@@ -1,0 +1,115 @@
+"""Planted leaks of every sort are found, and honest databases raise no alarm."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gelgt
+from gelgt.schema.leaks import MIN_ROWS, find_leaks
+from gelgt.schema.model import Finding
+from gelgt.testing import Shop
+
+ROWS = 400
+AT = pd.date_range("2024-01-01", periods=ROWS, freq="D")
+
+
+def orders(rows: int = ROWS, **more: Any) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    amount = rng.normal(10, 2, rows).round(2)
+    return pd.DataFrame({"id": range(rows), "placed_at": AT[:rows], "amount": amount} | more)
+
+
+def leaks(**tables: pd.DataFrame) -> dict[tuple[str, str | None], Finding]:
+    found = find_leaks(gelgt.open(dict(tables)))
+    assert all(f.code == "suspected_leak" and "ignored" in f.message for f in found)
+    return {(f.table, f.column): f for f in found}
+
+
+def test_honest_columns_raise_no_alarm() -> None:
+    earlier = AT - pd.Timedelta(days=9)
+    gaps = pd.Series(range(ROWS)).where(np.random.default_rng(1).random(ROWS) < 0.7)
+    assert leaks(orders=orders(last_seen=earlier, discount=gaps)) == {}
+
+
+def test_a_date_later_than_the_row() -> None:
+    found = leaks(orders=orders(delivered_at=AT + pd.Timedelta(days=3)))
+    assert list(found) == [("orders", "delivered_at")]
+    assert found["orders", "delivered_at"].count == ROWS
+    assert "later than 'placed_at' in 100%" in found["orders", "delivered_at"].message
+
+
+def test_a_date_that_is_now_and_then_later_is_no_leak() -> None:
+    shift = np.where(np.arange(ROWS) % 4 == 0, 2, -2)
+    assert leaks(orders=orders(checked_on=AT + pd.to_timedelta(shift, "D"))) == {}
+
+
+def test_a_column_that_is_filled_after_the_fact() -> None:
+    is_open = np.arange(ROWS) >= ROWS - 40
+    found = leaks(orders=orders(resolution=np.where(is_open, None, np.arange(ROWS) % 3)))
+    assert list(found) == [("orders", "resolution")]
+    assert "missing in 100% of the newest rows but in 0% of older ones" in found["orders", "resolution"].message
+    assert found["orders", "resolution"].count == ROWS - 40
+
+
+def test_a_column_that_ceased_long_ago_is_not_filled_after_the_fact() -> None:
+    assert leaks(orders=orders(fax=np.where(np.arange(ROWS) >= 50, None, "by fax"))) == {}
+
+
+def test_a_column_that_is_empty_where_a_late_date_is() -> None:
+    cancelled = np.random.default_rng(2).random(ROWS) < 0.3
+    when = pd.Series(AT + pd.Timedelta(days=1)).where(cancelled)
+    reason = pd.Series(["price", "delay"] * (ROWS // 2)).where(cancelled)
+    other = pd.Series(["web", "shop"] * (ROWS // 2)).where(np.random.default_rng(3).random(ROWS) < 0.3)
+    found = leaks(orders=orders(cancelled_at=when, reason=reason, channel=other))
+    assert set(found) == {("orders", "cancelled_at"), ("orders", "reason")}
+    assert "filled exactly where 'cancelled_at' is" in found["orders", "reason"].message
+
+
+def visits_and_users(counted: Callable[[pd.Series], pd.Series]) -> dict[str, pd.DataFrame]:
+    """Sixty users with one to nine visits each."""
+    owner = np.repeat(np.arange(60), np.arange(60) % 9 + 1)
+    visits = pd.DataFrame({"id": range(len(owner)), "user_id": owner, "visited_at": pd.date_range("2024", periods=len(owner), freq="h")})
+    counts = visits.groupby("user_id").size()
+    users = pd.DataFrame({"id": range(60), "name": [f"user {i}" for i in range(60)], "visit_count": counted(counts).to_numpy()})
+    return {"users": users, "visits": visits}
+
+
+def test_a_counter_of_todays_child_rows() -> None:
+    found = leaks(**visits_and_users(lambda counts: counts))
+    assert list(found) == [("users", "visit_count")]
+    assert "today's number of 'visits' rows" in found["users", "visit_count"].message
+
+
+def test_a_counter_with_gaps_is_still_found() -> None:
+    assert ("users", "visit_count") in leaks(**visits_and_users(lambda counts: counts.where(counts.index % 20 != 0)))
+
+
+def test_another_number_is_no_counter() -> None:
+    assert leaks(**visits_and_users(lambda counts: counts + 1)) == {}
+    assert leaks(**visits_and_users(lambda counts: counts.sample(frac=1, random_state=0).reset_index(drop=True))) == {}
+
+
+def test_few_rows_prove_nothing() -> None:
+    late = AT[: MIN_ROWS - 1] + pd.Timedelta(days=3)
+    assert leaks(orders=orders(MIN_ROWS - 1, delivered_at=late)) == {}
+    late = AT[:MIN_ROWS] + pd.Timedelta(days=3)
+    assert leaks(orders=orders(MIN_ROWS, delivered_at=late)) != {}
+
+
+def test_what_is_ignored_is_no_longer_reported() -> None:
+    frame = orders(delivered_at=AT + pd.Timedelta(days=3))
+    db = gelgt.open({"orders": frame}, schema={"orders": {"kinds": {"delivered_at": "ignored"}}})
+    assert find_leaks(db) == []
+
+
+def test_no_false_alarm_in_the_shop(small_shop: Shop) -> None:
+    assert find_leaks(gelgt.open(small_shop.url)) == []
+
+
+@pytest.mark.parametrize("name", ["rel-f1", "rel-stack-beer"])
+def test_no_false_alarm_in_real_databases(name: str, relbench_data: Callable[[str], Path]) -> None:
+    assert find_leaks(gelgt.open(relbench_data(name))) == []

@@ -1,0 +1,68 @@
+"""`inspect`: the shape that scripts rely on, and nothing that JSON cannot hold."""
+
+import json
+
+import pandas as pd
+
+import gelgt
+from gelgt.schema.report import inspect
+from gelgt.testing import Shop
+
+DAYS = pd.date_range("2024-01-01", periods=4)
+
+
+def report() -> dict[str, object]:
+    users = pd.DataFrame({"id": [1, 2], "name": ["Ann", "Bob"]})
+    orders = pd.DataFrame({"id": [5, 6, 7, 8], "user_id": [1, 1, 2, 9], "placed_at": DAYS, "amount": [1.5, 2.5, 3.5, 4.5]})
+    stated = {"orders": {"fkeys": {"user_id": "users"}}}
+    return json.loads(json.dumps(inspect(gelgt.open({"users": users, "orders": orders}, schema=stated))))  # type: ignore[no-any-return]
+
+
+def test_the_promised_shape() -> None:
+    found = report()
+    orders = found["tables"]["orders"]  # type: ignore[index]
+    assert orders["rows"] == 4
+    assert orders["primary_key"]["columns"] == ["id"]
+    assert orders["primary_key"]["origin"] == "inferred"
+    assert orders["time_column"]["column"] == "placed_at"
+    assert orders["time_column"]["origin"] == "inferred"
+    (key,) = orders["foreign_keys"]
+    assert (key["column"], key["table"], key["origin"]) == ("user_id", "users", "manifest")
+    finding = next(f for f in found["findings"] if f["code"] == "dangling_key")  # type: ignore[attr-defined]
+    assert (finding["table"], finding["column"], finding["count"]) == ("orders", "user_id", 1)
+
+
+def test_every_column_has_a_type_and_a_kind() -> None:
+    columns = report()["tables"]["orders"]["columns"]  # type: ignore[index]
+    assert {c: (entry["type"], entry["kind"]) for c, entry in columns.items()} == {
+        "id": ("int64", "key"),
+        "user_id": ("int64", "key"),
+        "placed_at": ("timestamp", "timestamp"),
+        "amount": ("float64", "numerical"),
+    }
+
+
+def test_time_ranges() -> None:
+    tables = report()["tables"]
+    assert tables["orders"]["time_range"] == ["2024-01-01", "2024-01-04"]  # type: ignore[index]
+    assert tables["users"]["time_range"] is None  # type: ignore[index]
+    assert tables["users"]["time_column"] is None  # type: ignore[index]
+
+
+def test_time_range_of_an_empty_table_and_of_empty_times() -> None:
+    empty = pd.DataFrame({"id": [1, 2], "created_at": pd.to_datetime([None, None])})
+    db = gelgt.open({"empty": empty, "none": empty.head(0)}, schema={t: {"time_col": "created_at"} for t in ("empty", "none")})
+    tables = inspect(db)["tables"]
+    assert tables["empty"]["time_range"] is None
+    assert tables["none"]["time_range"] is None
+
+
+def test_declared_keys_of_the_shop(small_shop: Shop) -> None:
+    found = inspect(gelgt.open(small_shop.url))
+    assert found["source"] == small_shop.url
+    assert found["name"] == "shop"
+    assert found["split_origin"] == "inferred"
+    orders = found["tables"]["orders"]
+    assert orders["primary_key"]["origin"] == "declared"
+    assert [(k["column"], k["table"], k["origin"]) for k in orders["foreign_keys"]] == [("customer_id", "customers", "declared")]
+    assert found["val_timestamp"] < found["test_timestamp"] < orders["time_range"][1]
