@@ -1,6 +1,6 @@
 """A DuckDB file as a source, through DuckDB's own catalogue (SQLAlchemy's dialect fails to reflect keys with DuckDB 2)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,7 +43,7 @@ class DuckDBSource:
     def content_key(self) -> str | None:
         return None
 
-    def tables(self) -> list[RawTable]:
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         names = [
             row[0]
             for row in self._connection.execute(

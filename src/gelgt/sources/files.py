@@ -5,7 +5,7 @@ CSV files know no types: all columns arrive as strings and `stage.py` finds the 
 
 import csv
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ class FilesSource:
         self._folder = folder
         self._files = find_tables(folder)
 
-    def tables(self) -> list[RawTable]:
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [
             _parquet_table(name, paths) if paths[0].suffix == ".parquet" else _csv_table(name, paths[0])
             for name, paths in self._files.items()

@@ -1,6 +1,6 @@
 """A dict of pandas frames (or anything that speaks Arrow: polars frames, Arrow tables) as a source."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +20,7 @@ class FramesSource:
         self.name = "frames"
         self._frames = frames
 
-    def tables(self) -> list[RawTable]:
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         if not self._frames:
             raise SourceError("no_tables", "The dict of frames is empty.", hint="Pass {'table name': frame, …}.")
         return [self._table(str(name), frame) for name, frame in self._frames.items()]

@@ -17,7 +17,7 @@ from typing import Any
 
 from gelgt.errors import SchemaError, SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
-from gelgt.schema.model import DatabaseSchema
+from gelgt.schema.model import DatabaseSchema, Finding
 from gelgt.sources.cache import build_folder, cache_root, hash_files, text_key
 from gelgt.sources.check import check_keys
 from gelgt.sources.duckdb_engine import connect
@@ -28,7 +28,8 @@ from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable, stage_table
 
-FORMAT = 1  # raise it when an import of the same rows would come out differently
+_NO_COLUMNS = "it has no columns that can be read: it is left out"
+FORMAT = 2  # raise it when an import of the same rows would come out differently
 
 
 def import_source(source: Source, out: Path | None = None, stated: Stated | None = None, only: list[str] | None = None) -> Path:
@@ -56,7 +57,7 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
     work = Path(tempfile.mkdtemp(prefix=".gelgt-import-", dir=root))
     try:
         with source:
-            staged = _stage(source, work, stated, only)
+            staged, left_out = _stage(source, work, stated, only)
         if out is None:
             # A source whose content was not known before it was read is keyed by its staged rows.
             content = source.content_key() or hash_files([t.path for t in staged.values()], extra=_declared(staged))
@@ -65,7 +66,7 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
             if out.exists():
                 out.rmdir()  # it was found empty
             target = out
-        return build_folder(target, lambda folder: _write(folder, staged, stated, source, work))
+        return build_folder(target, lambda folder: _write(folder, staged, stated, source, work, left_out))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -85,17 +86,24 @@ def _declared(staged: Mapping[str, StagedTable]) -> str:
     return repr([(name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()])
 
 
-def _stage(source: Source, work: Path, stated: Stated, only: list[str] | None) -> dict[str, StagedTable]:
-    raw = {table.name: table for table in sorted(source.tables(), key=lambda t: t.name)}
+def _stage(source: Source, work: Path, stated: Stated, only: list[str] | None) -> tuple[dict[str, StagedTable], list[Finding]]:
+    """The tables on disk, and what there is to say about those that are left out because they have nothing to read."""
+    raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
     if only is not None:
         for name in only:
             if name not in raw:
                 raise SourceError("unknown_table", f"{source.address} has no table '{name}'.", hint=did_you_mean(name, raw))
         raw = {name: table for name, table in raw.items() if name in only}
+    left_out = [f for t in raw.values() if not t.columns for f in t.findings or (Finding("no_columns", t.name, message=_NO_COLUMNS),)]
+    if (only is not None and left_out) or len({f.table for f in left_out}) == len(raw):
+        raise SourceError(
+            left_out[0].code, f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.", hint="Read other tables."
+        )
+    raw = {name: table for name, table in raw.items() if table.columns}
     _check_names(raw)
     check_stated(stated, {name: table.columns for name, table in raw.items()})
     kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
-    return {name: stage_table(table, work, i, kinds[name]) for i, (name, table) in enumerate(raw.items())}
+    return {name: stage_table(table, work, i, kinds[name]) for i, (name, table) in enumerate(raw.items())}, left_out
 
 
 def _check_names(raw: Mapping[str, RawTable]) -> None:
@@ -119,7 +127,7 @@ def _check_names(raw: Mapping[str, RawTable]) -> None:
             )
 
 
-def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path) -> None:
+def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path, left_out: list[Finding]) -> None:
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
         tables = resolve(staged, stated, probe)
@@ -129,7 +137,7 @@ def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source:
         for table in tables:
             writer.write_keys(table)
         written = {table: writer.write_rows(table) for table in tables}
-    findings = [f for t in staged.values() for f in t.findings] + [f for _, found in written.values() for f in found]
+    findings = left_out + [f for t in staged.values() for f in t.findings] + [f for _, found in written.values() for f in found]
     schema = DatabaseSchema(
         source.name,
         {table: done for table, (done, _) in written.items()},

@@ -28,11 +28,19 @@ class MySQLSource(SQLSource):
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         kind = column["type"]
         if isinstance(kind, mysql.TINYINT) and kind.display_width == 1:
-            return pa.bool_()
+            return pa.bool_() if self._is_truth(table, column["name"]) else pa.int64()
         if isinstance(kind, mysql.BIT):
             return pa.bool_() if (kind.length or 1) == 1 else None
         if isinstance(kind, mysql.YEAR):
             return pa.int64()
         if isinstance(kind, mysql.SET):
             return STRINGS
+        if isinstance(kind, sa.types.NullType):  # geometry
+            return None
         return super()._arrow_type(table, column)
+
+    def _is_truth(self, table: str, column: str) -> bool:
+        """MySQL spells BOOLEAN as TINYINT(1), but so do people who mean small numbers."""
+        value: sa.ColumnElement[int] = sa.column(column)
+        query = sa.select(sa.func.count()).select_from(sa.table(table, schema=self._namespace)).where(value.not_in([0, 1]))
+        return not self._connection.execute(query).scalar_one()

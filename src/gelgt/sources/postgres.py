@@ -10,13 +10,21 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine.reflection import Inspector
 
 from gelgt.errors import SourceError
 from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.duckdb_engine import quote
-from gelgt.sources.sql import SQLSource
+from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 
 _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
+
+
+# The rows of a partition come with the table that it is a part of.
+_HIDDEN = """
+    SELECT c.relname, c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (c.relispartition OR NOT has_table_privilege(c.oid, 'SELECT'))
+      AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :namespace END"""
 
 
 class PostgresSource(SQLSource):
@@ -37,6 +45,13 @@ class PostgresSource(SQLSource):
         self._connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         self._connection.exec_driver_sql("SET LOCAL TIME ZONE 'UTC'")
         self._snapshot = self._connection.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one()
+
+    def _views(self, inspector: Inspector) -> list[str]:
+        return [*super()._views(inspector), *inspector.get_materialized_view_names(schema=self._namespace)]
+
+    def _hidden(self) -> dict[str, str]:
+        query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self._namespace, sa.Text))
+        return {name: PARTITION if is_part else UNREADABLE for name, is_part in self._connection.execute(query)}
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         if isinstance(column["type"], postgresql.BYTEA):

@@ -1,6 +1,6 @@
 """What every opener hands to the importer: tables as streams of Arrow batches, with the keys that the source declares."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
@@ -46,7 +46,9 @@ class Source(Protocol):
     name: str
     splits: "Splits | None"  # split times, where the source names them
 
-    def tables(self) -> list[RawTable]: ...
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
+        """What there is to read. A view is offered only if `only` names it; a table without columns is left out, with its findings."""
+        ...
 
     def content_key(self) -> str | None:
         """A hash of the content if it is cheaper than reading the rows, else None."""

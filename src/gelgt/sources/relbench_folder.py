@@ -6,7 +6,7 @@ its rows with the keys and times that the manifest names. Column kinds that it d
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -174,7 +174,7 @@ class FolderSource:
         self.folder = folder
         self._is_numbered = "format" in ours
 
-    def tables(self) -> list[RawTable]:
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [self._table(table) for table in self._db.schema.tables.values()]
 
     def _table(self, table: TableSchema) -> RawTable:

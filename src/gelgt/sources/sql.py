@@ -4,7 +4,9 @@ Keys are the database's own declarations. Rows are read inside one read-only tra
 data, a batch at a time. What differs between the systems is in `sqlite.py`, `postgres.py` and `mysql.py`.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine.reflection import Inspector
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning, SQLAlchemyError
 
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.model import Finding, ForeignKey
@@ -21,6 +23,8 @@ from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.raw import RawTable, Splits
 
 BATCH_ROWS = 50_000
+PARTITION = "a partition"
+UNREADABLE = "this user may not read it: it is left out"
 
 
 class SQLSource:
@@ -69,32 +73,50 @@ class SQLSource:
     def content_key(self) -> str | None:
         return None
 
-    def tables(self) -> list[RawTable]:
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         try:
-            inspector = sa.inspect(self._connection)
-            namespaces = inspector.get_schema_names()
-            if self._namespace is not None and self._namespace not in namespaces:
-                raise SourceError(
-                    "unknown_namespace",
-                    f"{self.address} has no schema '{self._namespace}'.",
-                    hint=did_you_mean(self._namespace, namespaces),
-                )
-            names = sorted(inspector.get_table_names(schema=self._namespace))
-            if not names:
-                raise SourceError(
-                    "no_tables",
-                    f"{self.address} has no tables that this user can see.",
-                    hint=f"Name a schema with namespace= (--namespace). {did_you_mean('', namespaces)}",
-                )
-            return [self._table(inspector, name) for name in names]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SAWarning)  # types that SQLAlchemy does not know are read as text
+                return self._reflect(sa.inspect(self._connection), only)
         except SQLAlchemyError as error:
             raise self._failed("cannot_read", error, "The user needs the right to read the tables.") from None
+
+    def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
+        namespaces = inspector.get_schema_names()
+        if self._namespace is not None and self._namespace not in namespaces:
+            raise SourceError(
+                "unknown_namespace",
+                f"{self.address} has no schema '{self._namespace}'.",
+                hint=did_you_mean(self._namespace, namespaces),
+            )
+        names = inspector.get_table_names(schema=self._namespace)
+        if only is not None:
+            known = [*names, *self._views(inspector)]
+            for name in only:
+                if name not in known:
+                    raise SourceError("unknown_table", f"{self.address} has no table '{name}'.", hint=did_you_mean(name, known))
+            names = list(only)
+        if not names:
+            raise SourceError(
+                "no_tables",
+                f"{self.address} has no tables that this user can see.",
+                hint=f"Name a schema with namespace= (--namespace). {did_you_mean('', namespaces)}",
+            )
+        hidden = self._hidden()
+        wanted = [name for name in sorted(set(names)) if only is not None or hidden.get(name) != PARTITION]
+        return [
+            RawTable(name, {}, lambda: iter(()), findings=(Finding("unreadable_table", name, message=UNREADABLE),))
+            if hidden.get(name) == UNREADABLE
+            else self._table(inspector, name)
+            for name in wanted
+        ]
 
     def _table(self, inspector: Inspector, name: str) -> RawTable:
         reflected = inspector.get_columns(name, schema=self._namespace)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
         primary = tuple(inspector.get_pk_constraint(name, schema=self._namespace).get("constrained_columns") or ())
+        keys = inspector.get_foreign_keys(name, schema=self._namespace)
         foreign = tuple(
             ForeignKey(
                 tuple(key["constrained_columns"]),
@@ -103,10 +125,15 @@ class SQLSource:
                 "declared",
                 "FOREIGN KEY of the database",
             )
-            for key in inspector.get_foreign_keys(name, schema=self._namespace)
-            if key.get("referred_schema") in (None, self._namespace)
+            for key in keys
+            if self._is_inside(key)
         )
-        dropped = tuple(Finding("binary_column", name, c, message="binary data is left out") for c, t in types.items() if t is None)
+        dropped = [Finding("binary_column", name, c, message="binary data is left out") for c, t in types.items() if t is None]
+        outside = [
+            Finding("outside_key", name, "+".join(key["constrained_columns"]), message=f"refers to {_place(key)}, which is not read")
+            for key in keys
+            if not self._is_inside(key)
+        ]
         return RawTable(
             name,
             columns,
@@ -114,8 +141,12 @@ class SQLSource:
             primary,
             foreign,
             time_columns=self._time_columns(reflected),
-            findings=dropped,
+            findings=(*dropped, *outside),
         )
+
+    def _is_inside(self, key: Any) -> bool:
+        """Whether a foreign key stays in the schema that is read."""
+        return key.get("referred_schema") in (None, self._namespace)
 
     def _guarded(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         try:
@@ -129,6 +160,13 @@ class SQLSource:
 
     def _begin(self) -> None:
         """Start the read-only transaction that sees one state of the data."""
+
+    def _views(self, inspector: Inspector) -> list[str]:
+        return inspector.get_view_names(schema=self._namespace)
+
+    def _hidden(self) -> dict[str, str]:
+        """Tables that are not read as such, and why: PARTITION (its rows come with the whole) or UNREADABLE."""
+        return {}
 
     def _time_columns(self, reflected: list[Any]) -> frozenset[str]:
         return frozenset()
@@ -167,6 +205,10 @@ class SQLSource:
             ) from None
 
 
+def _place(key: Any) -> str:
+    return f"'{key['referred_schema']}.{key['referred_table']}' in another schema"
+
+
 def _plain(value: Any, arrow: pa.DataType) -> Any:
     """A driver's Python value as one that Arrow takes for the type."""
     if value is None:
@@ -178,10 +220,17 @@ def _plain(value: Any, arrow: pa.DataType) -> Any:
     if arrow == pa.int64():
         return int(value)
     if arrow == pa.string():
-        return value if isinstance(value, str) else str(value)
+        return value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
+    if arrow == TIME:
+        # PyMySQL hands out the zero dates of MySQL, which are no dates, as text.
+        return None if isinstance(value, str) else value if isinstance(value, datetime) else _midnight(value)
     if arrow == STRINGS:
         return sorted(str(v) for v in value) if isinstance(value, (set, frozenset)) else [str(v) for v in value]
     return value
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day)
 
 
 def parse_url(text: str) -> URL:
