@@ -16,6 +16,7 @@ TIME = pa.timestamp("us")
 STRINGS = pa.list_(pa.string())
 
 ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "string": pa.string(), "timestamp": TIME, "list": STRINGS}
+_YEAR_1, _YEAR_10000 = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6  # µs
 _NAMES = {arrow: name for name, arrow in ARROW_TYPES.items()}
 
 
@@ -60,16 +61,39 @@ def canonical_array(array: pa.Array, table: str, column: str) -> pa.Array:
     target = canonical_type(array.type)
     if target is None:
         raise SourceError("binary_column", f"'{table}.{column}' holds binary data ({array.type}).", hint="Leave the column out.")
-    if array.type == target:
-        return array
     try:
-        return _cast(array, target)
+        found = array if array.type == target else _cast(array, target)
+        if target == TIME:
+            _check_years(found)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SourceError(
             "bad_value",
             f"'{table}.{column}': a value of type {array.type} does not fit {canonical_name(target)} ({error}).",
-            hint=f"First values: {some(array.drop_null()[:3].to_pylist())}. Repair or leave out the column.",
+            hint=f"First values: {_first(array)}. Repair or leave out the column.",
         ) from None
+    return _without_inner_nulls(found) if target == STRINGS else found
+
+
+def _check_years(times: pa.Array) -> None:
+    """Python, pandas and Parquet statistics know the years 1 to 9999 alone."""
+    extremes = pc.min_max(times.cast(pa.int64()))
+    low, high = extremes["min"].as_py(), extremes["max"].as_py()
+    if low is not None and (low < _YEAR_1 or high >= _YEAR_10000):
+        raise OverflowError("a time outside the years 1 to 9999")
+
+
+def _first(array: pa.Array) -> str:
+    head = array.drop_null()[:3]
+    try:
+        return some(head.to_pylist())
+    except (OverflowError, ValueError):  # a time that Python cannot hold
+        return some(head.cast(pa.int64()).to_pylist())
+
+
+def _without_inner_nulls(lists: pa.Array) -> pa.Array:
+    if lists.flatten().null_count == 0:
+        return lists
+    return pa.array([None if v is None else [x for x in v if x is not None] for v in lists.to_pylist()], STRINGS)
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
