@@ -55,7 +55,7 @@ def open(
             database = read_folder(folder, str(source))
             if database.follows_contract:
                 return database
-        opened, stated = folder_source(folder, str(source), stated)
+        opened, stated = folder_source(folder, str(source), stated, tables)
     target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
     return read_folder(target, opened.address)
 

@@ -239,14 +239,21 @@ def _numbered_tables(content: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def folder_source(folder: Path, address: str, stated: Mapping[str, Mapping[str, Any]]) -> tuple[FolderSource, dict[str, dict[str, Any]]]:
-    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement; `stated` goes before them."""
+def folder_source(
+    folder: Path, address: str, stated: Mapping[str, Mapping[str, Any]], only: list[str] | None = None
+) -> tuple[FolderSource, dict[str, dict[str, Any]]]:
+    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement; `stated` goes before them.
+
+    What the manifest says about tables that are not among `only`, where it is given, is left out.
+    """
     content = load_yaml(folder / MANIFEST)
     ours = (content.get("gelgt") or {}).get("tables") or {}
     merged: dict[str, dict[str, Any]] = {}
-    for name, spec in content["tables"].items():
+    wanted = {name: spec for name, spec in content["tables"].items() if only is None or name in only}
+    for name, spec in wanted.items():
         kinds = {c: k if isinstance(k, str) else k["kind"] for c, k in ((ours.get(name) or {}).get("kinds") or {}).items()}
-        fkeys = {_user_columns(c, ours.get(name) or {}): table for c, table in (spec.get("fkeys") or {}).items()}
+        links = {c: table for c, table in (spec.get("fkeys") or {}).items() if table in wanted}
+        fkeys = {_user_columns(c, ours.get(name) or {}): table for c, table in links.items()}
         pkey = spec.get("pkey")
         mine = (ours.get(name) or {}).get("primary_key") or {}
         if pkey and "+".join(mine.get("columns", ())) == pkey:
