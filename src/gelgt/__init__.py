@@ -16,11 +16,13 @@ _HOME = {
     "open": "gelgt.sources",
     "Database": "gelgt.sources",
     "Task": "gelgt.tasks",
+    "SamplingConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
 }
-__all__ = ["Database", "GelgtError", "Task", "__version__", "open"]
+__all__ = ["Database", "GelgtError", "SamplingConfig", "Task", "__version__", "open"]
 
 if TYPE_CHECKING:
+    from gelgt.config import SamplingConfig
     from gelgt.errors import GelgtError
     from gelgt.sources import Database, open
     from gelgt.tasks import Task

@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest_sampling import make_graph  # noqa: E402
+from conftest_sampling import make_graph
 
 __all__ = ["make_graph"]

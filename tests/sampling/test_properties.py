@@ -126,7 +126,12 @@ def test_rows_after_the_seed_time_change_nothing(plain: Plain, cut: int, strateg
     whole, kept = make_graph(plain), {name: visible_rows(value, cut) for name, value in times.items()}
     cut_times = {name: len(kept[name]) if isinstance(value, int) else [value[i] for i in kept[name]] for name, value in times.items()}
     cut_keys = [
-        (child, column, parent, [None if rows[i] is None or rows[i] not in kept[parent] else kept[parent].index(rows[i]) for i in kept[child]])
+        (
+            child,
+            column,
+            parent,
+            [None if rows[i] is None or rows[i] not in kept[parent] else kept[parent].index(rows[i]) for i in kept[child]],
+        )
         for child, column, parent, rows in keys
     ]
     small = make_graph((cut_times, cut_keys))
@@ -155,8 +160,15 @@ def hash_of(name: str, row: int) -> int:
 
 
 @many
-@given(plain=plain_graphs(), budget=st.integers(1, 20), threads=st.integers(2, 5), strategy=st.sampled_from(["bfs", "random", "recent", "full"]))
-def test_deterministic_and_independent_of_threads_and_partners(plain: Plain, budget: int, threads: int, strategy: str, make_graph: Make) -> None:
+@given(
+    plain=plain_graphs(),
+    budget=st.integers(1, 20),
+    threads=st.integers(2, 5),
+    strategy=st.sampled_from(["bfs", "random", "recent", "full"]),
+)
+def test_deterministic_and_independent_of_threads_and_partners(
+    plain: Plain, budget: int, threads: int, strategy: str, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     nodes, times, once = sampled(graph, budget=budget, strategy=strategy, order="random", seed=7)
     assume(nodes)

@@ -172,3 +172,22 @@ def bench_graph_command(
         print_json(result)
     else:
         print_bench(result)
+
+
+@bench.command("sampling")
+def bench_sampling_command(
+    dataset: Annotated[Path | None, typer.Option("--dataset", help="A RelBench folder, such as rel-f1, to sample from too.")] = None,
+    task: Annotated[str, typer.Option("--task", help="Its task that gives the seeds.")] = "driver-dnf",
+    rows: Annotated[str, typer.Option("--rows", help="Size of the generated graph.")] = "14000000",
+    folder: Annotated[Path | None, typer.Option("--folder", help="Where the temporary files go (2 GB for 14 million rows).")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Microseconds to sample one seed, by strategy, budget and hops, beside a pure-Python sampler."""
+    from gelgt.bench.sampling import bench_sampling
+    from gelgt.cli.bench import parse_sizes, print_bench
+
+    result = bench_sampling(dataset, task, parse_sizes(rows)[0], folder, progress=note)
+    if as_json:
+        print_json(result)
+    else:
+        print_bench(result)

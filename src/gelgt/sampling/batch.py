@@ -11,10 +11,11 @@ the rows flattened (in the padded layout: b · N + place).
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.graph import Graph
@@ -92,15 +93,16 @@ class SubgraphBatch:
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "SubgraphBatch":
-        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)})
+        tensors: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)}
+        return replace(self, **changed)
 
     def to_packed(self) -> "SubgraphBatch":
         """The same subgraphs without padding."""
         if self.layout == "packed" or self.mask is None:
             return self
         mask, width = self.mask, self.node.shape[1]
-        rows = {name: getattr(self, name)[mask] for name in ROWS}
+        rows: dict[str, Any] = {name: getattr(self, name)[mask] for name in ROWS}
         shift = self.offsets[:-1] - self.seed_position  # padded place → packed place
         edges = self.edge_index + shift[self.edge_index // width]
         return replace(self, layout="packed", mask=None, edge_index=edges, **rows)
@@ -113,7 +115,7 @@ class SubgraphBatch:
         longest = int(lengths.max()) if self.num_seeds else 0
         width = max(multiple, -(-longest // multiple) * multiple)
         mask = torch.arange(width, device=self.node.device)[None, :] < lengths[:, None]  # (B, N)
-        rows = {name: _spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS}
+        rows: dict[str, Any] = {name: _spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS}
         shift = torch.arange(self.num_seeds, device=self.node.device) * width - self.offsets[:-1]
         edges = self.edge_index + shift[self.batch[self.edge_index]]
         return replace(self, layout="padded", mask=mask, edge_index=edges, **rows)
@@ -135,10 +137,10 @@ def _spread(values: Tensor, mask: Tensor, filler: int) -> Tensor:
     return out
 
 
-def from_sample(sample: Sample, graph: Graph, time: np.ndarray, key: np.ndarray, index: np.ndarray) -> SubgraphBatch:  # type: ignore[type-arg]
+def from_sample(sample: Sample, graph: Graph, time: NDArray[np.int64], key: NDArray[np.uint64], index: NDArray[np.int64]) -> SubgraphBatch:
     """A packed batch from the sampler's arrays."""
 
-    def tensor(array: np.ndarray, dtype: type = np.int64) -> Tensor:  # type: ignore[type-arg]
+    def tensor(array: NDArray[Any], dtype: type = np.int64) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, dtype))
 
     return SubgraphBatch(

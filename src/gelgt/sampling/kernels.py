@@ -9,13 +9,15 @@ What makes it fast: a row is touched once. Its time comes with the list that nam
 and give its edges in the same breath, tables that nobody refers to have no list to open, and results are written where they stay.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
-compiled = numba.njit(cache=True, nogil=True)
-inlined = numba.njit(cache=True, nogil=True, inline="always")
+Function = TypeVar("Function", bound=Callable[..., Any])
+compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+inlined: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, inline="always")
 
 TIMELESS = np.iinfo(np.int64).min
 NODE_BITS = 40  # an entry of the hash set is stamp · 2^40 + node: a new stamp empties the set
@@ -24,7 +26,7 @@ DAY = 86_400.0
 
 
 @inlined
-def table_of(node: int, offsets: Any, guide: Any) -> int:
+def table_of(node: Any, offsets: Any, guide: Any) -> Any:
     """The table of a node. `guide` holds the table of the first node of each of its equal stretches; few stretches hold a border."""
     table = np.int64(guide[node >> guide[-1]])
     while node >= offsets[table + 1]:
@@ -33,7 +35,7 @@ def table_of(node: int, offsets: Any, guide: Any) -> int:
 
 
 @inlined
-def first_before(list_time: Any, start: int, stop: int, limit: int) -> int:
+def first_before(list_time: Any, start: Any, stop: Any, limit: int) -> Any:
     """First place in a newest-first list whose time lies before `limit`."""
     if start == stop or list_time[start] < limit:  # most lists, most of the time
         return start
@@ -48,7 +50,7 @@ def first_before(list_time: Any, start: int, stop: int, limit: int) -> int:
 
 
 @inlined
-def place(node: int, entries: Any, stamp: int) -> int:
+def place(node: Any, entries: Any, stamp: int) -> Any:
     """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads neighbouring numbers."""
     mask = entries.shape[0] - 1
     slot = np.int64((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
@@ -61,13 +63,13 @@ def place(node: int, entries: Any, stamp: int) -> int:
 
 
 @inlined
-def age_of(time: int, reference: int) -> float:
+def age_of(time: int, reference: int) -> Any:
     """Days before the reference time; 0 for rows without a time."""
     return np.float32(max(reference - time, 0) / DAY) if time != TIMELESS else np.float32(0.0)
 
 
 @inlined
-def mix(value: int) -> int:
+def mix(value: Any) -> Any:
     """SplitMix64's finaliser: a counter in, 64 well-mixed bits out."""
     z = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -76,7 +78,7 @@ def mix(value: int) -> int:
 
 
 @compiled
-def permuted(index: int, size: int, key: int) -> int:
+def permuted(index: int, size: int, key: Any) -> Any:
     """Where a keyed permutation of 0…size-1 sends `index`: a four-round Feistel network over the next power of four, walked until inside.
 
     A million neighbours in random order cost nothing but those that are looked at.
@@ -95,10 +97,13 @@ def permuted(index: int, size: int, key: int) -> int:
             return np.int64(value)
 
 
+AHEAD = 16  # rows whose parents are asked for together
+
+
 @compiled
 def search(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, guide: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, is_timeless: Any, guide: Any,
     seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
@@ -128,7 +133,7 @@ def search(
                 filled += 1
                 slot = place(other, entries, stamp)
                 if (entries[slot] >> NODE_BITS) != stamp:
-                    time = node_time[other]
+                    time = TIMELESS if is_timeless[relation_start[t] + j] else node_time[other]
                     if time >= limit:
                         continue
                     if count == budget:
@@ -164,22 +169,30 @@ def search(
 @compiled
 def induce(
     parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, guide: Any,
-    node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any, entries: Any, places: Any, stamp: int,
+    node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any,
+    entries: Any, places: Any, stamp: int, blocks: Any,
 ) -> int:  # fmt: skip
     """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns how many edges there are."""
-    for i in range(first, count):
-        own = node[i]
-        t = table_of(own, offsets, guide)
-        table[i] = t
-        width = num_keys[t]
-        block = parent_start[t] + (own - offsets[t]) * width
-        for j in range(width):
-            other = np.int64(parents[block + j])
-            if other >= 0:
-                slot = place(other, entries, stamp)
-                if (entries[slot] >> NODE_BITS) == stamp:
-                    source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
-                    edges += 1
+    for start in range(first, count, AHEAD):
+        stop = min(start + AHEAD, count)
+        total = 0
+        for i in range(start, stop):
+            own = node[i]
+            t = table_of(own, offsets, guide)
+            table[i] = t
+            blocks[i - start] = parent_start[t] + (own - offsets[t]) * num_keys[t]
+            if num_keys[t]:
+                total += parents[blocks[i - start]]  # in a graph that no cache holds, the waits of these loads overlap
+        blocks[AHEAD] = total  # or the compiler would drop them
+        for i in range(start, stop):
+            t = table[i]
+            for j in range(num_keys[t]):
+                other = np.int64(parents[blocks[i - start] + j])
+                if other >= 0:
+                    slot = place(other, entries, stamp)
+                    if (entries[slot] >> NODE_BITS) == stamp:
+                        source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
+                        edges += 1
     return edges
 
 
@@ -243,7 +256,7 @@ BFS, RANDOM, RECENT = 0, 1, 2
 @compiled
 def sample_seeds(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, guide: Any,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, is_timeless: Any, guide: Any,
     seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, pool: int, hops: int, shuffle: bool,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
     entries: Any, places: Any, stamp: int,
@@ -251,26 +264,24 @@ def sample_seeds(
     """Sample seeds behind each other into the row arrays and the edge arrays; returns the last stamp.
 
     Args:
-        part: How far the search goes: the budget, half of it (`recent`), or more where rows are drawn from a larger neighbourhood (`random`).
+        part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a larger neighbourhood (`random`).
         pool: Room that one seed may need.
         ends: (seeds,) where each subgraph's rows end; `edge_ends` likewise. Edges hold places in the row arrays.
     """
     heads = np.empty(num_keys.shape[0], np.int64)
+    blocks = np.empty(AHEAD + 1, np.int64)
     chosen = np.empty(pool if strategy == RANDOM else 1, np.bool_)
     row, edge = 0, 0
     for b in range(seeds.shape[0]):
         stamp += 1
-        n, h, t, a, k = (
-            node[row : row + pool],
-            hop[row : row + pool],
-            table[row : row + pool],
-            age[row : row + pool],
-            has_time[row : row + pool],
-        )
+        end = row + pool
+        n, h, t, a, k = node[row:end], hop[row:end], table[row:end], age[row:end], has_time[row:end]
         s, d, r = source[edge:], target[edge:], relation[edge:]
         count, edges, done, cut[b] = search(
-            indptr, indices, list_time, node_time, parents, offsets, parent_start, num_keys, relation_start, has_children, guide,
-            seeds[b], limits[b], references[b], part, hops, shuffle or strategy == RANDOM, keys[b], n, h, t, a, k, s, d, r, entries, places, stamp,
+            indptr, indices, list_time, node_time, parents,
+            offsets, parent_start, num_keys, relation_start, has_children, is_timeless, guide,
+            seeds[b], limits[b], references[b], part, hops, shuffle or strategy == RANDOM, keys[b],
+            n, h, t, a, k, s, d, r, entries, places, stamp,
         )  # fmt: skip
         if strategy == RECENT:
             count = add_newest(
@@ -281,7 +292,9 @@ def sample_seeds(
             stamp += 1
             count = thin(n, h, a, k, count, budget, mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D)), chosen, entries, places, stamp)
             edges, done = 0, 0
-        edges = induce(parents, offsets, parent_start, num_keys, relation_start, guide, n, t, done, count, edges, s, d, r, entries, places, stamp)
+        edges = induce(
+            parents, offsets, parent_start, num_keys, relation_start, guide, n, t, done, count, edges, s, d, r, entries, places, stamp, blocks,
+        )  # fmt: skip
         for e in range(edges):
             s[e] += row
             d[e] += row

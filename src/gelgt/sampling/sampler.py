@@ -11,6 +11,7 @@ timeless tables always.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,21 @@ class Sampler:
         self._arrays = (graph.indptr, graph.indices, graph.list_time, graph.node_time, graph.parents)
         relation_start = np.concatenate([[0], np.cumsum(graph.num_keys)[:-1]]).astype(np.int64)
         has_children = np.array([any(r.parent == t for r in graph.relations) for t in graph.tables], np.bool_)
-        self._layout = (graph.offsets, graph.parent_start, graph.num_keys, relation_start, has_children, table_guide(graph.offsets))
+        timeless = {
+            t
+            for i, t in enumerate(graph.tables)
+            if graph.offsets[i] < graph.offsets[i + 1] and graph.node_time[graph.offsets[i]] == TIMELESS
+        }
+        is_timeless = np.array([r.parent in timeless for r in graph.relations], np.bool_)  # of each relation's parents
+        self._layout = (
+            graph.offsets,
+            graph.parent_start,
+            graph.num_keys,
+            relation_start,
+            has_children,
+            is_timeless,
+            table_guide(graph.offsets),
+        )
         self._most_keys = max(1, int(graph.num_keys.max(initial=0)))
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -110,7 +125,7 @@ class Sampler:
             keys = (seeds - self.graph.offsets[self.graph.node_table(seeds)]).astype(np.uint64)
         keyed = _seed_keys(keys, moments, self.config.seed)
         bounds = np.linspace(0, len(seeds), max(1, min(threads, len(seeds))) + 1).astype(np.int64)
-        parts = [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:])]
+        parts = [slice(a, b) for a, b in pairwise(bounds)]
         if len(parts) == 1:
             return self._part(seeds, moments, keyed)
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -172,24 +187,36 @@ class Sampler:
             if stamp + 2 * chunk >= MAX_STAMP:
                 entries[:], stamp = 0, 0
             room = _Room(here.stop - start, budget * (here.stop - start) + pool, self._most_keys * (budget * (here.stop - start) + pool))
-            stamp = sample_seeds(
-                *self._arrays, *self._layout, seeds[here], limits[here], references[here], keys[here],
-                strategy, budget, part, pool, config.hops, config.order == "random",
-                *room.rows, *room.edges, room.ends[1:], room.edge_ends[1:], room.cut, entries, places, stamp,
-            )  # fmt: skip
+            chosen = (
+                seeds[here],
+                limits[here],
+                references[here],
+                keys[here],
+                strategy,
+                budget,
+                part,
+                pool,
+                config.hops,
+                config.order == "random",
+            )
+            written = (*room.rows, *room.edges, room.ends[1:], room.edge_ends[1:], room.cut)
+            arguments: tuple[Any, ...] = (*self._arrays, *self._layout, *chosen, *written, entries, places, stamp)
+            stamp = sample_seeds(*arguments)
             parts.append(room.sample())
         return parts
 
 
-_ROW_BYTES, _EDGE_BYTES = 8 + 1 + 2 + 4 + 1, 4 + 4 + 2
+_ROW_TYPES = (np.int64, np.int8, np.int16, np.float32, np.bool_)  # node, hop, table, age, has_time
+_EDGE_TYPES = (np.int32, np.int32, np.int16)  # source, target, relation
+_ROW_BYTES, _EDGE_BYTES = (sum(np.dtype(t).itemsize for t in types) for types in (_ROW_TYPES, _EDGE_TYPES))
 
 
 class _Room:
     """Arrays that a chunk of seeds is written to: room for the worst case, of which only what is used takes memory."""
 
     def __init__(self, seeds: int, rows: int, edges: int) -> None:
-        self.rows = (np.empty(rows, np.int64), *(np.empty(rows, t) for t in (np.int8, np.int16, np.float32, np.bool_)))
-        self.edges = (np.empty(edges, np.int32), np.empty(edges, np.int32), np.empty(edges, np.int16))
+        self.rows: list[NDArray[Any]] = [np.empty(rows, dtype) for dtype in _ROW_TYPES]
+        self.edges: list[NDArray[Any]] = [np.empty(edges, dtype) for dtype in _EDGE_TYPES]
         self.ends, self.edge_ends = np.zeros(seeds + 1, np.int64), np.zeros(seeds + 1, np.int64)
         self.cut = np.empty(seeds, np.bool_)
 

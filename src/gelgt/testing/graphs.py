@@ -34,12 +34,16 @@ def write_graph(
     """
     rows = {name: value if isinstance(value, int) else len(value) for name, value in times.items()}
     offsets = dict(zip(rows, np.concatenate([[0], np.cumsum(list(rows.values()))]).astype(int).tolist()))
-    node_time = [TIMELESS if isinstance(value, int) else NEVER if value[i] is None else value[i] for name, value in times.items() for i in range(rows[name])]  # type: ignore[index]
+    node_time: list[int] = []
+    for value in times.values():
+        node_time += [TIMELESS] * value if isinstance(value, int) else [NEVER if t is None else t for t in value]
     ordered = [key for name in rows for key in keys if key[0] == name]
     parents: list[int] = []
     for name in rows:
         mine = [key for key in ordered if key[0] == name]
-        parents += [-1 if key[3][i] is None else offsets[key[2]] + int(key[3][i]) for i in range(rows[name]) for key in mine]  # type: ignore[arg-type]
+        for i in range(rows[name]):
+            named = [(key[2], key[3][i]) for key in mine]
+            parents += [-1 if row is None else offsets[parent] + row for parent, row in named]
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "node_time.npy", np.array(node_time, np.int64))
     np.save(folder / "parents.npy", np.array(parents, np.int32))
@@ -47,7 +51,9 @@ def write_graph(
     return Graph(folder)
 
 
-def large_graph(folder: Path, rows: int = 14_000_000, *, hub: int = 1_000_000, skew: float = 2.0, degree: int = 100, seed: int = 0) -> Graph:
+def large_graph(
+    folder: Path, rows: int = 14_000_000, *, hub: int = 1_000_000, skew: float = 2.0, degree: int = 100, seed: int = 0
+) -> Graph:
     """A graph of about `rows` nodes, streamed to disk.
 
     Args:
