@@ -1,7 +1,9 @@
 """What real servers hold beside plain tables: partitions, views, other schemas, rights, odd types and dates that are none."""
 
+import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +100,21 @@ def test_dates_small_numbers_and_geometry_of_mariadb(mariadb: Any) -> None:
     assert rows["level"] == [4, 2]
     assert "place" not in rows
     assert db.keys("odd").column(0).to_pylist() == ["6162", "6364"]  # type: ignore[union-attr]
+
+
+def test_stray_text_among_declared_numbers_of_sqlite_counts_as_missing(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "stray.db") as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, price REAL, n INTEGER, note NUMERIC)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", [(i, i / 2, i, "text" if i % 2 else i) for i in range(40)])
+        connection.execute("UPDATE t SET price = 'N/A', n = 'none' WHERE id = 7")
+    connection.close()
+    db = gelgt.open(tmp_path / "stray.db")
+    assert dict(db.table("t").columns) == {"id": "int64", "price": "float64", "n": "int64", "note": "string"}
+    rows = db.read("t").slice(6, 3).to_pydict()
+    assert rows["price"] == [3.0, None, 4.0]
+    assert rows["n"] == [6, None, 8]
+    assert [(f.code, f.column, f.count) for f in db.import_findings] == [
+        ("mixed_types", "price", 1),
+        ("mixed_types", "n", 1),
+        ("mixed_types", "note", None),
+    ]

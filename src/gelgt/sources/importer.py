@@ -45,7 +45,7 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
         The RelBench v3 folder.
     """
     stated = stated or {}
-    wish = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)}"
+    wish = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
     if out is not None:
         _refuse_existing(out)
     elif (content := source.content_key()) is not None:

@@ -8,12 +8,13 @@ from typing import Any
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.sources.database import Database
 from gelgt.sources.raw import Source
+from gelgt.sources.stated import read_stated
 
 
 def open(
     source: Any,
     *,
-    schema: Mapping[str, Mapping[str, Any]] | str | Path | None = None,
+    schema: Mapping[str, Any] | str | Path | None = None,
     out: str | Path | None = None,
     tables: list[str] | None = None,
     namespace: str | None = None,
@@ -25,6 +26,7 @@ def open(
             or DuckDB file, a folder of CSV or Parquet files, or a dict of frames.
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping or a YAML file:
             ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
+            In the form of a manifest it states the split times too: ``{"val_timestamp": …, "test_timestamp": …, "tables": {…}}``.
         out: Import to this new folder instead of the cache.
         tables: Read only these tables.
         namespace: The schema of a SQL database ("public", "sales").
@@ -45,36 +47,21 @@ def open(
     from gelgt.sources.importer import import_source
     from gelgt.sources.relbench_folder import folder_source, read_folder
 
-    stated = _stated(schema)
+    stated, splits = read_stated(schema)
     opened: Source
     folder = _relbench_folder(source)
     if folder is None:
         opened = _find(source, namespace)
     else:
-        if not stated and out is None and tables is None:
+        if not stated and splits is None and out is None and tables is None:
             database = read_folder(folder, str(source))
             if database.follows_contract:
                 return database
         opened, stated = folder_source(folder, str(source), stated, tables)
+    if splits is not None:
+        opened.splits = splits
     target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
     return read_folder(target, opened.address)
-
-
-def _stated(schema: Mapping[str, Mapping[str, Any]] | str | Path | None) -> dict[str, dict[str, Any]]:
-    content: Any = schema or {}
-    if isinstance(schema, (str, Path)):
-        from gelgt.schema.manifest import load_yaml
-
-        path = Path(schema).expanduser()
-        if not path.is_file():
-            raise SourceError(
-                "not_found", f"There is no schema file {path}.", hint="Give a YAML file in the form of a manifest's 'tables'."
-            )
-        content = load_yaml(path)
-        content = content.get("tables", content)
-    if not isinstance(content, Mapping) or not all(isinstance(entry, Mapping) or entry is None for entry in content.values()):
-        raise SourceError("bad_schema", "schema does not map tables to their keys.", hint="Give {'table': {'pkey': …, 'time_col': …}}.")
-    return {str(name): dict(entry or {}) for name, entry in content.items()}
 
 
 def _relbench_folder(source: Any) -> Path | None:

@@ -17,9 +17,9 @@ from gelgt.schema.manifest import parse_kind
 from gelgt.schema.model import ColumnKind, ForeignKey, PrimaryKey, TableSchema, TimeColumn, key_column
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.stage import StagedTable
+from gelgt.sources.stated import ENTRIES
 
 Stated = Mapping[str, Mapping[str, Any]]
-_ENTRIES = ("pkey", "time_col", "fkeys", "kinds")
 
 
 def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
@@ -28,8 +28,8 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
         if table not in tables:
             raise SchemaError("unknown_table", f"schema: there is no table '{table}'.", hint=did_you_mean(table, tables))
         for word in entry:
-            if word not in _ENTRIES:
-                raise SchemaError("unknown_entry", f"schema: table '{table}' has the entry '{word}'.", hint=did_you_mean(word, _ENTRIES))
+            if word not in ENTRIES:
+                raise SchemaError("unknown_entry", f"schema: table '{table}' has the entry '{word}'.", hint=did_you_mean(word, ENTRIES))
         columns = list(tables[table])
         named = [*_as_tuple(entry.get("pkey")), *_as_tuple(entry.get("time_col")), *(entry.get("kinds") or {})]
         for key, target in (entry.get("fkeys") or {}).items():

@@ -52,7 +52,7 @@ class SQLiteSource(SQLSource):
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         c, kind = quote(column["name"]), column["type"]
-        kinds = ", ".join(f"max(typeof({c}) = '{t}')" for t in ("integer", "real", "text", "blob"))
+        kinds = ", ".join(f"coalesce(sum(typeof({c}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob"))
         query = f"SELECT {kinds}, min({c}), max({c}) FROM {quote(table)}"
         try:
             integer, real, text, blob, low, high = self._connection.exec_driver_sql(query).one()
@@ -60,6 +60,12 @@ class SQLiteSource(SQLSource):
             raise self._decode_error(table, column["name"], error) from None
         if blob and not (integer or real or text):
             return None
+        # Stray texts must not turn declared numbers into text: one in a later row would change every earlier one.
+        if isinstance(kind, (sa.Numeric, sa.Float, sa.Integer, sa.Boolean)) and 0 < text + blob < integer + real:
+            self._findings.setdefault(table, []).append(
+                Finding("mixed_types", table, column["name"], text + blob, "text in a column of numbers counts as missing")
+            )
+            return pa.float64() if real or not isinstance(kind, (sa.Integer, sa.Boolean)) else pa.int64()
         if (text and (integer or real)) or blob:
             self._findings.setdefault(table, []).append(
                 Finding("mixed_types", table, column["name"], message="values of several types, read as text")
@@ -76,8 +82,13 @@ class SQLiteSource(SQLSource):
         return super()._arrow_type(table, column)  # no value at all
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        cast = {pa.string(): "CAST({} AS TEXT)", pa.float64(): "CAST({} AS REAL)"}
-        selected = ", ".join(cast.get(arrow, "{}").format(quote(name)) for name, arrow in columns.items())
+        number = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN {1} END"
+        cast = {
+            pa.string(): "CAST({0} AS TEXT)",
+            pa.float64(): number.format("{0}", "CAST({0} AS REAL)"),
+            pa.int64(): number.format("{0}", "{0}"),
+        }
+        selected = ", ".join(cast.get(arrow, "{0}").format(quote(name)) for name, arrow in columns.items())
         raw: Any = self._connection.connection.driver_connection
         cursor = raw.cursor()
         try:
