@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gelgt.errors import GelgtError, TaskError, did_you_mean, some
-from gelgt.sources.canonical import canonical_array
+from gelgt.errors import GelgtError, SourceError, TaskError, did_you_mean, some
+from gelgt.sources.canonical import TIME, canonical_array
+from gelgt.sources.text_types import TextProfile
 from gelgt.tasks.keys import key_names, row_numbers
 from gelgt.tasks.labels import Raw, sort_rows
 from gelgt.tasks.sampling import key_codes, sample
@@ -84,6 +85,8 @@ def _from_pandas(frame: Any) -> pa.Table:
 def _time_column(data: pa.Table, keys: list[str], name: str | None) -> str:
     if name is None:
         found = [f.name for f in data.schema if f.name not in keys and (pa.types.is_timestamp(f.type) or pa.types.is_date(f.type))]
+        if not found:  # a CSV file brings its times as text
+            found = [f.name for f in data.schema if f.name not in keys and _reads_as_times(data.column(f.name), f.name)]
         if len(found) != 1:
             raise TaskError(
                 "unknown_column",
@@ -94,6 +97,18 @@ def _time_column(data: pa.Table, keys: list[str], name: str | None) -> str:
     if name not in data.column_names:
         raise TaskError("unknown_column", f"The frame has no column '{name}' (time).", hint=did_you_mean(name, data.column_names))
     return name
+
+
+def _reads_as_times(column: pa.ChunkedArray, name: str) -> bool:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    profile = TextProfile("frame", name, numbers=False)
+    for chunk in column.chunks:
+        profile.add(chunk)
+    try:
+        return bool(profile.verdict() == TIME)
+    except SourceError:  # nearly all are times; `_times` names the others
+        return True
 
 
 def _target_column(data: pa.Table, others: list[str], name: str | None) -> str:

@@ -282,7 +282,10 @@ def _from_frame(db: Database, frame: Any, given: Options) -> Task:
 
 
 def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Split:
-    """Guessed split times give way where they would leave a split without labels: 10 % of the labels' own range each."""
+    """Guessed split times give way where they would leave a split without labels: 10 % of the labels' own range each.
+
+    They are then times of labels themselves: labels at the first of each month leave no other time a window of 30 days to validate.
+    """
     import pandas as pd
 
     step = pd.Timedelta(0) if window is None else window
@@ -294,7 +297,16 @@ def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Sp
     ):
         return split
     part = max((last - first) * 0.1, step)
-    return Split((last - 2 * part).as_unit("us"), (last - part).as_unit("us"), True)
+    test = _latest(times, last - part)
+    return Split(_latest(times, test - part), test, True)
+
+
+def _latest(times: np.ndarray[Any, Any], limit: Any) -> Any:
+    """The latest of some times that is not after a limit; the limit itself where there is none."""
+    import pandas as pd
+
+    known = times[times <= np.datetime64(limit)]
+    return pd.Timestamp(known.max() if len(known) else limit).as_unit("us")
 
 
 def _entity(db: Database, given: Options) -> tuple[TableSchema, str | None]:
