@@ -17,3 +17,9 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except SystemExit as ending:
+        if ending.code == 2 and "--json" in sys.argv:
+            # The command line itself is not repeated here: an address may hold a password.
+            wrong = GelgtError("bad_command", "The command line is not understood; standard error says why.", hint="See gelgt --help.")
+            print_error(wrong, as_json=True)
+        raise

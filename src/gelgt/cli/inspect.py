@@ -68,6 +68,8 @@ def write_drawing(db: Any, path: Path) -> None:
 
     if path.suffix not in (".svg", ".mmd", ".md"):
         raise GelgtError("unknown_format", f"Cannot draw to '{path.name}'.", hint="Use an ending .svg, or .mmd or .md for Mermaid.")
+    if not path.parent.is_dir():
+        raise GelgtError("not_found", f"There is no folder {path.parent} to draw to.", hint="Make it first, or draw elsewhere.")
     if path.suffix == ".svg":
         text = svg(db.schema, {name: db.num_rows(name) for name in db.table_names})
     else:

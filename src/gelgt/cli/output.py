@@ -14,7 +14,7 @@ from gelgt.errors import GelgtError
 def console(stderr: bool = False) -> Console:
     """A console that never wraps, colours or draws in a pipe."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 10_000)
+    return Console(file=stream, highlight=False, emoji=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 10_000)
 
 
 def say(*lines: str, style: str | None = None) -> None:

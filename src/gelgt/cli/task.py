@@ -1,5 +1,6 @@
 """Prints what `gelgt task` would make: label rows, seed times, the target, and the SQL."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,18 @@ def read_definition(text: str) -> Any:
         return text
     if not path.is_file():
         raise GelgtError("not_found", f"There is no file {text}.", hint="Give a PREDICT sentence, a task name, SQL, or an existing file.")
-    if path.suffix.lower() == ".sql":
-        return path.read_text(encoding="utf-8")
     import pandas as pd
 
-    return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    readers: dict[str, Callable[[Path], Any]] = {".sql": _read_text, ".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    try:
+        return readers[path.suffix.lower()](path)
+    except (OSError, ValueError) as error:  # the errors of text encoding, pandas and Arrow are ValueErrors
+        first = str(error).strip().splitlines()[0]
+        raise GelgtError("unreadable_file", f"{text} cannot be read: {first}", hint="Write the file again, text as UTF-8.") from None
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def task_json(task: "Task") -> dict[str, Any]:
