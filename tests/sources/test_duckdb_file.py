@@ -23,7 +23,8 @@ def test_declared_keys(tmp_path: Path) -> None:
         tmp_path / "shop.duckdb",
         "CREATE TABLE books (isbn VARCHAR, number INTEGER, title VARCHAR, PRIMARY KEY (isbn, number))",
         "CREATE TABLE users (id INTEGER PRIMARY KEY, email VARCHAR UNIQUE)",
-        "CREATE TABLE loans (i VARCHAR, n INTEGER, who VARCHAR REFERENCES users (email), FOREIGN KEY (i, n) REFERENCES books (isbn, number))",
+        """CREATE TABLE loans (i VARCHAR, n INTEGER, who VARCHAR REFERENCES users (email),
+           FOREIGN KEY (i, n) REFERENCES books (isbn, number))""",
     )
     with DuckDBSource(path, "x") as source:
         tables = {t.name: t for t in source.tables()}

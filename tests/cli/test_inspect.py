@@ -1,0 +1,95 @@
+"""`gelgt inspect`: for people, for scripts, and as a drawing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from gelgt.schema.report import inspect
+from gelgt.sources import open as open_source
+
+Run = Callable[..., Any]
+
+
+def test_for_people(run: Run, shop_source: Path) -> None:
+    result = run("inspect", shop_source)
+    assert result.code == 0
+    assert result.err == ""
+    lines = result.out.splitlines()
+    assert lines[0].endswith("8 tables, 14,416 rows")
+    orders = next(line for line in lines if line.startswith("orders "))
+    assert orders.split()[:4] == ["orders", "1,536", "id", "placed_at*"]
+    assert orders.endswith("customer_id → customers")
+    assert "* inferred, not declared by the source" in lines
+    assert "orders: placed_at timestamp, channel categorical, shipping_fee numerical, coupon categorical, is_gift categorical" in lines
+    assert lines[-1] == "No findings."
+
+
+def test_for_scripts(run: Run, shop_source: Path) -> None:
+    result = run("inspect", shop_source, "--json")
+    assert result.code == 0
+    assert result.err == ""
+    assert result.json == inspect(open_source(shop_source))
+
+
+def test_some_tables(run: Run, shop_source: Path) -> None:
+    assert list(run("inspect", shop_source, "--tables", "orders, customers", "--json").json["tables"]) == ["customers", "orders"]
+
+
+def test_a_schema_file(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema.yaml").write_text("orders: {time_col: null, kinds: {coupon: text}}")
+    orders = run("inspect", shop_source, "--schema", tmp_path / "schema.yaml", "--json").json["tables"]["orders"]
+    assert orders["time_column"] is None
+    assert orders["columns"]["coupon"]["kind"] == "text"
+
+
+def test_findings_are_listed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("id,created_at,country\n1,2024-01-01,SE\n2,2024-01-02,SE\n")
+    lines = run("inspect", tmp_path).out.splitlines()
+    assert "1 finding" in lines
+    assert "  constant_column: orders.country (2): one value in all rows: 'SE'" in lines
+
+
+def test_drawings(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    for name in ("schema.svg", "schema.mmd", "schema.md"):
+        result = run("inspect", shop_source, "--draw", tmp_path / name)
+        assert result.code == 0
+        assert result.err == f"drawn to {tmp_path / name}\n"
+    assert ElementTree.parse(tmp_path / "schema.svg").getroot().tag.endswith("svg")
+    assert (tmp_path / "schema.mmd").read_text().startswith("erDiagram\n")
+    assert (tmp_path / "schema.md").read_text().startswith("```mermaid\nerDiagram\n")
+    assert (tmp_path / "schema.md").read_text().endswith("```\n")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_drawing_with_json_prints_json_alone(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    result = run("inspect", shop_source, "--draw", tmp_path / "schema.svg", "--json")
+    assert "tables" in result.json
+    assert (tmp_path / "schema.svg").exists()
+
+
+def test_drawings_that_cannot_be_made(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    result = run("inspect", shop_source, "--draw", tmp_path / "schema.png", "--json")
+    assert (result.code, result.error) == (2, "unknown_format")
+    result = run("inspect", shop_source, "--draw", tmp_path / "no" / "schema.svg", "--json")
+    assert (result.code, result.error) == (2, "not_found")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_for_people_and_for_scripts(run: Run, tmp_path: Path) -> None:
+    for_people = run("inspect", tmp_path / "nope.db")
+    assert (for_people.code, for_people.out) == (2, "")
+    assert for_people.err.startswith("error (not_found): There is no file or folder")
+    for_scripts = run("inspect", tmp_path / "nope.db", "--json")
+    assert (for_scripts.code, for_scripts.err) == (2, "")
+    assert for_scripts.json["error"].keys() == {"code", "message", "hint"}
+    assert for_scripts.error == "not_found"
+
+
+def test_as_a_process(script: Run, shop_source: Path) -> None:
+    result = script("inspect", shop_source, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert "orders" in result.json["tables"]
+    result = script("inspect", shop_source / "nope")
+    assert (result.code, result.out) == (2, "")
+    assert "\x1b" not in result.err
