@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gelgt import GelgtError
 from gelgt.sources.cache import build_folder, cache_root, hash_files, stat_key, text_key
 
 
@@ -98,8 +99,9 @@ def test_a_build_that_cannot_be_put_in_place_is_an_error(tmp_path: Path, monkeyp
         raise OSError("no space")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(GelgtError, match="no space") as caught:
         build_folder(tmp_path / "entry", lambda folder: None)
+    assert caught.value.code == "cannot_write"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -151,3 +151,11 @@ def test_the_content_key_sees_a_changed_byte_and_a_changed_name(tmp_path: Path) 
     (tmp_path / "a.csv").write_text("id\n1\n")
     (tmp_path / "a.csv").rename(tmp_path / "b.csv")
     assert FilesSource(tmp_path, "x").content_key() != key
+
+
+@pytest.mark.parametrize("content", [b"id,n\n1,2\n", gzip.compress(b"id,n\n" + b"1,2\n" * 5000)[:-20]], ids=["not compressed", "cut off"])
+def test_a_broken_compressed_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "orders.csv.gz").write_bytes(content)
+    with pytest.raises(SourceError, match=r"orders\.csv\.gz") as caught:
+        gelgt.open(tmp_path)
+    assert caught.value.code == "unreadable_file"

@@ -1,15 +1,22 @@
 """Where gelgt keeps what it can make again: imported sources, graphs, features, label tables.
 
 `$GELGT_CACHE`, else `$XDG_CACHE_HOME/gelgt`, else `~/.cache/gelgt`. Every entry is a folder that is built under a
-temporary name and renamed when it is whole, so an interrupted build leaves nothing that could be mistaken for data.
+temporary name and renamed when it is whole, so an interrupted build leaves nothing that could be mistaken for data. What a
+killed process left behind is removed by the next build in the same place.
 """
 
 import hashlib
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from gelgt.errors import SourceError
+
+_YOUNG = 60.0  # seconds in which a new scratch folder may not be locked yet
 
 
 def cache_root() -> Path:
@@ -24,19 +31,69 @@ def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
     """Fill a folder by `build` and put it in place whole; if another process was faster, its result is kept."""
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
-    temporary.mkdir()
-    try:
+    with scratch_folder(target.parent, target.name) as temporary:
         build(temporary)
         try:
             os.replace(temporary, target)
         except OSError:
             if not target.exists():
                 raise
+    return target
+
+
+@contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in `parent` that is gone afterwards, unless it was renamed. It stays locked as long as its process lives.
+
+    Raises:
+        SourceError: the system does not let us write there (no right, no space, no such disk).
+    """
+    lock = -1
+    temporary = parent / f".{name}.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        temporary.mkdir()
+        lock = _lock(temporary)
+        yield temporary
+    except OSError as error:
+        raise SourceError(
+            "cannot_write",
+            f"Cannot write to {parent}: {error.strerror or error}.",
+            hint="Make room or get the right to write there, or choose another folder (the cache is where GELGT_CACHE says).",
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
+        if lock >= 0:
+            os.close(lock)
+
+
+def _lock(folder: Path) -> int:
+    """A lock that ends with the process; -1 where there is none to have: taken, or a system without such locks."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return -1
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return -1
+    return handle
+
+
+def _sweep(parent: Path) -> None:
+    """Remove scratch folders whose process was killed."""
+    for left in parent.glob(".*.tmp"):
+        try:
+            is_old = left.is_dir() and time.time() - left.stat().st_mtime > _YOUNG
+        except OSError:  # its owner was done in between
+            continue
+        if is_old and (lock := _lock(left)) >= 0:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
 
 
 def hash_files(paths: Iterable[Path], extra: str = "") -> str:

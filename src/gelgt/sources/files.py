@@ -5,6 +5,7 @@ CSV files know no types: all columns arrive as strings and `stage.py` finds the 
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
@@ -119,16 +120,21 @@ def _csv_table(name: str, path: Path) -> RawTable:
             yield from reader
         except pa.ArrowInvalid as error:
             raise _csv_error(name, path, header, str(error)) from None
+        except OSError as error:  # a compressed file that ends too early
+            raise _unreadable(name, path, error) from None
 
     return RawTable(name, {c: pa.string() for c in header}, batches, is_text=True)
 
 
 def _header(name: str, path: Path) -> tuple[list[str], str]:
     opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as file:
-        line: bytes = file.readline()
-        while line.count(b'"') % 2 and (more := file.readline()):  # a quoted name may hold a line break
-            line += more
+    try:
+        with opener(path, "rb") as file:
+            line: bytes = file.readline()
+            while line.count(b'"') % 2 and (more := file.readline()):  # a quoted name may hold a line break
+                line += more
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(name, path, error) from None
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -144,6 +150,10 @@ def _header(name: str, path: Path) -> tuple[list[str], str]:
             "duplicate_column", f"Table '{name}': {path.name} has columns of the same name: {some(repeated)}.", hint="Rename them."
         )
     return header, delimiter
+
+
+def _unreadable(name: str, path: Path, error: Exception) -> SourceError:
+    return SourceError("unreadable_file", f"Table '{name}': {path.name} cannot be read: {error}.", hint="Write the file again.")
 
 
 def _csv_error(name: str, path: Path, header: list[str], message: str) -> SourceError:

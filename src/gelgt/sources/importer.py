@@ -9,8 +9,6 @@
 The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and DuckDB's limit.
 """
 
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 from gelgt.errors import SchemaError, SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema, Finding
-from gelgt.sources.cache import build_folder, cache_root, hash_files, text_key
+from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
 from gelgt.sources.check import check_keys
 from gelgt.sources.duckdb_engine import connect
 from gelgt.sources.order import TableWriter
@@ -53,9 +51,7 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
         if known.exists():
             return known
     root = out.resolve().parent if out is not None else cache_root() / "imports"
-    root.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".gelgt-import-", dir=root))
-    try:
+    with scratch_folder(root, "gelgt-import") as work:
         with source:
             staged, left_out = _stage(source, work, stated, only)
         if out is None:
@@ -67,8 +63,6 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
                 out.rmdir()  # it was found empty
             target = out
         return build_folder(target, lambda folder: _write(folder, staged, stated, source, work, left_out))
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _refuse_existing(out: Path) -> None:
@@ -127,7 +121,19 @@ def _check_names(raw: Mapping[str, RawTable]) -> None:
             )
 
 
-def _write(folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path, left_out: list[Finding]) -> None:
+def _write(folder: Path, *made: Any) -> None:
+    """Write the folder; DuckDB's own trouble with the disk is the system's."""
+    import duckdb
+
+    try:
+        _write_folder(folder, *made)
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        raise OSError(str(error)) from error
+
+
+def _write_folder(
+    folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path, left_out: list[Finding]
+) -> None:
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
         tables = resolve(staged, stated, probe)

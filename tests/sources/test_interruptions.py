@@ -1,0 +1,97 @@
+"""Killed, crowded and full: whatever happens to a build, the next one finds all of it or nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import gelgt
+from gelgt import GelgtError
+from gelgt.sources.cache import _sweep, scratch_folder
+from gelgt.testing import Shop
+
+BUILD = """
+import sys, gelgt
+db = gelgt.open(sys.argv[1])
+print("imported", flush=True)
+print(db.folder, db.graph().content_hash(), db.features().content_hash(), flush=True)
+"""
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+import gelgt
+gelgt.open({"warm": __import__("pyarrow").table({"id": [1, 2]})})
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    gelgt.open(sys.argv[1])
+except gelgt.GelgtError as error:
+    print(error.code)
+"""
+
+
+def start(code: str, *arguments: str, cache: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "GELGT_CACHE": str(cache)}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return out
+
+
+def test_a_killed_build_is_built_again_and_gives_the_same(small_shop: Shop, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    whole = finish(start(BUILD, small_shop.url, cache=tmp_path / "quiet")).splitlines()[-1].split()[1:]
+    length = time.monotonic() - begin
+    cache = tmp_path / "killed"
+    killed = 0
+    for share in (0.35, 0.5, 0.65, 0.8, 0.9):
+        process = start(BUILD, small_shop.url, cache=cache)
+        time.sleep(share * length)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        killed += process.returncode == -signal.SIGKILL
+    assert killed
+    assert finish(start(BUILD, small_shop.url, cache=cache)).splitlines()[-1].split()[1:] == whole
+
+
+def test_two_processes_that_open_the_same_source_at_once_agree(small_shop: Shop, tmp_path: Path) -> None:
+    processes = [start(BUILD, small_shop.url, cache=tmp_path) for _ in range(2)]
+    results = [finish(process) for process in processes]
+    assert results[0] == results[1]
+    assert not list(tmp_path.rglob(".*.tmp"))
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+    left = tmp_path / ".gelgt-import.dead.tmp"
+    (left / "deep").mkdir(parents=True)
+    young = tmp_path / ".gelgt-import.young.tmp"
+    young.mkdir()
+    os.utime(left, (1, 1))
+    with scratch_folder(tmp_path, "used") as used:
+        os.utime(used, (1, 1))
+        _sweep(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, used.name])
+    assert [path.name for path in tmp_path.iterdir()] == [young.name]
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_that_names_it(
+    small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(GelgtError, match="GELGT_CACHE") as caught:
+        gelgt.open(small_shop.url)
+    assert caught.value.code == "cannot_write"
+    assert str(tmp_path / "file") in caught.value.message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
+def test_a_full_disk_is_an_error_and_leaves_nothing(small_shop: Shop, tmp_path: Path) -> None:
+    assert finish(start(LIMITED, small_shop.url, cache=tmp_path)).strip() == "cannot_write"
+    assert len(list((tmp_path / "imports").iterdir())) == 1  # the one that was made before the disk was full
