@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a cache of their own, real RelBench data where it is at hand, and real database servers."""
+"""Fixtures that all tests share: real RelBench data where it is at hand, the demo shop, and real database servers."""
 
 import os
 import shutil
@@ -16,11 +16,6 @@ import pytest
 from gelgt.testing import Shop, shop
 
 PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GELGT_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")
