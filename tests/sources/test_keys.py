@@ -8,6 +8,7 @@ import pytest
 import relbench
 
 import gelgt
+from gelgt import GelgtError
 from gelgt.schema.manifest import dump_yaml, load_yaml
 
 
@@ -154,3 +155,33 @@ def test_later_rows_do_not_renumber_earlier_ones() -> None:
     before = own_keys(gelgt.open({"events": frame}), "events")
     after = own_keys(gelgt.open({"events": pd.concat([later, frame])}), "events")
     assert after[: len(before)] == before
+
+
+def test_columns_named_like_our_own_keep_their_values(tmp_path: Path) -> None:
+    """Shared and doubled keys get columns of their own, which must not take the place of the user's."""
+    with sqlite3.connect(tmp_path / "names.db") as connection:
+        connection.execute('CREATE TABLE authors (code TEXT PRIMARY KEY, "row" INTEGER, k0 TEXT, c0 TEXT)')
+        connection.execute('CREATE TABLE books (code TEXT PRIMARY KEY REFERENCES authors, "code@authors" TEXT, p0 TEXT, d0 TEXT)')
+        connection.execute('CREATE TABLE notes ("a+b" TEXT REFERENCES authors, a TEXT, b TEXT)')
+        connection.executemany("INSERT INTO authors VALUES (?, ?, ?, ?)", [(f"a{i}", i, f"k{i}", f"c{i}") for i in range(3)])
+        connection.executemany("INSERT INTO books VALUES (?, ?, ?, ?)", [(f"a{i}", f"mine{i}", f"p{i}", f"d{i}") for i in range(3)])
+        connection.executemany("INSERT INTO notes VALUES (?, 'x', 'y')", [("a2",), ("a0",)])
+    connection.close()
+    db = gelgt.open(tmp_path / "names.db", schema={"notes": {"fkeys": {"a+b": "authors"}}})
+    assert db.read("authors", ["row", "k0", "c0"]).to_pylist()[1] == {"row": 1, "k0": "k1", "c0": "c1"}
+    books = db.read("books").to_pydict()
+    assert books["code@authors"] == ["mine0", "mine1", "mine2"]
+    assert [fk.column for fk in db.table("books").foreign_keys] == ["code@authors@"]
+    assert books["code@authors@"] == [0, 1, 2]
+    assert (books["p0"], books["d0"]) == (["p0", "p1", "p2"], ["d0", "d1", "d2"])
+    assert [(fk.columns, fk.table) for fk in db.table("notes").foreign_keys] == [(("a+b",), "authors")]
+    assert db.graph().num_edges == 5
+
+
+def test_a_composite_key_whose_column_would_hide_another_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "names.db") as connection:
+        connection.execute('CREATE TABLE t (a INTEGER, b INTEGER, "a+b" INTEGER, PRIMARY KEY (a, b))')
+    connection.close()
+    with pytest.raises(GelgtError, match="'a\\+b'") as caught:
+        gelgt.open(tmp_path / "names.db")
+    assert caught.value.code == "name_collision"

@@ -75,10 +75,18 @@ def _facts(table: StagedTable) -> list[ColumnFacts]:
 def _primary_key(table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], probe: StagedProbe) -> PrimaryKey | None:
     if "pkey" in entry:
         columns = _as_tuple(entry["pkey"])
-        return PrimaryKey(columns, "manifest", "stated by the user") if columns else None
-    if table.primary_key and set(table.primary_key) <= set(table.columns):
-        return PrimaryKey(table.primary_key, "declared", "PRIMARY KEY of the database")
-    return infer_primary_key(table.name, facts, probe)
+        key = PrimaryKey(columns, "manifest", "stated by the user") if columns else None
+    elif table.primary_key and set(table.primary_key) <= set(table.columns):
+        key = PrimaryKey(table.primary_key, "declared", "PRIMARY KEY of the database")
+    else:
+        return infer_primary_key(table.name, facts, probe)
+    if key and len(key.columns) > 1 and key_column(key.columns) in table.columns:
+        raise SchemaError(
+            "name_collision",
+            f"The primary key of '{table.name}' needs a column '{key_column(key.columns)}' of its own, but the table has one of that name.",
+            hint="Rename that column, or read the table through a view that does.",
+        )
+    return key
 
 
 def _foreign_keys(
@@ -90,7 +98,7 @@ def _foreign_keys(
     probe: StagedProbe,
 ) -> tuple[ForeignKey, ...]:
     if "fkeys" in entry:
-        found = [_stated_key(column, str(target), staged) for column, target in (entry["fkeys"] or {}).items()]
+        found = [_stated_key(column, str(target), table.columns, staged) for column, target in (entry["fkeys"] or {}).items()]
     else:
         found = [fk for fk in table.foreign_keys if fk.table in staged and set(fk.columns) <= set(table.columns)]
         taken = {c for fk in found for c in fk.columns}
@@ -100,9 +108,10 @@ def _foreign_keys(
     return _name_apart(found, keys[table.name], set(table.columns))
 
 
-def _stated_key(column: str, target: str, staged: Mapping[str, StagedTable]) -> ForeignKey:
+def _stated_key(column: str, target: str, own: Iterable[str], staged: Mapping[str, StagedTable]) -> ForeignKey:
     parent, referred = _target(target, staged)
-    return ForeignKey(tuple(column.split("+")), parent, referred, "manifest", "stated by the user")
+    columns = (column,) if column in own else tuple(column.split("+"))  # a column of the user's own may hold a plus
+    return ForeignKey(columns, parent, referred, "manifest", "stated by the user")
 
 
 def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -116,13 +125,15 @@ def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...
 def _name_apart(found: list[ForeignKey], key: PrimaryKey | None, columns: set[str]) -> tuple[ForeignKey, ...]:
     """Give a stored name of its own to a key whose column already holds other row numbers (shared or doubled keys)."""
     used = {key_column(key.columns)} if key else set()
-    named = []
+    named: list[ForeignKey] = []
     for fk in found:
+        if any((fk.columns, fk.table, fk.referred) == (other.columns, other.table, other.referred) for other in named):
+            continue  # declared twice
         name = key_column(fk.columns)
         if name in used or (len(fk.columns) > 1 and name in columns):
             name = f"{name}@{fk.table}"
-            if name in used:
-                continue  # the same columns refer to the same table twice
+            while name in used or name in columns:  # a column of the user's own may be called so
+                name += "@"
             fk = replace(fk, stored=name)
         used.add(name)
         named.append(fk)
