@@ -90,3 +90,11 @@ def test_words() -> None:
     assert points_to("constructorStandingsId", "constructor_standings", None) > points_to("constructorStandingsId", "standings", None)
     assert names_own_table("qualifyId", "qualifying")
     assert not names_own_table("raceId", "results")
+
+
+def test_a_column_that_counts_the_rows_of_a_table_is_no_key_to_it() -> None:
+    orders = pd.DataFrame({"id": range(1, 61), "customer": [1 + i % 20 for i in range(60)]})
+    customers = pd.DataFrame({"id": range(1, 21), "orders": [3] * 20, "orders_id": range(1, 21)})
+    db = infer(orders=orders, customers=customers)
+    assert [(fk.column, fk.table) for fk in db.table("orders").foreign_keys] == [("customer", "customers")]
+    assert [(fk.column, fk.table) for fk in db.table("customers").foreign_keys] == [("orders_id", "orders")]

@@ -79,6 +79,8 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     True
     >>> points_to("PostTypeId", "posts", "Id")
     0
+    >>> points_to("order", "orders", "id") > points_to("orders", "orders", "id")  # the latter counts them
+    True
     """
     mine, theirs = stem(column), table_words(table)
     if not mine:
@@ -87,11 +89,16 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     if table_key is not None and column.lower() == table_key.lower():
         score += 30
     ends_in_table = bool(theirs) and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs
-    if mine == theirs:
+    if mine == theirs and (is_keylike(column) or not _is_plural(column)):
         score += 20
     elif is_keylike(column) and (ends_in_table or (table_key is not None and mine == stem(table_key))):
         score += 10
     return score + len(theirs) if score else 0
+
+
+def _is_plural(column: str) -> bool:
+    last = _WORD.findall(column)[-1].lower()
+    return singular(last) != last
 
 
 def names_own_table(column: str, table: str) -> bool:
