@@ -16,13 +16,14 @@ _HOME = {
     "open": "gelgt.sources",
     "Database": "gelgt.sources",
     "Task": "gelgt.tasks",
+    "GelGTConfig": "gelgt.config",
     "SamplingConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
 }
-__all__ = ["Database", "GelgtError", "SamplingConfig", "Task", "__version__", "open"]
+__all__ = ["Database", "GelGTConfig", "GelgtError", "SamplingConfig", "Task", "__version__", "open"]
 
 if TYPE_CHECKING:
-    from gelgt.config import SamplingConfig
+    from gelgt.config import GelGTConfig, SamplingConfig
     from gelgt.errors import GelgtError
     from gelgt.sources import Database, open
     from gelgt.tasks import Task

@@ -115,7 +115,7 @@ class SubgraphBatch:
         longest = int(lengths.max()) if self.num_seeds else 0
         width = max(multiple, -(-longest // multiple) * multiple)
         mask = torch.arange(width, device=self.node.device)[None, :] < lengths[:, None]  # (B, N)
-        rows: dict[str, Any] = {name: _spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS}
+        rows: dict[str, Any] = {name: spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS}
         shift = torch.arange(self.num_seeds, device=self.node.device) * width - self.offsets[:-1]
         edges = self.edge_index + shift[self.batch[self.edge_index]]
         return replace(self, layout="padded", mask=mask, edge_index=edges, **rows)
@@ -130,8 +130,8 @@ class SubgraphBatch:
 ROWS = ("node", "hop", "table", "age", "has_time")
 
 
-def _spread(values: Tensor, mask: Tensor, filler: int) -> Tensor:
-    """(T,) → (B, N)."""
+def spread(values: Tensor, mask: Tensor, filler: int) -> Tensor:
+    """Packed values as a rectangle: (T,) → (B, N), with a filler where the mask is false."""
     out = torch.full(mask.shape, filler, dtype=values.dtype, device=values.device)
     out[mask] = values
     return out

@@ -293,7 +293,8 @@ def sample_seeds(
             count = thin(n, h, a, k, count, budget, mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D)), chosen, entries, places, stamp)
             edges, done = 0, 0
         edges = induce(
-            parents, offsets, parent_start, num_keys, relation_start, guide, n, t, done, count, edges, s, d, r, entries, places, stamp, blocks,
+            parents, offsets, parent_start, num_keys, relation_start, guide,
+            n, t, done, count, edges, s, d, r, entries, places, stamp, blocks,
         )  # fmt: skip
         for e in range(edges):
             s[e] += row

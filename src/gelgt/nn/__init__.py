@@ -1,0 +1,16 @@
+"""③ refinement, ④ GNN branch, ⑤ Gaussian attention, ⑥ fusion, and the encoders before them.
+
+Shapes, here and in all modules:
+
+    B   seeds of a batch              d   width of a token
+    K   rows sampled for a seed       H   heads, d/H each
+    M   rows kept by refinement       G   Gaussian kernels
+    T   rows of all seeds, packed     E   edges
+    N   rows of the longest seed      U   distinct rows of a batch
+"""
+
+from gelgt.config import GelGTConfig
+from gelgt.nn.model import GelGTModel, ModelInput
+from gelgt.nn.rows import RowFrames, collect_rows
+
+__all__ = ["GelGTConfig", "GelGTModel", "ModelInput", "RowFrames", "collect_rows"]

@@ -1,0 +1,133 @@
+"""The temporal bias of attention (paper, section 3.2; DESIGN.md section 5).
+
+    bias_h(i, j) = Σ_g W[h, g] · exp(-(Δt_ij - μ_g)² / σ_g²) + b_h        Δt_ij = |age_i - age_j| in days
+
+and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the lemma's form, with 2σ², it is
+(Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from gelgt.config import GelGTConfig
+
+BINS = (0.0, 1.0, 7.0, 30.0, 90.0, 365.0, 1095.0, 3650.0)  # days, for the time-bin comparison
+
+
+class TemporalBias(nn.Module):
+    """A bias for each head from the difference of two rows' ages; (B, N) ages → (B, H, N, N)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
+        difference = (age[:, :, None] - age[:, None, :]).abs()  # (B, N, N)
+        known = has_time[:, :, None] & has_time[:, None, :]
+        return torch.where(known[:, None], self.scores(difference), 0.0)
+
+    def scores(self, difference: Tensor) -> Tensor:
+        """(B, N, N) days → (B, H, N, N)."""
+        raise NotImplementedError
+
+
+class GaussianBias(TemporalBias):
+    """Learned Gaussian kernels over time differences, mixed by a linear map to the heads."""
+
+    def __init__(self, config: GelGTConfig) -> None:
+        super().__init__(config.heads)
+        kernels = config.num_kernels
+        self.is_log_time = config.time_scale == "log"
+        self.is_log_parameter = config.kernel_parameters == "log"
+        self.factor = 1.0 if config.kernel_form == "published" else 2.0
+        self.centre = nn.Parameter(torch.empty(kernels))
+        self.width = nn.Parameter(torch.empty(kernels))
+        self.mix = nn.Linear(kernels, config.heads)
+        # The published start: centres spread over 0…100 days, widths of 10 (the paper's table begins at 33.3 and 10).
+        self.start(torch.linspace(0.0, 100.0, kernels).clamp(min=1.0), torch.full((kernels,), 10.0))
+
+    @torch.no_grad()
+    def start(self, centre: Tensor, width: Tensor) -> None:
+        """Set μ and σ, in days (log-days under the log time scale are taken from them)."""
+        if self.is_log_time:
+            centre, width = torch.log1p(centre), (width / (1.0 + centre)).clamp(min=1e-2)
+        self.centre.copy_(centre.log() if self.is_log_parameter else centre)
+        self.width.copy_(width.log() if self.is_log_parameter else width)
+
+    def start_from(self, ages: Tensor) -> None:
+        """Centres at the quantiles of the ages (days) seen in training, widths as wide as their spacing."""
+        known = ages[torch.isfinite(ages) & (ages > 0)].double()
+        if len(known) == 0:
+            return
+        kernels = len(self.centre)
+        middles = (torch.arange(kernels, dtype=torch.float64) + 0.5) / kernels
+        edges = torch.quantile(known, torch.linspace(0, 1, kernels + 1, dtype=torch.float64))
+        centre = torch.quantile(known, middles).clamp(min=1e-3)
+        width = torch.maximum((edges[1:] - edges[:-1]) / 2, centre * 0.1)
+        self.start(centre.float(), width.float())
+
+    @property
+    def mu(self) -> Tensor:
+        """(G,) centres, in the unit of the time scale."""
+        return self.centre.exp() if self.is_log_parameter else self.centre
+
+    @property
+    def sigma(self) -> Tensor:
+        """(G,) widths; never zero, whatever the parameter."""
+        return self.width.exp() if self.is_log_parameter else self.width.abs() + 1e-6
+
+    def kernels(self, difference: Tensor) -> Tensor:
+        """(…) days → (…, G)."""
+        time = torch.log1p(difference) if self.is_log_time else difference
+        return torch.exp(-((time[..., None] - self.mu) ** 2) / (self.factor * self.sigma**2))
+
+    def scores(self, difference: Tensor) -> Tensor:
+        mixed: Tensor = self.mix(self.kernels(difference.to(self.mu.dtype)))  # (B, N, N, H)
+        return mixed.permute(0, 3, 1, 2)
+
+    def profile(self) -> list[dict[str, float | list[float]]]:
+        """Each kernel as durations: centre and width in days, and its weight in each head."""
+        mu, sigma = self.mu.detach(), self.sigma.detach()
+        days, width = (torch.expm1(mu), (1 + torch.expm1(mu)) * sigma) if self.is_log_time else (mu, sigma)
+        return [
+            {"centre_days": float(days[g]), "width_days": float(width[g]), "weights": [float(w) for w in self.mix.weight.detach()[:, g]]}
+            for g in range(len(mu))
+        ]
+
+
+class LinearDecayBias(TemporalBias):
+    """-slope_h · Δt, slopes learned and positive: the monotone comparison of the paper."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.slope = nn.Parameter(torch.linspace(math.log(1e-3), math.log(1e-1), heads))
+
+    def scores(self, difference: Tensor) -> Tensor:
+        return -self.slope.exp()[None, :, None, None] * difference[:, None]
+
+
+class TimeBinBias(TemporalBias):
+    """A learned value for each head and each bin of Δt: the discretised comparison of the paper."""
+
+    edges: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.register_buffer("edges", torch.tensor(BINS[1:]), persistent=False)
+        self.table = nn.Embedding(len(BINS), heads)
+        nn.init.zeros_(self.table.weight)
+
+    def scores(self, difference: Tensor) -> Tensor:
+        values: Tensor = self.table(torch.bucketize(difference, self.edges.to(difference.dtype), right=True))  # (B, N, N, H)
+        return values.permute(0, 3, 1, 2)
+
+
+def make_bias(config: GelGTConfig) -> TemporalBias | None:
+    """The bias that a configuration asks for."""
+    if config.bias == "none":
+        return None
+    if config.bias == "linear-decay":
+        return LinearDecayBias(config.heads)
+    return TimeBinBias(config.heads) if config.bias == "time-bins" else GaussianBias(config)

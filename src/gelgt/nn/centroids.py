@@ -1,0 +1,44 @@
+"""The optional global module: a codebook of moving averages that every seed attends to (the paper's table lists it; RelGT needs it)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class GlobalModule(nn.Module):
+    """Seeds attend to centroids, which follow the seeds seen in training by exponential moving averages.
+
+    In evaluation the centroids stand still, so a prediction does not depend on its batch.
+    """
+
+    centroids: Tensor
+    counts: Tensor
+
+    def __init__(self, width: int, centroids: int, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("centroids", torch.randn(centroids, width, generator=torch.Generator().manual_seed(0)) / math.sqrt(width))
+        self.register_buffer("counts", torch.ones(centroids))
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, seeds: Tensor) -> Tensor:
+        """(B, d) → (B, d)."""
+        book = self.centroids.to(seeds.dtype)
+        scores = self.query(seeds) @ self.key(book).T / math.sqrt(seeds.shape[-1])  # (B, C)
+        # Centroids that stand for more seeds weigh more.
+        out: Tensor = torch.softmax(scores + self.counts.to(scores.dtype).clamp(min=1e-3).log(), dim=-1) @ self.value(book)
+        if self.training:
+            self.update(seeds.detach().float())
+        return out
+
+    @torch.no_grad()
+    def update(self, seeds: Tensor) -> None:
+        """Move each seed's nearest centroid towards it."""
+        nearest = torch.cdist(seeds, self.centroids).argmin(1)
+        counts = torch.bincount(nearest, minlength=len(self.counts)).to(self.counts.dtype)
+        sums = torch.zeros_like(self.centroids).index_add_(0, nearest, seeds)
+        touched = counts > 0
+        means = sums[touched] / counts[touched, None]
+        self.centroids[touched] = self.decay * self.centroids[touched] + (1 - self.decay) * means
+        self.counts.mul_(self.decay).add_(counts, alpha=1 - self.decay)

@@ -1,0 +1,205 @@
+"""`GelGTModel`: encoders → ③ refinement → ④ GNN ∥ ⑤ Gaussian attention → ⑥ fusion → head, over a `SubgraphBatch`.
+
+Everything but attention works on packed rows, so padding exists only inside the attention blocks, where it is masked. Norm layers see one
+row at a time (or, in the paper's preset, running statistics in evaluation): a prediction does not depend on the batch it is made in.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gelgt.config import GelGTConfig
+from gelgt.features import Features
+from gelgt.graph import Graph
+from gelgt.nn.attention import AttentionBlock, ReadOut, choose_backend, mask_bias
+from gelgt.nn.bias import GaussianBias, make_bias
+from gelgt.nn.centroids import GlobalModule
+from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder, TableColumns
+from gelgt.nn.gnn import GNNBranch, both_ways
+from gelgt.nn.refinement import refine, restrict, semantic_scores
+from gelgt.nn.rows import RowFrames, collect_rows
+from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
+from gelgt.sampling.batch import SubgraphBatch, spread
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """A batch of subgraphs with the features of its rows."""
+
+    batch: SubgraphBatch
+    rows: RowFrames
+
+    @classmethod
+    def of(cls, batch: SubgraphBatch, features: Features, hide: Mapping[str, Iterable[str]] | None = None) -> "ModelInput":
+        hidden = {table: tuple(columns) for table, columns in (hide or {}).items()}
+        return cls(batch, collect_rows(batch, features, hidden))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "ModelInput":
+        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking))
+
+
+class GelGTModel(nn.Module):
+    """The Gaussian Relational Graph Transformer.
+
+    Args:
+        config: The model's configuration.
+        graph: For the number of its tables.
+        features: For the columns of its tables and their statistics.
+        outputs: Width of the prediction: 1, or the number of classes.
+        hide: For each table, columns that the task must not see.
+        noise_seed: Of the structure noise.
+    """
+
+    def __init__(
+        self,
+        config: GelGTConfig,
+        graph: Graph,
+        features: Features,
+        outputs: int = 1,
+        hide: Mapping[str, Iterable[str]] | None = None,
+        noise_seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config, self.noise_seed = config, noise_seed
+        width = config.width
+        self.backend, self.backend_reason = choose_backend(config)
+        self.encoders = nn.ModuleDict()
+        for name in config.encoders:
+            if name == "table":
+                self.encoders[name] = nn.Embedding(len(graph.tables), width)
+            elif name == "hop":
+                self.encoders[name] = HopEncoder(width)
+            elif name == "age":
+                self.encoders[name] = AgeEncoder(width)
+            elif name == "row":
+                self.encoders[name] = RowEncoder(width, config.row_width, config.row_layers, config.norm, _columns(features, hide or {}))
+            else:
+                self.encoders[name] = StructureEncoder(width, config.structure_width, config.structure_layers, config.norm)
+        self.mixer = Mixer(len(config.encoders), width, config.dropout)
+        self.biases = nn.ModuleList()
+        if config.bias != "none" and config.layers:
+            self.biases.extend(
+                made for made in (make_bias(config) for _ in range(1 if config.share_bias else config.layers)) if made is not None
+            )
+        self.blocks = nn.ModuleList(AttentionBlock(config) for _ in range(config.layers))
+        self.read_out = ReadOut(width) if config.layers else None
+        self.gnn = GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
+        self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
+        self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
+        self.head = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(width, outputs)
+        )
+
+    def forward(self, inputs: ModelInput) -> Tensor:
+        """Predictions (B, outputs): logits or standardised values."""
+        out: Tensor = self.head(self.embed(inputs))
+        return out
+
+    def embed(self, inputs: ModelInput) -> Tensor:
+        """Seed vectors (B, d)."""
+        batch = inputs.batch.to_packed()
+        subgraph, offsets, edges = batch.batch, batch.offsets, batch.edge_index
+        h = self.encode(batch, inputs.rows, subgraph)  # (T, d)
+        age, has_time = batch.age, batch.has_time
+        if self.config.keep is not None:
+            kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
+            offsets, edges = restrict(kept, offsets, edges)
+            h, age, has_time = h[kept], age[kept], has_time[kept]
+        branches = []
+        if self.read_out is not None:
+            branches.append(self.attention(h, age, has_time, offsets))
+        if self.gnn is not None:
+            branches.append(self.gnn(h, both_ways(edges), offsets[:-1]))
+        seeds: Tensor = branches[0]
+        if self.balance is not None:
+            share = torch.sigmoid(self.balance)
+            seeds = share * branches[0] + (1 - share) * branches[1]
+        return seeds if self.everyone is None else seeds + self.everyone(seeds)
+
+    def encode(self, batch: SubgraphBatch, rows: RowFrames, subgraph: Tensor) -> Tensor:
+        """Tokens (T, d) of packed rows."""
+        parts = []
+        for name, encoder in self.encoders.items():
+            if name == "table":
+                parts.append(encoder(batch.table))
+            elif name == "hop":
+                parts.append(encoder(batch.hop))
+            elif name == "age":
+                parts.append(encoder(batch.age, batch.has_time))
+            elif name == "row":
+                parts.append(encoder(rows)[rows.inverse])
+            else:
+                parts.append(encoder(self.structure_start(batch, subgraph), both_ways(batch.edge_index)))
+        out: Tensor = self.mixer(parts)
+        return out
+
+    def structure_start(self, batch: SubgraphBatch, subgraph: Tensor) -> Tensor:
+        """What the structure encoder starts from: (T, structure_width)."""
+        if self.config.structure == "laplacian":
+            return laplacian_vectors(batch.edge_index, batch.offsets, self.config.structure_width)
+        place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
+        return structure_noise(batch.seed_key, batch.seed_time, place, subgraph, self.config.structure_width, self.noise_seed)
+
+    def attention(self, h: Tensor, age: Tensor, has_time: Tensor, offsets: Tensor) -> Tensor:
+        """The attention branch: packed tokens (T, d) → seed vectors (B, d)."""
+        assert self.read_out is not None
+        lengths = offsets[1:] - offsets[:-1]
+        mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]  # (B, N)
+        x = h.new_zeros(*mask.shape, h.shape[1])
+        x[mask] = h
+        ages, known = spread(age, mask, 0), spread(has_time, mask, 0)
+        biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [mask_bias(None, mask, x.dtype)]
+        for number, block in enumerate(self.blocks):
+            x = block(x, biases[min(number, len(biases) - 1)])
+        out: Tensor = self.read_out(x, mask)
+        return out
+
+    def start_times(self, ages: Tensor) -> None:
+        """Start μ and σ from the ages (days) of rows seen in training."""
+        for bias in self.biases:
+            if isinstance(bias, GaussianBias):
+                bias.start_from(ages)
+
+    def temporal_profile(self) -> list[list[dict[str, Any]]]:
+        """For each set of kernels, its centres and widths as durations, with a sentence for people.
+
+        Example: ``model.temporal_profile()[0][2]["text"]`` is ``"centre 31 days, width 4 days"``.
+        """
+        found = []
+        for bias in self.biases:
+            if isinstance(bias, GaussianBias):
+                kernels = [dict(k) for k in bias.profile()]
+                found.append([k | {"text": f"centre {duration(k['centre_days'])}, width {duration(k['width_days'])}"} for k in kernels])
+        return found
+
+    def parameter_groups(self, rate: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
+        """Parameters for an optimiser: μ and σ have a rate of their own and no decay."""
+        times = [p for bias in self.biases if isinstance(bias, GaussianBias) for p in (bias.centre, bias.width)]
+        own = {id(p) for p in times}
+        others = [p for p in self.parameters() if id(p) not in own]
+        groups: list[dict[str, Any]] = [{"params": others, "lr": rate, "weight_decay": weight_decay}]
+        if times:
+            groups.append({"params": times, "lr": rate * self.config.time_rate, "weight_decay": 0.0})
+        return groups
+
+
+def duration(days: Any) -> str:
+    """A number of days in words: '31 days', '5.2 hours', '2.4 years'."""
+    value = float(days)
+    if value >= 2 * 365.25:
+        return f"{value / 365.25:.1f} years"
+    if value >= 1:
+        return f"{value:.0f} days" if value >= 10 else f"{value:.1f} days"
+    return f"{24 * value:.1f} hours"
+
+
+def _columns(features: Features, hide: Mapping[str, Iterable[str]]) -> dict[str, TableColumns]:
+    found = {}
+    for table in features.tables:
+        hidden = tuple(hide.get(table, ()))
+        frame = features.frame(table, [], hidden)
+        found[table] = TableColumns(features.col_stats(table, hidden), frame.col_names_dict)
+    return found

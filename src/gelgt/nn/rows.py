@@ -1,0 +1,82 @@
+"""Row features of a batch: each distinct row once, however often it was sampled."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_frame import TensorFrame, stype
+
+from gelgt.features import Features
+from gelgt.sampling.batch import SubgraphBatch
+
+CLIP = 10.0  # standard deviations beyond which a number is cut: one wild value must not drown a batch
+
+
+@dataclass(frozen=True)
+class RowFrames:
+    """Features of the U distinct rows of a batch.
+
+    Attributes:
+        inverse: (T,) which distinct row each packed row is.
+        places: For each table, the distinct rows that are its own.
+        frames: For each table, the features of those rows, in that order.
+    """
+
+    inverse: Tensor
+    places: Mapping[str, Tensor]
+    frames: Mapping[str, TensorFrame]
+
+    @property
+    def num_rows(self) -> int:
+        return sum(len(p) for p in self.places.values())
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "RowFrames":
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=non_blocking)
+
+        frames = {name: frame.to(device, non_blocking=non_blocking) for name, frame in self.frames.items()}
+        return RowFrames(move(self.inverse), {name: move(p) for name, p in self.places.items()}, frames)
+
+
+def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None) -> RowFrames:
+    """Slice the features of a batch's rows.
+
+    Args:
+        hide: For each table, columns that the task must not see.
+    """
+    node = batch.to_packed().node.numpy()
+    distinct, inverse = np.unique(node, return_inverse=True)  # sorted, so the rows of a table lie together
+    offsets, tables = batch.graph.offsets, batch.graph.tables
+    borders = np.searchsorted(distinct, offsets)
+    places, frames = {}, {}
+    for number, name in enumerate(tables):
+        start, stop = int(borders[number]), int(borders[number + 1])
+        if start < stop:
+            places[name] = torch.arange(start, stop)
+            hidden = (hide or {}).get(name, ())
+            frames[name] = _clipped(features.frame(name, distinct[start:stop] - offsets[number], hidden), _limits(features, name, hidden))
+    return RowFrames(torch.from_numpy(inverse.astype(np.int64)), places, frames)
+
+
+def _limits(features: Features, table: str, hidden: Collection[str]) -> Callable[[list[str]], tuple[Tensor, Tensor]]:
+    from torch_frame.data.stats import StatType
+
+    stats = features.col_stats(table, hidden)
+
+    def of(columns: list[str]) -> tuple[Tensor, Tensor]:
+        mean = torch.tensor([float(stats[c][StatType.MEAN]) for c in columns], dtype=torch.float32)
+        spread = torch.tensor([float(stats[c][StatType.STD]) for c in columns], dtype=torch.float32)
+        return mean - CLIP * spread, mean + CLIP * spread
+
+    return of
+
+
+def _clipped(frame: TensorFrame, limits: Callable[[list[str]], tuple[Tensor, Tensor]]) -> TensorFrame:
+    if stype.numerical in frame.feat_dict:
+        low, high = limits(frame.col_names_dict[stype.numerical])
+        finite = torch.isfinite(low) & torch.isfinite(high)
+        values = frame.feat_dict[stype.numerical]
+        frame.feat_dict[stype.numerical] = torch.where(finite, values.clamp(low.nan_to_num(), high.nan_to_num()), values)
+    return frame
