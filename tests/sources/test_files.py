@@ -159,3 +159,15 @@ def test_a_broken_compressed_file_is_named(tmp_path: Path, content: bytes) -> No
     with pytest.raises(SourceError, match=r"orders\.csv\.gz") as caught:
         gelgt.open(tmp_path)
     assert caught.value.code == "unreadable_file"
+
+
+def test_words_among_numbers_are_missing_where_they_are_known_or_the_user_says_so(tmp_path: Path) -> None:
+    lines = [f"{i},{'N/A' if i == 7 else i * 1.5},{'free' if i == 8 else i},{1 + i % 28}/01/2024" for i in range(40)]
+    (tmp_path / "items.csv").write_text("id,price,fee,at\n" + "\n".join(lines))
+    db = gelgt.open(tmp_path)
+    assert {c: db.table("items").columns[c] for c in ("price", "fee", "at")} == {"price": "float64", "fee": "string", "at": "string"}
+    found = [(f.code, f.column, f.count) for f in db.import_findings]
+    assert sorted(found, key=str) == [("missing_words", "price", 1), ("text_dates", "at", None), ("text_numbers", "fee", None)]
+    stated = gelgt.open(tmp_path, schema={"items": {"kinds": {"fee": "numerical"}}})
+    assert stated.read("items", ["fee"]).column(0).to_pylist()[7:10] == [7.0, None, 9.0]
+    assert ("missing_words", "fee", 1) in [(f.code, f.column, f.count) for f in stated.import_findings]

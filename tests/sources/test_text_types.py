@@ -39,7 +39,13 @@ def settle(*values: str | None) -> list[object]:
         (["1,5", "2"], pa.string()),
         (["9223372036854775808", "1"], pa.float64()),
         (["true", "1"], pa.string()),
-        (["31.01.2024", "01.02.2024"], pa.string()),
+        (["31.01.2024", "1.2.2024", "01.02.2024 17:04"], TIME),
+        (["2024/01/31", "2024/02/01 17:04:05"], TIME),
+        (["31/01/2024", "01/02/2024"], pa.string()),
+        (["1.5", "N/A", "NULL", "-"], pa.float64()),
+        (["2024-01-31", "\\N"], TIME),
+        (["N/A", "N/A"], pa.string()),
+        (["NA", "DE", "FR"], pa.string()),
         (["2024", "2025"], pa.int64()),
         ([None, None], pa.string()),
         ([], pa.string()),
@@ -109,3 +115,30 @@ def test_dates_that_are_no_days() -> None:
 def test_mixed_zones_across_batches() -> None:
     with pytest.raises(SourceError, match="mixes times with a zone"):
         profile("2024-01-31 10:00:00Z", "2024-01-31 10:00:00", batch=1).verdict()
+
+
+def test_dates_that_can_be_read_in_one_way_are_and_words_for_missing_values_are_null() -> None:
+    assert settle("31.01.2024", "1.2.2024", "N/A") == [datetime(2024, 1, 31), datetime(2024, 2, 1), None]
+    assert settle("2024/01/31", "2024/02/01 17:04:05") == [datetime(2024, 1, 31), datetime(2024, 2, 1, 17, 4, 5)]
+    assert settle("1", "?", "3") == [1, None, 3]
+    assert settle("NA", "DE") == ["NA", "DE"]
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (["01/02/2024", "31/01/2024"], "text_dates"),
+        (["1-2-24", "12-31-24"], "text_dates"),
+        (["1.234,50", "12,00"], "text_numbers"),
+        (["1,234.5", "2.0"], "text_numbers"),
+        ([*map(str, range(50)), "free"], "text_numbers"),
+        (["007", "012"], None),
+        (["10.0.0.1", "10.0.0.2"], None),
+        (["a", "b"], None),
+    ],
+)
+def test_doubts_about_text(values: list[str], code: str | None) -> None:
+    found = profile(*values)
+    assert found.verdict() == pa.string()
+    doubt = found.doubts()
+    assert (doubt and doubt[0]) == code

@@ -20,7 +20,7 @@ from gelgt.errors import SourceError
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.raw import RawTable
-from gelgt.sources.text_types import TextProfile, parse_text
+from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
 # Names of whole-number columns that may hold epoch times.
 _TIMELIKE = re.compile(
@@ -132,6 +132,10 @@ def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> No
             verdict = pa.string() if kept else column.text.verdict(name in raw.time_columns)
             if verdict != pa.string():
                 changes[name] = (verdict, "")
+            elif forced.get(name) == "numerical":
+                changes[name] = (pa.float64(), "")
+            elif not kept and (doubt := column.text.doubts()):
+                staged.findings.append(Finding(doubt[0], staged.name, name, message=doubt[1]))
         elif not kept and (unit := _epoch_unit(name, column, name in raw.time_columns)):
             changes[name] = (TIME, unit)
             staged.findings.append(Finding("epoch_time", staged.name, name, message=f"whole numbers read as {unit} since 1970"))
@@ -152,6 +156,8 @@ def _epoch_unit(name: str, column: StagedColumn, declared_time: bool) -> str | N
 
 
 def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]) -> None:
+    texts = {name: staged.columns[name].text for name in changes}
+    lost = dict.fromkeys(changes, 0)
     for name, (arrow, _) in changes.items():
         staged.columns[name] = StagedColumn(staged.columns[name].stored, arrow)
     schema = _file_schema(staged.columns)
@@ -163,11 +169,21 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
                 array = batch.column(column.stored)
                 if name in changes:
                     arrow, unit = changes[name]
-                    array = _from_epoch(array, unit) if unit else parse_text(array, arrow, staged.name, name)
+                    text, before = texts[name], array.null_count
+                    if unit or text is None:
+                        array = _from_epoch(array, unit)
+                    elif arrow == pa.float64() and not text.maybe["float"]:
+                        array = parse_numbers(array)
+                    else:
+                        array = parse_text(array, arrow, staged.name, name, numbers=text.numbers)
+                    lost[name] += array.null_count - before
                     column.add(array)
                 arrays.append(array)
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
     os.replace(target, staged.path)
+    for name, count in lost.items():
+        if count:
+            staged.findings.append(Finding("missing_words", staged.name, name, count, "words among numbers or times count as missing"))
 
 
 def _from_epoch(values: pa.Array, unit: str) -> pa.Array:

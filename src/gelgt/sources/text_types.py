@@ -1,8 +1,10 @@
 """Finds what a column of strings really holds: whole numbers, numbers, truth values, times, or text.
 
 A type is given only if every value fits it; "007" stays text because a number would lose the zeros. Times are ISO 8601
-dates or date-times. A column that is nearly all times is an error, not text: a time column that silently became text
-would let rows be seen before they happened.
+dates or date-times, or 31.12.2024 and 2024/12/31, which can be read in one way only. A column that is nearly all times is an
+error, not text: a time column that silently became text would let rows be seen before they happened. For the same reason
+dates whose order of day and month is open (01/02/2024) stay text and are reported. Sources without types write a missing
+value as a word: those words do not make numbers or times text, so one in a later row changes nothing before it.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +21,14 @@ _BOOL = r"^(true|false|True|False|TRUE|FALSE)$"
 _ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?" + _ZONE + r"?)?$"
 _ZONED = r"[0-9]:[0-9]{2}([.][0-9]+)?" + _ZONE + "$"
+# One way to read them: the dot puts the day first, a year in front puts the month second.
+_DOTTED = [(r"^([0-9])[.]", r"0\1."), (r"^([0-9]{2})[.]([0-9])[.]", r"\1.0\2."), (r"^([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})", r"\3-\2-\1")]
+_SLASHED = [(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})", r"\1-\2-\3")]
+_OPEN_DATE = r"^[0-9]{1,2}[/-][0-9]{1,2}[/-]([0-9]{4}|[0-9]{2})($|[ T,])"
+_SEPARATED = r"^[+-]?[0-9]{1,3}([.,' ][0-9]{3})*[.,][0-9]+$"
 NEARLY = 0.9  # share of times from which the other values are errors
+HEAD = 1000  # values that are looked at where a guess is enough
+MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "none", "-", "--", "?", "\\N"])
 
 
 @dataclass
@@ -34,12 +43,20 @@ class TextProfile:
     zoned: list[str] = field(default_factory=list)  # an example of each, for the error
     naive: list[str] = field(default_factory=list)
     misfits: list[str] = field(default_factory=list)
+    missing: int = 0  # words that stand for a missing value
+    head: list[str] = field(default_factory=list)
     maybe: dict[str, bool] = field(default_factory=lambda: {"int": True, "float": True, "bool": True, "time": True})
 
     def add(self, values: pa.Array) -> None:
         values = values.drop_null()
+        if self.numbers and any(self.maybe.values()):
+            told = pc.invert(pc.is_in(values, value_set=MISSING))
+            self.missing += len(values) - (pc.sum(told).as_py() or 0)
+            values = values.filter(told)
         if len(values) == 0:
             return
+        if len(self.head) < HEAD:
+            self.head += values[: HEAD - len(self.head)].to_pylist()
         if self.numbers:
             for name, pattern in (("int", _INT), ("float", _FLOAT), ("bool", _BOOL)):
                 self.maybe[name] = self.maybe[name] and _all_match(values, pattern)
@@ -48,9 +65,10 @@ class TextProfile:
         self.filled += len(values)
 
     def _add_times(self, values: pa.Array) -> None:
-        if self.filled == 0 and _share(values[:1000], _TIME) < 0.5:
+        if self.filled == 0 and _share(_to_iso(values[:HEAD]), _TIME) < 0.5:
             self.maybe["time"] = False
             return
+        values = _to_iso(values)
         matched = pc.match_substring_regex(values, _TIME)
         self.times += pc.sum(matched).as_py()
         if len(self.misfits) < 5:
@@ -88,6 +106,23 @@ class TextProfile:
             )
         return TIME
 
+    def doubts(self) -> tuple[str, str] | None:
+        """Why a column that stays text may be meant otherwise, as the code and message of a finding."""
+        head = pa.array(self.head, pa.string())
+        if len(head) == 0:
+            return None
+        if _share(head, _OPEN_DATE) >= NEARLY:
+            return "text_dates", f"dates like {self.head[0]!r} may be read in two ways and stay text: write them as 2024-05-31"
+        if not self.numbers:
+            return None
+        if _share(head, _SEPARATED) >= NEARLY:
+            return "text_numbers", f"numbers like {self.head[0]!r} stay text: write them as 1234.5"
+        matched = pc.match_substring_regex(head, _FLOAT)
+        if NEARLY <= (pc.sum(matched).as_py() or 0) / len(head) < 1:
+            other = some(head.filter(pc.invert(matched))[:3].to_pylist())
+            return "text_numbers", f"nearly all values are numbers, but not {other}: state the kind numerical, and these count as missing"
+        return None
+
     def _unparseable(self, why: str) -> SourceError:
         return SourceError(
             "unparseable_date",
@@ -96,8 +131,10 @@ class TextProfile:
         )
 
 
-def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str) -> pa.Array:
-    """Strings that passed the verdict, as their type."""
+def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str, *, numbers: bool = True) -> pa.Array:
+    """Strings that passed the verdict, as their type; `numbers` as in TextProfile."""
+    if numbers and target != pa.string():
+        values = pc.if_else(pc.is_in(values, value_set=MISSING), pa.scalar(None, pa.string()), values)
     if target == TIME:
         return _parse_times(values, table, column)
     if target == pa.bool_():
@@ -109,9 +146,21 @@ def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str) -
     return values
 
 
+def parse_numbers(values: pa.Array) -> pa.Array:
+    """Strings as numbers because the user says so; what is none becomes null."""
+    fits = pc.fill_null(pc.match_substring_regex(values, _FLOAT), False)
+    return pc.utf8_ltrim(pc.if_else(fits, values, pa.scalar(None, pa.string())), "+").cast(pa.float64())
+
+
+def _to_iso(values: pa.Array) -> pa.Array:
+    for pattern, written in (*_DOTTED, *_SLASHED):
+        values = pc.replace_substring_regex(values, pattern, written)
+    return values
+
+
 def _parse_times(values: pa.Array, table: str, column: str) -> pa.Array:
     # Microseconds are kept, finer digits are cut: a time must never be rounded into the future.
-    cut = pc.replace_substring_regex(values, r"([.][0-9]{6})[0-9]+", r"\1")
+    cut = pc.replace_substring_regex(_to_iso(values), r"([.][0-9]{6})[0-9]+", r"\1")
     try:
         if pc.any(pc.match_substring_regex(cut, _ZONED)).as_py():
             return cut.cast(pa.timestamp("us", "UTC")).view(TIME) if len(cut) else cut.cast(TIME)
