@@ -36,7 +36,7 @@ def sentences(page: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     """A demo shop of fewer customers, where the pages expect it."""
-    return shop(tmp_path_factory.mktemp("docs") / "demo" / "shop.db", customers=100)
+    return shop(tmp_path_factory.mktemp("docs") / "demo" / "shop.db", customers=60)
 
 
 @pytest.fixture
