@@ -24,7 +24,7 @@ class GlobalModule(nn.Module):
 
     def forward(self, seeds: Tensor) -> Tensor:
         """(B, d) → (B, d)."""
-        book = self.centroids.to(seeds.dtype)
+        book = self.centroids.to(seeds.dtype, copy=True)  # the update below must not change what backward needs
         scores = self.query(seeds) @ self.key(book).T / math.sqrt(seeds.shape[-1])  # (B, C)
         # Centroids that stand for more seeds weigh more.
         out: Tensor = torch.softmax(scores + self.counts.to(scores.dtype).clamp(min=1e-3).log(), dim=-1) @ self.value(book)
