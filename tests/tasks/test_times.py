@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import gelgt
 from gelgt.errors import TaskError
 from gelgt.sources.database import Database
 from gelgt.tasks.times import duration, duration_text, time_range, time_text, timestamp
@@ -50,3 +51,21 @@ def test_time_range(shop_db: Database) -> None:
     assert time_range(shop_db).earliest == both.min()
     assert time_range(shop_db).latest == both.max()
     assert time_range(shop_db, until=pd.Timestamp("2024-01-01")).latest == both[both <= np.datetime64("2024-01-01")].max()
+
+
+def test_times_that_stand_for_never_make_no_windows() -> None:
+    placed = list(pd.date_range("2024-01-01", periods=598, freq="12h"))
+    orders = pd.DataFrame({"id": range(600), "customer_id": [i % 40 for i in range(600)], "placed_at": [*placed, *["9999-12-31"] * 2]})
+    orders["placed_at"] = orders["placed_at"].astype("datetime64[us]")
+    db = gelgt.open({"customers": pd.DataFrame({"id": range(40)}), "orders": orders})
+    span = time_range(db)
+    assert (span.earliest, span.latest, span.strays) == (placed[0], placed[-1], 2)
+    task = db.task("PREDICT COUNT(orders.*, 0, 20, days) > 0 FOR EACH customers.id")
+    assert max(times.max() for times in task.preview().seed_times.values()) + np.timedelta64(20, "D") <= placed[-1]
+    assert any("2 rows far behind" in notice for notice in task.notices)
+
+
+def test_a_long_pause_is_no_stray_time() -> None:
+    days = [*pd.date_range("2020-01-01", periods=300), *pd.date_range("2024-01-01", periods=20)]
+    db = gelgt.open({"events": pd.DataFrame({"id": range(320), "at": days})})
+    assert (time_range(db).latest, time_range(db).strays) == (days[-1], 0)

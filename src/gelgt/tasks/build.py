@@ -14,7 +14,7 @@ from gelgt.tasks.predict import Plan, label_sql
 from gelgt.tasks.split import Split, longest, seed_times, split_times
 from gelgt.tasks.targets import category_type, finish
 from gelgt.tasks.task import Definition, Task, TaskType
-from gelgt.tasks.times import time_range
+from gelgt.tasks.times import time_range, time_text
 
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
@@ -48,15 +48,18 @@ def forecast(db: Database, task: Definition, given: Options, wanted: int | None,
     times = seed_times(db, split, task.timedelta, wanted, months)
     count = wanted or max(len(times["val"]), len(times["test"]))
     task = replace(task, num_eval_timestamps=count)
+    span = time_range(db)
     if plan is not None:
-        latest = time_range(db).latest
-        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, latest))
+        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, span.latest))
     raw = forecast_rows(db, task, split, times, given.max_rows)
-    notices = (
+    notices: tuple[str, ...] = (
         ("the condition on the future applies to the labels; predictions leave it out",)
         if plan is not None and plan.has_future_condition
         else ()
     )
+    if span.strays:
+        left = f"{span.strays:,} row{'s' * (span.strays > 1)}"
+        notices = (*notices, f"{left} far behind {time_text(span.latest)} cannot be real times: windows end there")
     return complete(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
 
 

@@ -79,10 +79,11 @@ def time_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Earliest and latest row of a database, and the latest that is not after the test time."""
+    """Earliest and latest row of a database, and how many rows lie so far behind the latest that their times cannot be real."""
 
     earliest: pd.Timestamp
     latest: pd.Timestamp
+    strays: int = 0
 
     @property
     def length(self) -> pd.Timedelta:
@@ -90,27 +91,37 @@ class TimeRange:
 
 
 def time_range(db: Database, until: Any = None) -> TimeRange:
-    """The time range over all timed tables, of rows up to `until` if it is given."""
-    import pandas as pd
+    """The time range over all timed tables, of rows up to `until` if it is given.
 
+    A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be labels about nothing, so the range
+    ends before a jump that is longer than everything before it, if at most one row in 200 lies behind it.
+    """
     limit = None if until is None else pa.scalar(np.datetime64(until, "us"))
-    low: list[Any] = []
-    high: list[Any] = []
+    few = sum(db.num_rows(name) for name in db.table_names) // 200
+    low: list[int] = []
+    newest: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     for name in db.table_names:
         column = db.table(name).time_col
-        if column is None:
-            continue
-        for batch in db.batches(name, [column]):
-            times = batch.column(0)
-            if limit is not None:
-                times = times.filter(pc.less_equal(times, limit))
-            found = pc.min_max(times).as_py()
-            if found["min"] is not None:
-                low.append(found["min"])
-                high.append(found["max"])
+        tail = np.zeros(0, np.int64)
+        for batch in db.batches(name, [column]) if column is not None else ():
+            times = batch.column(0) if limit is None else batch.column(0).filter(pc.less_equal(batch.column(0), limit))
+            known = np.asarray(times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False))
+            if len(known):
+                low.append(int(known.min()))
+                tail = np.sort(np.concatenate([tail, known]))[-few - 1 :]
+        newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
         raise TaskError(
             "no_time", f"No table of '{db.schema.name}' has a row with a time{when}.", hint="Name a time column in the manifest."
         )
-    return TimeRange(pd.Timestamp(min(low)).as_unit("us"), pd.Timestamp(max(high)).as_unit("us"))
+    ends = np.sort(np.concatenate(newest))[-few - 1 :]
+    jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))
+    last = int(jumps[0]) if len(jumps) else len(ends) - 1
+    return TimeRange(_stamp(min(low)), _stamp(ends[last]), len(ends) - 1 - last)
+
+
+def _stamp(micros: int) -> pd.Timestamp:
+    import pandas as pd
+
+    return pd.Timestamp(np.datetime64(int(micros), "us")).as_unit("us")
