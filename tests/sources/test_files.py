@@ -10,7 +10,7 @@ import pytest
 
 import gelgt
 from gelgt.errors import SourceError
-from gelgt.sources.files import FilesSource, find_tables
+from gelgt.sources.files import FilesSource, find_tables, read_csv
 
 
 def rows(folder: Path, table: str = "people") -> list[dict[str, Any]]:
@@ -171,3 +171,11 @@ def test_words_among_numbers_are_missing_where_they_are_known_or_the_user_says_s
     stated = gelgt.open(tmp_path, schema={"items": {"kinds": {"fee": "numerical"}}})
     assert stated.read("items", ["fee"]).column(0).to_pylist()[7:10] == [7.0, None, 9.0]
     assert ("missing_words", "fee", 1) in [(f.code, f.column, f.count) for f in stated.import_findings]
+
+
+def test_a_csv_file_in_memory_has_the_types_of_an_import(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("key;at;label\n007;31.12.2024;1\n012;01.01.2025;\n")
+    table = read_csv(tmp_path / "labels.csv")
+    assert table.column("key").to_pylist() == ["007", "012"]
+    assert table.schema.field("at").type == pa.timestamp("us")
+    assert table.column("label").to_pylist() == [1, None]

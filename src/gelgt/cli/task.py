@@ -23,7 +23,10 @@ def read_definition(text: str) -> Any:
         raise GelgtError("not_found", f"There is no file {text}.", hint="Give a PREDICT sentence, a task name, SQL, or an existing file.")
     import pandas as pd
 
-    readers: dict[str, Callable[[Path], Any]] = {".sql": _read_text, ".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    from gelgt.sources.files import read_csv
+
+    # Not pandas' own reader: it would make 7 of the key "007".
+    readers: dict[str, Callable[[Path], Any]] = {".sql": _read_text, ".csv": lambda p: read_csv(p).to_pandas(), ".parquet": pd.read_parquet}
     try:
         return readers[path.suffix.lower()](path)
     except (OSError, ValueError) as error:  # the errors of text encoding, pandas and Arrow are ValueErrors

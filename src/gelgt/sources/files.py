@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
 from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.text_types import TextProfile, parse_text
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -124,6 +125,21 @@ def _csv_table(name: str, path: Path) -> RawTable:
             raise _unreadable(name, path, error) from None
 
     return RawTable(name, {c: pa.string() for c in header}, batches, is_text=True)
+
+
+def read_csv(path: Path) -> pa.Table:
+    """A CSV file in memory, in the types that an import would find."""
+    raw = _csv_table(path.stem, path)
+    table = pa.Table.from_batches(list(raw.batches()), pa.schema([pa.field(c, t) for c, t in raw.columns.items()])).combine_chunks()
+    columns = []
+    for name in table.column_names:
+        profile = TextProfile(path.stem, name, numbers=True)
+        chunks = table.column(name).chunks
+        for chunk in chunks:
+            profile.add(chunk)
+        arrow = profile.verdict()
+        columns.append(pa.chunked_array([parse_text(chunk, arrow, path.stem, name) for chunk in chunks], arrow))
+    return pa.table(columns, names=table.column_names)
 
 
 def _header(name: str, path: Path) -> tuple[list[str], str]:

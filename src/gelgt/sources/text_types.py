@@ -28,7 +28,7 @@ _OPEN_DATE = r"^[0-9]{1,2}[/-][0-9]{1,2}[/-]([0-9]{4}|[0-9]{2})($|[ T,])"
 _SEPARATED = r"^[+-]?[0-9]{1,3}([.,' ][0-9]{3})*[.,][0-9]+$"
 NEARLY = 0.9  # share of times from which the other values are errors
 HEAD = 1000  # values that are looked at where a guess is enough
-MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "none", "-", "--", "?", "\\N"])
+MISSING = ("NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "none", "-", "--", "?", "\\N")
 
 
 @dataclass
@@ -50,7 +50,7 @@ class TextProfile:
     def add(self, values: pa.Array) -> None:
         values = values.drop_null()
         if self.numbers and any(self.maybe.values()):
-            told = pc.invert(pc.is_in(values, value_set=MISSING))
+            told = pc.invert(_is_missing(values))
             self.missing += len(values) - (pc.sum(told).as_py() or 0)
             values = values.filter(told)
         if len(values) == 0:
@@ -134,7 +134,7 @@ class TextProfile:
 def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str, *, numbers: bool = True) -> pa.Array:
     """Strings that passed the verdict, as their type; `numbers` as in TextProfile."""
     if numbers and target != pa.string():
-        values = pc.if_else(pc.is_in(values, value_set=MISSING), pa.scalar(None, pa.string()), values)
+        values = pc.if_else(_is_missing(values), pa.scalar(None, pa.string()), values)
     if target == TIME:
         return _parse_times(values, table, column)
     if target == pa.bool_():
@@ -150,6 +150,10 @@ def parse_numbers(values: pa.Array) -> pa.Array:
     """Strings as numbers because the user says so; what is none becomes null."""
     fits = pc.fill_null(pc.match_substring_regex(values, _FLOAT), False)
     return pc.utf8_ltrim(pc.if_else(fits, values, pa.scalar(None, pa.string())), "+").cast(pa.float64())
+
+
+def _is_missing(values: pa.Array) -> pa.Array:
+    return pc.is_in(values, value_set=pa.array(MISSING, pa.string()))
 
 
 def _to_iso(values: pa.Array) -> pa.Array:
