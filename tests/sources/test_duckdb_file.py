@@ -113,3 +113,18 @@ def test_a_file_that_is_broken(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         gelgt.open(path)
     assert caught.value.code == "cannot_open"
+
+
+def test_infinite_times_are_null_views_are_read_by_name_and_binary_columns_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "odd.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER, moment TIMESTAMP, day DATE, s TIMESTAMP_S, z TIMESTAMPTZ, data BLOB)")
+        connection.execute("INSERT INTO t VALUES (1, 'infinity', '-infinity', 'infinity', 'infinity', 'x')")
+        connection.execute("INSERT INTO t VALUES (2, '2024-01-01', '2024-01-02', '2024-01-03', '2024-01-04 00:00:00+00', 'y')")
+        connection.execute("CREATE VIEW few AS SELECT id FROM t WHERE id = 2")
+    db = gelgt.open(path, schema={"t": {"time_col": None}})
+    assert [[v is None for v in row.values()] for row in db.read("t").to_pylist()] == [[False, True, True, True, True], [False] * 5]
+    assert [(f.code, f.column) for f in db.import_findings] == [("binary_column", "data")]
+    assert gelgt.open(path, tables=["few"]).num_rows("few") == 1
+    with pytest.raises(SourceError, match="There is: 'main'"):
+        gelgt.open(path, namespace="other")

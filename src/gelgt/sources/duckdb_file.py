@@ -7,10 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from gelgt.errors import SourceError
-from gelgt.schema.model import ForeignKey
+from gelgt.errors import SourceError, did_you_mean
+from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.duckdb_engine import arrow_reader, quote
 from gelgt.sources.raw import RawTable, Splits
+
+_BINARY = ("BLOB", "BIT")
 
 
 class DuckDBSource:
@@ -44,25 +46,31 @@ class DuckDBSource:
         return None
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        names = [
-            row[0]
-            for row in self._connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1",
-                [self._namespace],
-            ).fetchall()
-        ]
+        names = self._names("SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1")
+        if only is not None:
+            views = self._names("SELECT view_name FROM duckdb_views() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1")
+            names = [name for name in [*names, *views] if name in only] or names
         if not names:
+            schemas = self._connection.execute("SELECT DISTINCT schema_name FROM duckdb_tables() WHERE NOT internal ORDER BY 1").fetchall()
             raise SourceError(
-                "no_tables", f"{self.address} has no tables in the schema '{self._namespace}'.", hint="Name another with namespace=."
+                "no_tables",
+                f"{self.address} has no tables in the schema '{self._namespace}'.",
+                hint=f"Name another with namespace= (--namespace). {did_you_mean(self._namespace, [row[0] for row in schemas])}",
             )
         return [self._table(name) for name in names]
+
+    def _names(self, query: str) -> list[str]:
+        return [row[0] for row in self._connection.execute(query, [self._namespace]).fetchall()]
 
     def _table(self, name: str) -> RawTable:
         columns = self._connection.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? ORDER BY column_index",
             [self._namespace, name],
         ).fetchall()
-        selected = ", ".join(_select(c, t) for c, t in columns if not t.startswith(("BLOB", "BIT")))
+        dropped = tuple(Finding("binary_column", name, c, message="binary data is left out") for c, t in columns if t.startswith(_BINARY))
+        selected = ", ".join(_select(c, t) for c, t in columns if not t.startswith(_BINARY))
+        if not selected:
+            return RawTable(name, {}, lambda: iter(()), findings=dropped)
         query = f"SELECT {selected} FROM {quote(self._namespace)}.{quote(name)}"
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -70,7 +78,7 @@ class DuckDBSource:
 
         schema = arrow_reader(self._connection, query + " LIMIT 0").read_all().schema
         primary, foreign = self._keys(name)
-        return RawTable(name, {field.name: field.type for field in schema}, batches, primary, foreign)
+        return RawTable(name, {field.name: field.type for field in schema}, batches, primary, foreign, findings=dropped)
 
     def _keys(self, table: str) -> tuple[tuple[str, ...], tuple[ForeignKey, ...]]:
         rows = self._connection.execute(
@@ -91,6 +99,8 @@ class DuckDBSource:
 def _select(column: str, data_type: str) -> str:
     # Types that Arrow or pandas cannot carry as values arrive as text.
     as_text = data_type.startswith(("INTERVAL", "UUID", "TIME")) and not data_type.startswith("TIMESTAMP")
+    if data_type.startswith(("TIMESTAMP", "DATE")):  # infinity has no place on a time axis and is null
+        return f"CASE WHEN isfinite({quote(column)}) THEN {quote(column)} END AS {quote(column)}"
     as_number = data_type.startswith(("HUGEINT", "UHUGEINT", "DECIMAL"))
     if as_text:
         return f"CAST({quote(column)} AS VARCHAR) AS {quote(column)}"
