@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
+from gelgt.nn.gnn import SegmentAggregation
+
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # SplitMix64's constants as signed numbers
 
 
@@ -68,13 +70,17 @@ class StructureEncoder(nn.Module):
 
         self.project = nn.Linear(inner, inner)
         self.layers = nn.ModuleList(
-            GINConv(nn.Sequential(nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)), train_eps=True)
+            GINConv(
+                nn.Sequential(nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)),
+                train_eps=True,
+                aggr=SegmentAggregation(is_mean=False),
+            )
             for _ in range(layers)
         )
         self.out = nn.Linear(inner * (layers + 1), width)
 
     def forward(self, start: Tensor, edge_index: Tensor) -> Tensor:
-        """(T, structure_width), (2, E) in both directions → (T, d)."""
+        """(T, structure_width), (2, E) in both directions, sorted by target → (T, d)."""
         x = self.project(start.to(self.project.weight.dtype))
         seen = [x]
         for layer in self.layers:
