@@ -15,6 +15,10 @@ def main() -> None:
     except GelgtError as error:
         print_error(error, as_json="--json" in sys.argv)
         sys.exit(2)
+    except OSError as error:
+        wrong = GelgtError("cannot_use_file", f"{error.strerror or error}: {error.filename}", hint="Check that it exists and may be used.")
+        print_error(wrong, as_json="--json" in sys.argv)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as ending:

@@ -11,7 +11,7 @@ def print_inspection(report: dict[str, Any]) -> None:
     """Tables first, then the kinds of their columns, then the findings."""
     tables = report["tables"]
     total = sum(t["rows"] for t in tables.values())
-    say(f"{report['name']} ({report['source']}): {len(tables)} tables, {total:,} rows", style="bold")
+    say(f"{report['name']} ({report['source']}): {len(tables)} table{'s' * (len(tables) > 1)}, {total:,} rows", style="bold")
     if report["val_timestamp"]:
         say(f"validation from {report['val_timestamp']}, test from {report['test_timestamp']} ({report['split_origin']})")
     say("")

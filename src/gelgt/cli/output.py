@@ -1,6 +1,7 @@
 """What the command line prints: rich on a terminal, plain lines in a pipe, one JSON object with --json."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,10 +12,21 @@ from rich.table import Table
 from gelgt.errors import GelgtError
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        end_quietly()
+
+
+def end_quietly() -> None:
+    """Whoever read our output has seen enough (`gelgt inspect … | head`): that is no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
+
+
 def console(stderr: bool = False) -> Console:
     """A console that never wraps, colours or draws in a pipe."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, emoji=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 10_000)
+    return _Console(file=stream, highlight=False, emoji=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 10_000)
 
 
 def say(*lines: str, style: str | None = None) -> None:
@@ -31,7 +43,11 @@ def note(line: str) -> None:
 
 def print_json(content: dict[str, Any]) -> None:
     """The one JSON object of a --json call."""
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
+    try:
+        sys.stdout.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        end_quietly()
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> None:

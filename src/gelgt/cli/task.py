@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gelgt.cli.output import print_table, say
 from gelgt.errors import GelgtError
 from gelgt.tasks.task import SPLITS
+from gelgt.tasks.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from gelgt.tasks import Task
@@ -61,7 +62,8 @@ def print_task(task: "Task") -> None:
     preview = task.preview()
     say(f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}", style="bold")
     if task.timedelta is not None:
-        say(f"window {task.timedelta}, validation from {task.val_timestamp}, test from {task.test_timestamp}")
+        splits = f"validation from {time_text(task.val_timestamp)}, test from {time_text(task.test_timestamp)}"
+        say(f"window {duration_text(task.timedelta)}, {splits}")
     say("")
     rows = []
     for split in SPLITS:

@@ -4,6 +4,7 @@ Most of it is read from the statistics that Parquet files carry; only times and 
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,8 +73,12 @@ def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:
         elif column == table.time_col and nulls:
             found.append(Finding("null_time", table.name, column, nulls, "rows without a time are never shown to the model"))
         elif nulls == 0 and low is not None and low == high and rows > 1:
-            found.append(Finding("constant_column", table.name, column, rows, f"one value in all rows: {low!r}"))
+            found.append(Finding("constant_column", table.name, column, rows, f"one value in all rows: {_shown(low)}"))
     return found
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, datetime) else repr(value)
 
 
 def statistics(path: Path) -> dict[str, tuple[int | None, Any, Any]]:

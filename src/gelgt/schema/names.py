@@ -97,7 +97,7 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
 
 
 def _is_plural(column: str) -> bool:
-    last = _WORD.findall(column)[-1].lower()
+    last = str(_WORD.findall(column)[-1]).lower()
     return singular(last) != last
 
 
