@@ -8,9 +8,10 @@ repeated passes; on a shared machine only the ratios count.
 import statistics
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +96,7 @@ def _on_task(name: str, task: Task, passes: int, python_seeds: int, ratios: dict
     results.append(_measure(name, task, SamplingConfig(), 2, passes))
     results += [_measure(name, task, SamplingConfig(budget=k), 1, passes) for k in BUDGETS if k != 300]
     results += [_measure(name, task, SamplingConfig(hops=h), 1, passes) for h in HOPS if h != 2]
+    results += [_loader(name, task, layout, passes) for layout in ("packed", "padded")]
     peer = _python(name, task, python_seeds)
     ratios[f"{name}_bfs_vs_python"] = round(peer["us_per_seed"] / _same_seeds(task, python_seeds, passes), 1)
     return [*results, peer]
@@ -127,6 +129,47 @@ def _measure(name: str, task: Task, config: SamplingConfig, threads: int, passes
         "edges": round(edges / len(nodes), 1),
         "cut": round(full / len(nodes), 3),
     }
+
+
+def _loader(name: str, task: Task, layout: Literal["packed", "padded"], passes: int) -> dict[str, Any]:
+    """Seeds per second from the loader to finished tensors, with two background threads."""
+    from gelgt.sampling import Seeds
+    from gelgt.sampling.loader import SubgraphLoader
+
+    graph, nodes, times = task
+    seeds = Seeds(nodes, times, np.arange(len(nodes), dtype=np.uint64))
+    loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, BATCH, generator=np.random.default_rng(0), layout=layout, threads=2)
+    taken = []
+    for epoch in range(passes + 1):
+        start = time.perf_counter()
+        for _ in loader.epoch(epoch):
+            pass
+        taken.append((time.perf_counter() - start) / len(nodes) * 1e6)
+    middle = statistics.median(taken[1:])
+    return {
+        "graph": name,
+        "sampler": f"loader, {layout} tensors",
+        "budget": 300,
+        "hops": 2,
+        "threads": 2,
+        "us_per_seed": round(middle, 2),
+        "best": round(min(taken[1:]), 2),
+        "seeds": len(nodes),
+        "seeds_per_second": round(1e6 / middle),
+    }
+
+
+def _working_memory(task: Task) -> dict[str, Any]:
+    """Peak of what sampling batches of 512 seeds allocates, results included; the graph itself is mapped, not loaded."""
+    graph, nodes, times = task
+    sampler = Sampler(graph, SamplingConfig())
+    sampler.sample(nodes[:BATCH], times[:BATCH])
+    tracemalloc.start()
+    for start in range(0, min(len(nodes), 4 * BATCH), BATCH):
+        sampler.sample(nodes[start : start + BATCH], times[start : start + BATCH])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"working_memory_mib": round(peak / 2**20, 1)}
 
 
 def _chosen(task: Task, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -181,6 +224,7 @@ def _on_large(base: Path, rows: int, passes: int, ratios: dict[str, float], say:
     say(f"{name}: sampling")
     task = graph, rng.integers(0, users, count), now
     results = [_measure(name, task, SamplingConfig(), threads, passes) for threads in (1, 2)]
+    results[0] |= _working_memory(task)
     results += [_measure(name, task, SamplingConfig(budget=k), 1, passes) for k in BUDGETS if k != 300]
     results += [_measure(name, task, SamplingConfig(hops=h), 1, passes) for h in HOPS if h != 2]
     results += [_measure(name, task, SamplingConfig(strategy=s), 1, passes) for s in ("random", "recent")]

@@ -11,6 +11,7 @@ app = typer.Typer(
     help="Predictions on relational databases with the Gaussian Relational Graph Transformer.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain lines, in a pipe too
     pretty_exceptions_show_locals=False,  # locals may hold a password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
