@@ -152,3 +152,31 @@ def test_split_times_can_be_stated_and_are_kept(
     assert (db.schema.val_timestamp, db.schema.test_timestamp, db.schema.split_origin) == ("2024-08-01", "2024-09-15", "manifest")
     task = db.task(SENTENCES[0])
     assert (task.val_timestamp, task.test_timestamp) == (pd.Timestamp("2024-08-01"), pd.Timestamp("2024-09-15"))
+
+
+@pytest.mark.parametrize("order", ["recent", "random"])
+def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
+    """The same seeds at the same time, in a database that ends there and in one that goes on: the same bits out of the model."""
+    import torch
+
+    from gelgt.features import open_features
+    from gelgt.nn import GelGTConfig, GelGTModel, ModelInput
+    from gelgt.sampling import Sampler, SamplingConfig, make_seeds
+    from gelgt.sampling.batch import from_sample
+
+    statistics = twins.whole.features().statistics
+    config = SamplingConfig(budget=50, order=order, seed=5)  # type: ignore[arg-type]
+    rows = np.arange(twins.rows("customers"))
+    torch.manual_seed(0)
+    model, out = None, {}
+    for name, db in (("whole", twins.whole), ("cut", twins.cut)):
+        graph, features = db.graph(), open_features(db, statistics=statistics)
+        seeds = make_seeds(db, graph, "customers", rows, np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")))
+        sample = Sampler(graph, config).sample(seeds.node, seeds.time, seeds.key)
+        assert sample.is_cut.any(), "the budget cuts some, so order matters"
+        batch = from_sample(sample, graph, seeds.time, seeds.key, rows)
+        model = model or GelGTModel(GelGTConfig(width=32, keep=20, row_width=16), graph, features).eval()
+        with torch.no_grad():
+            out[name] = model(ModelInput.of(batch, features))
+    assert out["whole"].std() > 1e-4
+    assert torch.equal(out["whole"], out["cut"])
