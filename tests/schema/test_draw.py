@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gelgt.schema import ColumnKind, DatabaseSchema, ForeignKey, PrimaryKey, TableSchema, TimeColumn
-from gelgt.schema.draw import SHOWN, WIDTH, mermaid, svg
+from gelgt.schema.draw import SHOWN, WIDTH, _places, mermaid, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 ODD = """<script>alert("1")</script> & 'x'"""
@@ -134,3 +134,14 @@ def test_mermaid_tells_apart_names_that_look_alike() -> None:
     heads = re.findall(r"^    (\w+) \{$", text, re.MULTILINE)
     assert len(set(heads)) == 2
     assert f"{heads[0]} ||--o{{ {heads[1]} :" in text
+
+
+def test_a_table_without_parents_stands_next_to_its_nearest_child() -> None:
+    key = PrimaryKey(("id",))
+    tables = {"a": TableSchema("a", {"id": "int64"}, key), "z": TableSchema("z", {"id": "int64"}, key)}
+    for child, parents in (("b", "a"), ("c", "b"), ("d", "cz")):
+        links = tuple(ForeignKey((f"{p}_id",), p) for p in parents)
+        tables[child] = TableSchema(child, {"id": "int64", **{fk.column: "int64" for fk in links}}, key, foreign_keys=links)
+    places = _places(DatabaseSchema("chain", tables), dict.fromkeys(tables, 40))
+    assert places["a"][0] < places["b"][0] < places["c"][0] < places["d"][0]
+    assert places["z"][0] == places["c"][0]

@@ -94,6 +94,9 @@ def _places(schema: DatabaseSchema, heights: Mapping[str, int]) -> dict[str, tup
                 depth[name], changed = wanted, True
         if not changed:
             break
+    for name in [n for n, above in parents.items() if not above]:  # a table without parents stands next to its nearest child
+        below = [depth[child] for child, above in parents.items() if name in above]
+        depth[name] = max(min(below) - 1, 0) if below else 0
     levels = {level: i for i, level in enumerate(sorted(set(depth.values())))}
     places: dict[str, tuple[int, int]] = {}
     for level, position in levels.items():
