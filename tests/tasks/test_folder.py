@@ -15,6 +15,7 @@ from gelgt.errors import TaskError
 from gelgt.sources.database import Database
 from gelgt.tasks import Task, make_task
 from gelgt.tasks.folder import task_names
+from gelgt.testing import Shop
 
 Make = Callable[..., Database]
 FORECASTS = {
@@ -231,3 +232,19 @@ def test_label_files_that_do_not_fit(shop_db: Database) -> None:
     (folder / "val.parquet").write_text("no parquet")
     with pytest.raises(TaskError, match="is not a readable Parquet file"):
         shop_db.task("count")
+
+
+def test_the_first_tasks_split_times_go_to_the_manifest(small_shop: Shop, tmp_path: Path) -> None:
+    db = gelgt.open(small_shop.url, out=tmp_path / "project")
+    assert db.schema.split_origin == "inferred"
+    first = db.task(small_shop.sentence, name="first", val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    first.save()
+    again = gelgt.open(tmp_path / "project")
+    assert (again.val_timestamp, again.test_timestamp) == (first.val_timestamp, first.test_timestamp)
+    assert again.schema.split_origin == "manifest"
+    assert again.follows_contract
+    theirs = relbench.load_dataset(tmp_path / "project").load_task("first", regenerate=True)
+    assert len(theirs.get_table("train")) == first.rows["train"]
+    later = again.task(small_shop.sentence, name="later", val=again.val_timestamp - pd.Timedelta(days=20))
+    later.save()
+    assert gelgt.open(tmp_path / "project").val_timestamp == first.val_timestamp, "a later task keeps its times to itself"

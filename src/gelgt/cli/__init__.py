@@ -21,6 +21,10 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if "--json" in sys.argv:  # a bug: its traceback goes to standard error, and stdout still holds one object
+            print_error(GelgtError("bug", f"{type(error).__name__}: please report it", hint="See standard error."), as_json=True)
+        raise
     except SystemExit as ending:
         if ending.code == 2 and "--json" in sys.argv:
             # The command line itself is not repeated here: an address may hold a password.

@@ -179,7 +179,9 @@ class SQLSource:
         if isinstance(kind, sa.Integer):
             return pa.int64()
         if isinstance(kind, (sa.Numeric, sa.Float)):
-            return pa.float64()
+            # NUMERIC(18, 0) is a whole number, often a key, and a float would run its large values together.
+            is_whole = getattr(kind, "scale", None) == 0 and 0 < (getattr(kind, "precision", None) or 0) <= 18
+            return pa.int64() if is_whole else pa.float64()
         if isinstance(kind, (sa.DateTime, sa.Date)):
             return TIME
         if isinstance(kind, sa.LargeBinary):

@@ -190,7 +190,26 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
         _put_in_place(temporary, target, replaced)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    if target.parent == task.database.folder / "tasks":
+        _state_splits(task)
     return target
+
+
+def _state_splits(task: Task) -> None:
+    """Write the split times of a database's first task to its manifest, where they were only guessed.
+
+    RelBench knows one pair of split times for all tasks; those of a later task stay under its own `gelgt:` key.
+    """
+    db, path = task.database, task.database.folder / MANIFEST
+    times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
+    if db.schema.split_origin != "inferred" or None in times.values() or task_names(db) != [task.name]:
+        return
+    content = load_yaml(path)
+    stated = {key: time_text(value) for key, value in times.items()}
+    if {key: content.get(key) for key in stated} != stated and "gelgt" in content:
+        content |= stated
+        content["gelgt"]["split_origin"] = "manifest"
+        dump_yaml(content, path)
 
 
 def _put_in_place(made: Path, target: Path, aside: Path) -> None:
