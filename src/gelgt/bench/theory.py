@@ -263,9 +263,9 @@ def bench_theory(
         sampled, random, K = 300       0.27 %  36.21 %   64.34 %     16.9 %
 
     In norm, over the whole graph, the loss is 0.70 %, below the bound of 1 %. The bound is one of norms and says nothing of single rows:
-    0.1 % of the seeds lose more even with their whole two hops, and where a budget cuts the first hop the proof does not apply. Removing
-    a second-hop row costs a median of 0.6 % of what a first-hop row costs (at most 1.3 %), in no pair of 17 seeds more. Reproduced in a
-    minute on one core, the same figures every time, by
+    0.1 % of the seeds lose more even with their whole two hops, and where a budget cuts the neighbourhood the proof does not apply.
+    Removing a second-hop row costs a median of 0.6 % of what a first-hop row costs, at most 1.3 %, and in no pair more (17 seeds, up to
+    12 rows of either hop). Reproduced in a minute on one core, the same figures every time, by
 
         python -c "from pathlib import Path; from gelgt.bench.theory import bench_theory; print(bench_theory(Path('rel-f1')))"
 
