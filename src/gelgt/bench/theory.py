@@ -266,9 +266,9 @@ def bench_theory(
     0.1 % of the seeds lose more even with their whole two hops, and where a budget cuts the neighbourhood the proof does not apply.
     Removing the median second-hop row of a seed costs 0.6 % of what its median first-hop row costs (median over 17 seeds, at most 1.3 %;
     up to 12 rows of either hop). Hubs among them cost far more than their median, yet in no pair more than the first-hop row.
-    Reproduced in a minute on one core, the same figures every time, by
+    Reproduced in minutes on one core, the same figures every time, by
 
-        python -c "from pathlib import Path; from gelgt.bench.theory import bench_theory; print(bench_theory(Path('rel-f1')))"
+        gelgt bench theory --dataset rel-f1
 
     Args:
         relbench: A RelBench folder whose `task` gives graph and seeds; a random graph alone if None.

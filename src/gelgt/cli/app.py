@@ -192,3 +192,20 @@ def bench_sampling_command(
         print_json(result)
     else:
         print_bench(result)
+
+
+@bench.command("theory")
+def bench_theory_command(
+    dataset: Annotated[Path, typer.Option("--dataset", help="A RelBench folder, such as rel-f1.")],
+    task: Annotated[str, typer.Option("--task", help="Its task that gives the seeds.")] = "driver-dnf",
+    as_json: JsonFlag = False,
+) -> None:
+    """The paper's theorems, measured on a data set."""
+    from gelgt.bench.theory import bench_theory
+    from gelgt.cli.bench import print_bench
+
+    result = bench_theory(dataset, task)
+    if as_json:
+        print_json(result)
+    else:
+        print_bench(result)
