@@ -111,7 +111,7 @@ def lag_database(lag: float, rows: int, *, eval_rows: int = 1000, seed: int = 0)
     """
     if lag <= 0 or rows < 2 or eval_rows < 2:
         raise GelgtError("bad_option", f"lag = {lag}, rows = {rows}, eval_rows = {eval_rows}.", hint="Give positive numbers.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, round(lag * DAY)])  # another lag is another database, not the same one stretched
     users = max(-(-rows // TRAIN_SEEDS), eval_rows)
     unit = lag * DAY  # seconds
     times = {kind: _steady(users, step, rng) * unit for kind, step in STEPS.items()}  # (users, events of the kind)
