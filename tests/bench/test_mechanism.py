@@ -14,17 +14,21 @@ LAG = 30.0
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """Two lags of history a seed: small enough for two trainings."""
-    return Data.of(LAG, 8000, tmp_path_factory.mktemp("lag") / "db", eval_rows=600, budget=22, seed=1)
+    return Data.of(LAG, 8000, tmp_path_factory.mktemp("lag") / "db", eval_rows=600, budget=22, seed=2)
 
 
 def test_bias_finds_the_planted_lag(data: Data) -> None:
+    # Of seeds 0 to 4 this one leaves the plateau first. 0, 1, 2 and 4 put a kernel at the lag within these steps; 3 needs 800 steps and
+    # suppresses all other ages instead, so that no single kernel has the lag as its centre.
     training = Training(max_steps=450)
-    given = train(data, small_config("gaussian", has_age=False), 1, training)
-    none = train(data, small_config("none", has_age=False), 1, training)
+    given = train(data, small_config("gaussian", has_age=False), 2, training)
+    none = train(data, small_config("none", has_age=False), 2, training)
     assert given.test_auc > none.test_auc + 0.12
     assert given.test_auc < data.made.splits["test"].oracle_auc + 0.02
     assert abs(given.kernels[0]["centre_days"] - LAG) < 0.25 * LAG
+    assert given.peak_days == pytest.approx(LAG, rel=0.25)
     assert none.kernels == []
+    assert none.peak_days is None
 
 
 def test_nothing_but_the_bias_knows_time(data: Data) -> None:

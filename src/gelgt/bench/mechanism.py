@@ -7,13 +7,13 @@ without the bias by a plain loop: Adam, cross entropy, early stopping on validat
     beside    with the age encoder: AUC, and the steps until validation reaches 98 % of its best
 
 The strongest kernel has the largest positive part (norm over heads) in its column of W: it draws attention to its centre. By the whole
-column's norm a wide kernel that suppresses the rest can come first. The model is one attention block of width 32 over all sampled rows;
-refinement, GNN branch and structure noise, which could hide or leak what is asked here, are off.
+column's norm a wide kernel that suppresses the rest can come first, and a bias may be made of suppression alone: `peak_days`, where the
+bias averaged over heads is largest, does not depend on how it is composed. The model is one attention block of width 32 over all sampled
+rows; refinement, GNN branch and structure noise, which could hide or leak what is asked here, are off.
 """
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
+from statistics import fmean as mean
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,13 @@ from gelgt.testing.lag import LagDatabase, auc, lag_database
 HIDE = {"events": ("happened_at",)}
 BUDGET = 43  # the seed and its newest 42 events: four lags
 _BLOCK: dict[str, Any] = {"width": 32, "layers": 1, "heads": 4, "keep": None, "gnn_layers": 0, "row_width": 16, "row_layers": 1}
-SMALL: dict[str, Any] = _BLOCK | {"dropout": 0.0, "kernels": 8, "time_rate": 10.0}
-TIMELESS: tuple[Encoder, ...] = ("table", "hop", "row")
 Start = Callable[[GaussianBias, Tensor], None]  # sets μ and σ from the ages seen in training
+SMALL = _BLOCK | {"dropout": 0.0, "kernels": 8, "time_rate": 10.0}
 
 
 def small_config(bias: Bias, has_age: bool, **changes: Any) -> GelGTConfig:
     """The small model, with or without the bias and the age encoder."""
-    encoders: tuple[Encoder, ...] = (*TIMELESS, "age") if has_age else TIMELESS
+    encoders: tuple[Encoder, ...] = ("table", "hop", "row", "age") if has_age else ("table", "hop", "row")
     return GelGTConfig(**(SMALL | {"encoders": encoders, "bias": bias} | changes))
 
 
@@ -101,6 +101,7 @@ class Outcome:
     val_auc: float = 0.0
     steps: int = 0
     seconds: float = 0.0
+    peak_days: float | None = None
     curve: list[tuple[int, float]] = field(default_factory=list)
     kernels: list[dict[str, Any]] = field(default_factory=list)
 
@@ -109,7 +110,7 @@ class Outcome:
         return next(step for step, reached in self.curve if reached >= share * self.val_auc)
 
 
-def train(data: Data, config: GelGTConfig, seed: int, training: Training = Training(), start: Start | None = None) -> Outcome:  # noqa: B008
+def train(data: Data, config: GelGTConfig, seed: int, training: Training, start: Start | None = None) -> Outcome:
     """Train one model, reproducibly by its seed; `start` may set μ and σ otherwise than the model does."""
     began, threads = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(1)  # tensors this small gain nothing from threads, and on a busy machine threads wait for each other
@@ -143,6 +144,7 @@ def _fit(model: GelGTModel, data: Data, seed: int, training: Training) -> Outcom
             if reached > outcome.val_auc:
                 outcome.val_auc, outcome.steps, waited = reached, step, 0
                 outcome.test_auc, outcome.kernels = evaluate(model, data, "test"), strengths(model)
+                outcome.peak_days = peak_days(model, float(data.ages().max()))
         if step >= training.max_steps or waited >= training.patience:
             break
     return outcome
@@ -165,37 +167,38 @@ def strengths(model: GelGTModel) -> list[dict[str, Any]]:
     return sorted(found, key=lambda kernel: -float(kernel["strength"]))
 
 
+@torch.no_grad()
+def peak_days(model: GelGTModel, longest: float) -> float | None:
+    """The age, up to `longest` days, at which the first Gaussian bias, averaged over its heads, is largest."""
+    days = torch.linspace(0.0, longest, 2001)
+    curves = [bias.scores(days[None, None])[0, :, 0].mean(0) for bias in model.biases if isinstance(bias, GaussianBias)]  # (2001,) each
+    return round(float(days[curves[0].argmax()]), 2) if curves else None
+
+
 def run_study(
     lags: Sequence[float] = (7, 30, 180),
     seeds: Sequence[int] = (0, 1, 2),
     rows: Sequence[int] = (1000, 4000, 16_000),
     *,
     alone_rows: int = 4000,
-    beside_lag: float = 30,
-    training: Training = Training(),  # noqa: B008
-    folder: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    training: Training | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Both parts of the study; a seed fixes database and training.
-
-    Args:
-        lags: Planted lags of the part `alone`, in days; may be empty.
-        rows: Training rows of the part `beside`; may be empty.
+    """The part `alone` for each lag (days), the part `beside` for each number of training rows; a seed fixes database and training.
 
     Returns:
         ``machine``; ``results``, one for each training; ``ratios``: for each lag the gain in mean test AUC and the strongest centre
         over the lag (the worst of the seeds), for each size the gain and the steps to 98 % without the bias over those with it.
     """
-    say = progress or (lambda line: None)
-    plan = [("alone", lag, alone_rows) for lag in lags] + [("beside", beside_lag, size) for size in rows]
+    plan = [("alone", lag, alone_rows) for lag in lags] + [("beside", 30.0, size) for size in rows]
     results = []
     for part, lag, size in plan:
         for seed in seeds:
-            with tempfile.TemporaryDirectory(prefix="gelgt-bench-", dir=folder) as base:
+            with tempfile.TemporaryDirectory(prefix="gelgt-bench-") as base:
                 data = Data.of(lag, size, Path(base) / "lag", seed=seed)
                 for bias in ("gaussian", "none"):
-                    results.append(_entry(part, data, bias, size, seed, training))
-                    say(json.dumps(results[-1]))
+                    results.append(_entry(part, data, bias, size, seed, training or Training()))
+                    progress(json.dumps(results[-1]))
     return {"machine": machine(), "results": results, "ratios": _ratios(results)}
 
 
@@ -213,6 +216,7 @@ def _entry(part: str, data: Data, bias: Bias, rows: int, seed: int, training: Tr
         "steps": outcome.steps,
         "steps_to_98": outcome.steps_to(),
         **{f"{which}{of}": round(k[of], 2) for which, k in kernels.items() for of in ("centre_days", "width_days")},
+        "peak_days": outcome.peak_days,
         "seconds": outcome.seconds,
     }
 
@@ -223,22 +227,19 @@ def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
         wanted = [(part, lag, rows, bias) for bias in ("gaussian", "none")]
         given, none = ([r for r in results if (r["part"], r["lag"], r["rows"], r["bias"]) == one] for one in wanted)
         name = f"alone_{lag:g}d" if part == "alone" else f"beside_{rows}"
-        ratios[f"{name}_gain"] = round(_mean(given, "test_auc") - _mean(none, "test_auc"), 4)
+        ratios[f"{name}_gain"] = round(mean(r["test_auc"] for r in given) - mean(r["test_auc"] for r in none), 4)
         if part == "alone":
             worst = max(given, key=lambda r: abs(float(r["centre_days"]) - lag))
             ratios[f"{name}_centre_over_lag"] = round(worst["centre_days"] / lag, 3)
         else:
-            ratios[f"{name}_steps_without_over_with"] = round(_mean(none, "steps_to_98") / _mean(given, "steps_to_98"), 2)
+            steps = [mean(r["steps_to_98"] for r in side) for side in (none, given)]
+            ratios[f"{name}_steps_without_over_with"] = round(steps[0] / steps[1], 2)
     return ratios
-
-
-def _mean(entries: list[dict[str, Any]], key: str) -> float:
-    return statistics.fmean(entry[key] for entry in entries)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the study as JSON; one line a training on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m gelgt.bench.mechanism", description="The planted-lag study of the Gaussian bias.")
+    parser = argparse.ArgumentParser(prog="python -m gelgt.bench.mechanism")
     parser.add_argument("--lags", type=float, nargs="*", default=[7, 30, 180], help="days, for the part without the age encoder")
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 4000, 16_000], help="of training, for the part with it")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
