@@ -104,11 +104,11 @@ AHEAD = 16  # rows whose parents are asked for together
 def search(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
     offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, is_timeless: Any, guide: Any,
-    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int,
+    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int, shift: int,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
-    """Breadth-first search from one seed; fills the rows (budget,) and the edges found on the way.
+    """Breadth-first search from one seed; fills the rows (budget,) and the edges found on the way, whose places count from `shift`.
 
     Returns:
         How many rows, how many edges, how many rows were expanded (their tables and edges are done), whether the budget cut it.
@@ -131,6 +131,10 @@ def search(
                 if other < 0:
                     continue
                 filled += 1
+                if other == seed:  # the most common parent of first-hop rows
+                    source[edges], target[edges], relation[edges] = shift + i, shift, relation_start[t] + j
+                    edges += 1
+                    continue
                 slot = place(other, entries, stamp)
                 if (entries[slot] >> NODE_BITS) != stamp:
                     time = TIMELESS if is_timeless[relation_start[t] + j] else node_time[other]
@@ -141,7 +145,7 @@ def search(
                     entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
                     node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
                     count += 1
-                source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
+                source[edges], target[edges], relation[edges] = shift + i, shift + places[slot], relation_start[t] + j
                 edges += 1
             if not has_children[t]:
                 continue
@@ -170,7 +174,7 @@ def search(
 def induce(
     parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, guide: Any,
     node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any,
-    entries: Any, places: Any, stamp: int, blocks: Any,
+    entries: Any, places: Any, stamp: int, blocks: Any, shift: int,
 ) -> int:  # fmt: skip
     """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns how many edges there are."""
     for start in range(first, count, AHEAD):
@@ -191,7 +195,7 @@ def induce(
                 if other >= 0:
                     slot = place(other, entries, stamp)
                     if (entries[slot] >> NODE_BITS) == stamp:
-                        source[edges], target[edges], relation[edges] = i, places[slot], relation_start[t] + j
+                        source[edges], target[edges], relation[edges] = shift + i, shift + places[slot], relation_start[t] + j
                         edges += 1
     return edges
 
@@ -271,7 +275,7 @@ def sample_seeds(
     heads = np.empty(num_keys.shape[0], np.int64)
     blocks = np.empty(AHEAD + 1, np.int64)
     chosen = np.empty(pool if strategy == RANDOM else 1, np.bool_)
-    row, edge = 0, 0
+    row, edge, is_mixed = 0, 0, shuffle or strategy == RANDOM
     for b in range(seeds.shape[0]):
         stamp += 1
         end = row + pool
@@ -280,7 +284,7 @@ def sample_seeds(
         count, edges, done, cut[b] = search(
             indptr, indices, list_time, node_time, parents,
             offsets, parent_start, num_keys, relation_start, has_children, is_timeless, guide,
-            seeds[b], limits[b], references[b], part, hops, shuffle or strategy == RANDOM, keys[b],
+            seeds[b], limits[b], references[b], part, hops, is_mixed, keys[b], row,
             n, h, t, a, k, s, d, r, entries, places, stamp,
         )  # fmt: skip
         if strategy == RECENT:
@@ -294,11 +298,8 @@ def sample_seeds(
             edges, done = 0, 0
         edges = induce(
             parents, offsets, parent_start, num_keys, relation_start, guide,
-            n, t, done, count, edges, s, d, r, entries, places, stamp, blocks,
+            n, t, done, count, edges, s, d, r, entries, places, stamp, blocks, row,
         )  # fmt: skip
-        for e in range(edges):
-            s[e] += row
-            d[e] += row
         row += count
         edge += edges
         ends[b], edge_ends[b] = row, edge

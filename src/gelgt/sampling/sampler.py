@@ -121,15 +121,21 @@ class Sampler:
         """
         seeds, moments = np.asarray(nodes, np.int64), np.asarray(times, np.int64)
         self._check(seeds, moments)
-        if keys is None:
-            keys = (seeds - self.graph.offsets[self.graph.node_table(seeds)]).astype(np.uint64)
-        keyed = _seed_keys(keys, moments, self.config.seed)
+        keyed = self._keyed(seeds, moments, keys)
         bounds = np.linspace(0, len(seeds), max(1, min(threads, len(seeds))) + 1).astype(np.int64)
         parts = [slice(a, b) for a, b in pairwise(bounds)]
         if len(parts) == 1:
             return self._part(seeds, moments, keyed)
         with ThreadPoolExecutor(len(parts)) as pool:
             return join(list(pool.map(lambda p: self._part(seeds[p], moments[p], keyed[p]), parts)))
+
+    def _keyed(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+        """The starts of the seeds' random orders, where there are any."""
+        if self.config.order == "recent" and self.config.strategy != "random":
+            return np.zeros(len(seeds), np.uint64)
+        if keys is None:
+            keys = (seeds - self.graph.offsets[self.graph.node_table(seeds)]).astype(np.uint64)
+        return _seed_keys(keys, times, self.config.seed)
 
     def _check(self, seeds: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         if seeds.shape != times.shape or seeds.ndim != 1:
