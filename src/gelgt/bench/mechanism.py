@@ -87,9 +87,9 @@ class Training:
 
     rate: float = 2e-3
     batch_size: int = 64
-    max_steps: int = 1000
+    max_steps: int = 3000
     eval_every: int = 50
-    patience: int = 10
+    patience: int = 60
 
 
 @dataclass
