@@ -1,0 +1,128 @@
+"""Compiled loops of the baselines. Imported when they run, because importing numba takes longer than opening a graph.
+
+The sweeps add up each owner's events from its first one on, never across owners: the same events give the same bits,
+whatever other rows there are.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+
+RECENT = 5  # events that the recent mean looks at
+
+
+@compiled
+def first_from(
+    times: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], moments: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each seed, the first place in `first … last` whose time is not before its moment; `last` where there is none."""
+    found = np.empty(len(moments), np.int64)
+    for s in range(len(moments)):
+        low, high = first[s], last[s]
+        while low < high:
+            middle = (low + high) // 2
+            if times[middle] < moments[s]:
+                low = middle + 1
+            else:
+                high = middle
+        found[s] = low
+    return found
+
+
+@compiled
+def sweep_numbers(
+    values: NDArray[Any], first: NDArray[np.int64], last: NDArray[np.int64], order: NDArray[np.int64], out: NDArray[np.float32]
+) -> None:
+    """Mean, minimum, maximum, mean of the newest `RECENT` and newest of the values `first … last` of each seed, NaN for none.
+
+    Args:
+        values: Of the events, by owner and time; NaN for missing.
+        first: (S,) where each seed's events begin.
+        last: (S,) where they end.
+        order: The seeds by (first, last), so that each event is visited once.
+        out: (S, 5), written.
+    """
+    start, place, known = -1, 0, 0
+    total, low, high = 0.0, np.inf, -np.inf
+    for s in order:
+        if first[s] != start:
+            start, place, known, total, low, high = first[s], first[s], 0, 0.0, np.inf, -np.inf
+        while place < last[s]:
+            value = values[place]
+            if not np.isnan(value):
+                known += 1
+                total += value
+                low, high = min(low, value), max(high, value)
+            place += 1
+        recent, recent_known = 0.0, 0
+        for i in range(max(first[s], last[s] - RECENT), last[s]):
+            if not np.isnan(values[i]):
+                recent += values[i]
+                recent_known += 1
+        out[s, 0] = total / known if known else np.nan
+        out[s, 1] = low if known else np.nan
+        out[s, 2] = high if known else np.nan
+        out[s, 3] = recent / recent_known if recent_known else np.nan
+        out[s, 4] = values[last[s] - 1] if last[s] > first[s] else np.nan
+
+
+@compiled
+def sweep_codes(
+    codes: NDArray[Any], first: NDArray[np.int64], last: NDArray[np.int64], order: NDArray[np.int64], out: NDArray[np.float32]
+) -> None:
+    """Shares of the codes 0 … K-1 among the events `first … last` of each seed, then the newest code; out is (S, K + 1)."""
+    most = out.shape[1] - 1
+    counts = np.zeros(most, np.int64)
+    start, place = -1, 0
+    for s in order:
+        if first[s] != start:
+            start, place = first[s], first[s]
+            counts[:] = 0
+        while place < last[s]:
+            if 0 <= codes[place] < most:
+                counts[codes[place]] += 1
+            place += 1
+        events = last[s] - first[s]
+        for k in range(most):
+            out[s, k] = counts[k] / events if events else np.nan
+        out[s, most] = codes[last[s] - 1] if events and codes[last[s] - 1] >= 0 else np.nan
+
+
+@compiled
+def prefix_medians(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """For each value the median of its group up to and with it; group g is `starts[g] … starts[g + 1]`.
+
+    A Fenwick tree over the ranks of a group counts what has come so far: O(log n) a value, however long the group.
+    """
+    out = np.empty(len(values), np.float64)
+    for g in range(len(starts) - 1):
+        group = values[starts[g] : starts[g + 1]]
+        order = np.argsort(group)
+        rank = np.empty(len(group), np.int64)
+        rank[order] = np.arange(len(group))
+        tree = np.zeros(len(group) + 1, np.int64)
+        top = 1
+        while top * 2 <= len(group):
+            top *= 2
+        for i in range(len(group)):
+            node = rank[i] + 1
+            while node <= len(group):
+                tree[node] += 1
+                node += node & -node
+            total = 0.0
+            for wanted in (i // 2, (i + 1) // 2):  # the two middle ones, which are the same for an odd number
+                place, rest, step = 0, wanted, top
+                while step:
+                    if place + step <= len(group) and tree[place + step] <= rest:
+                        place += step
+                        rest -= tree[place]
+                    step //= 2
+                total += group[order[place]]
+            out[starts[g] + i] = total / 2
+    return out

@@ -1,0 +1,79 @@
+"""Label tables as arrays: numbers, class numbers, or one column of 0 and 1 for each label.
+
+Multilabel targets come in two forms. Lists of one length that hold only 0 and 1 are indicators, one place a label; any
+other lists name the labels that apply, and the label space is what training names, sorted.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gelgt.errors import TaskError
+from gelgt.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """What the columns of a prediction mean.
+
+    Attributes:
+        task_type: Of the task.
+        labels: The classes of a multiclass task, the labels of a multilabel one; empty for one number a seed.
+        is_indicator: Multilabel lists hold a 0 or 1 for each label.
+    """
+
+    task_type: str
+    labels: tuple[Any, ...] = ()
+    is_indicator: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns of a prediction; 0 where it is one number a seed."""
+        return len(self.labels)
+
+
+def label_space(task: Task) -> LabelSpace:
+    """The label space of a task, from its training labels alone.
+
+    Raises:
+        TaskError: the task recommends rows, which is no matter of labels.
+    """
+    if task.task_type is None or task.task_type == "recommendation":
+        raise TaskError("no_baseline", f"There are no baselines for recommendations ('{task.name}').", hint="Choose a task with a target.")
+    if task.task_type == "multiclass_classification":
+        return LabelSpace(task.task_type, task.classes)
+    if task.task_type != "multilabel_classification":
+        return LabelSpace(task.task_type)
+    column = task.table("train").column(task.label_col).combine_chunks()
+    lengths, values = pc.unique(pc.list_value_length(column).drop_null()), pc.unique(pc.list_flatten(column).drop_null())
+    if len(lengths) == 1 and pa.types.is_primitive(values.type) and set(values.to_pylist()) <= {0, 1}:
+        return LabelSpace(task.task_type, tuple(range(lengths[0].as_py())), is_indicator=True)
+    return LabelSpace(task.task_type, tuple(sorted(values.to_pylist())))
+
+
+def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[Any]:
+    """The labels of a split: float64 (S,) for regression, int64 (S,) 0/1 or class numbers, float32 (S, L) for multilabel."""
+    space = space or label_space(task)
+    column = task.table(split).column(task.label_col)
+    if space.task_type == "multilabel_classification":
+        return _indicators(column, space)
+    values = column.to_numpy()
+    return values.astype(np.float64 if space.task_type == "regression" else np.int64)
+
+
+def _indicators(column: pa.ChunkedArray, space: LabelSpace) -> NDArray[np.float32]:
+    found = np.zeros((len(column), space.width), np.float32)
+    rows = np.repeat(np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy())
+    values = pc.list_flatten(column)
+    if not space.is_indicator:
+        places = pc.fill_null(pc.index_in(values, value_set=pa.array(space.labels, values.type)), -1).to_numpy()
+        found[rows[places >= 0], places[places >= 0]] = 1  # labels that training never saw cannot be predicted
+        return found
+    within = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    inside = within < space.width
+    found[rows[inside], within[inside]] = pc.fill_null(values, 0).to_numpy()[inside]
+    return found
