@@ -1,0 +1,154 @@
+"""Reads predictions/SPLIT.parquet into arrays: labels, and scores of the model and of the baselines that have a column.
+
+    task type                     label                  score of a model
+    binary_classification         (n,) 0 or 1            (n,) probability of 1
+    regression                    (n,)                   (n,) predicted value
+    multiclass_classification     (n,) index of a class  (n, C) probability of each class
+    multilabel_classification     (n, C) 0 or 1          (n, C) probability of each label
+
+Only the columns that are needed are read, never the keys. Rows without a label or with a score that is no number are left out
+and counted, so that one bad row does not spoil every figure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gelgt.errors import GelgtError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = np.ndarray[Any, np.dtype[Any]]
+BINARY, REGRESSION, MULTICLASS, MULTILABEL = (
+    "binary_classification",
+    "regression",
+    "multiclass_classification",
+    "multilabel_classification",
+)
+_BASELINE, _PROBABILITY = "baseline:", "probability_"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was predicted for one split, beside what came true.
+
+    Attributes:
+        label: The truth; -1 where a class was not among those of training.
+        scores: Model name to scores, the run's own model first. Baselines are there for binary and regression tasks where the file has
+            a score of theirs for every row.
+        time: Seed times, or None.
+        classes: Names of classes or labels, in the order of the scores' columns.
+        left_out: Rows without a label or a usable score.
+    """
+
+    label: Array
+    scores: dict[str, Array]
+    time: Array | None
+    classes: tuple[str, ...] = ()
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def take(self, rows: Array) -> "Predictions":
+        """The same for some of the rows: positions or a mask."""
+        scores = {model: score[rows] for model, score in self.scores.items()}
+        return replace(self, label=self.label[rows], scores=scores, time=None if self.time is None else self.time[rows])
+
+
+def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[str] = ()) -> Predictions | None:
+    """The predictions in a file, or None where it holds no labels or the task type has no charts.
+
+    Args:
+        path: A Parquet file of the run folder.
+        task_type: One of the four above.
+        model: The name under which the run's own scores are kept.
+        classes: Names of the classes, where the task knows them.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names
+        wanted = [n for n in names if n in ("time", "prediction", "probability", "label") or n.startswith((_BASELINE, _PROBABILITY))]
+        table = pq.ParquetFile(path).read(columns=wanted)
+    except (pa.ArrowException, OSError) as error:
+        hint = "Write the predictions again with `gelgt evaluate`."
+        raise GelgtError("broken_run", f"{path} is not readable Parquet: {error}.", hint=hint) from None
+    if "label" not in names or task_type not in (BINARY, REGRESSION, MULTICLASS, MULTILABEL):
+        return None
+    try:
+        read = _by_class if task_type in (MULTICLASS, MULTILABEL) else _by_value
+        found = read(table, model, classes, task_type)
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        message = f"{path} does not hold the predictions of a {task_type} task: {error}."
+        raise GelgtError("broken_run", message, hint="Write the predictions again with `gelgt evaluate`.") from None
+    usable = ~np.isnan(found.label.astype(float)).reshape(len(found), -1).any(axis=1)
+    usable &= np.isfinite(found.scores[model]).reshape(len(found), -1).all(axis=1)
+    kept = found.take(usable)
+    # A baseline with gaps is left out rather than its rows: the model's own figures must not depend on a baseline.
+    scores = {name: score for name, score in kept.scores.items() if np.isfinite(score).all()}
+    return replace(kept, scores=scores, left_out=int((~usable).sum()))
+
+
+def _by_value(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:
+    own = "probability" if task_type == BINARY and "probability" in table.column_names else "prediction"
+    scores = {model: _floats(table, own)}
+    for name in table.column_names:
+        if name.startswith(_BASELINE) and name[len(_BASELINE) :] != model:
+            scores[name[len(_BASELINE) :]] = _floats(table, name)
+    return Predictions(_floats(table, "label"), scores, _times(table))
+
+
+def _by_class(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:
+    names = [n[len(_PROBABILITY) :] for n in table.column_names if n.startswith(_PROBABILITY)]
+    if names:
+        score = np.column_stack([_floats(table, _PROBABILITY + n) for n in names])
+    else:  # one list a row
+        score = np.asarray(table["probability" if "probability" in table.column_names else "prediction"].to_pylist(), dtype=float)
+        names = list(classes) if len(classes) == score.shape[1] else [str(i) for i in range(score.shape[1])]
+    labels = table["label"].to_pylist()
+    places = {name: i for i, name in enumerate(names)}
+    truth = _indicators(labels, places) if task_type == MULTILABEL else np.array([_place(v, places) for v in labels], dtype=float)
+    return Predictions(truth, {model: score}, _times(table), tuple(names))
+
+
+def _place(value: Any, places: dict[str, int]) -> float:
+    return float("nan") if value is None else places.get(str(value), -1)
+
+
+def _indicators(labels: list[Any], places: dict[str, int]) -> Array:
+    """Lists of 0 and 1, one for each label, or lists of the labels that hold."""
+    given = [value for value in labels if value is not None]
+    is_indicator = all(len(value) == len(places) and set(value) <= {0, 1} for value in given)
+    out = np.zeros((len(labels), len(places)))
+    for row, value in enumerate(labels):
+        if value is None:
+            out[row] = np.nan
+        elif is_indicator:
+            out[row] = value
+        else:
+            out[row, [places[str(v)] for v in value if str(v) in places]] = 1
+    return out
+
+
+def _floats(table: "pa.Table", name: str) -> Array:
+    import pyarrow as pa
+
+    column = table[name]
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
+
+
+def _times(table: "pa.Table") -> Array | None:
+    import pyarrow as pa
+
+    if "time" not in table.column_names or not pa.types.is_timestamp(table["time"].type):
+        return None
+    times: Array = table["time"].cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).astype("datetime64[s]")
+    return None if np.isnat(times).any() else times

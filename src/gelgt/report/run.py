@@ -1,0 +1,219 @@
+"""Reads a run folder for the report, checked once here and trusted everywhere else.
+
+    metrics.json                 required: task, data, scores, baselines, epochs, timings, versions, configuration
+    predictions/val.parquet      optional: keys, time, prediction, probability…, label, baseline:NAME
+    predictions/test.parquet     optional
+    profile.json                 optional: the learned bias against age, the share of attention by table and hop
+
+The classes below are the format: a field without a default must be there, any other may be missing, unknown ones are ignored.
+"""
+
+import json
+import re
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gelgt.errors import GelgtError
+from gelgt.report.predictions import Predictions, read_predictions
+from gelgt.report.scoring import Bootstrap, bootstrap
+
+FORMAT = 1
+Scores = dict[str, float | None]
+_Kind = TypeVar("_Kind", bound=BaseModel)
+_SECRET = re.compile(r"(?P<user>//[^/@:]*):.*@|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?", re.IGNORECASE)
+
+
+class _Part(BaseModel):
+    """Frozen; more keys than these are fine."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TaskFacts(_Part):
+    """What is predicted, for whom, at which times."""
+
+    name: str
+    task_type: str
+    entity_table: str = ""
+    target: str | None = None
+    sentence: str | None = None
+    sql: str | None = None
+    timedelta: str | None = None
+    val_timestamp: str | None = None
+    test_timestamp: str | None = None
+    rows: dict[str, int] = {}
+    classes: list[Any] = []
+
+
+class DataFacts(_Part):
+    """The database that the run saw."""
+
+    source: str = ""
+    name: str = ""
+    hash: str | None = None
+    tables: dict[str, int] = {}
+    nodes: int | None = None
+    edges: int | None = None
+
+
+class Epoch(_Part):
+    """One pass over the training seeds."""
+
+    epoch: int
+    seconds: float | None = None
+    loss: float | None = None
+    val: Scores = {}
+    rate: float | None = None
+
+
+class Metrics(_Part):
+    """metrics.json."""
+
+    format: int = FORMAT
+    run: str | None = None
+    command: str | None = None
+    model: str = "gelgt"
+    preset: str | None = None
+    seed: int | None = None
+    regime: str | None = None
+    horizon: str | None = None
+    task: TaskFacts
+    data: DataFacts = DataFacts()
+    metric: str
+    metrics: dict[str, Scores]
+    baselines: dict[str, dict[str, Scores]] = {}
+    epochs: list[Epoch] = []
+    best_epoch: int | None = None
+    seconds: float | None = None
+    phases: dict[str, float] = {}
+    parameters: int | None = None
+    machine: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+
+
+class Kernel(_Part):
+    """One Gaussian of the bias."""
+
+    centre_days: float
+    width_days: float
+    weights: list[float] = []
+    text: str | None = None
+
+
+class LayerBias(_Part):
+    """The bias of one attention layer: `heads[h][i]` is the bias of head h at age `days[i]`."""
+
+    layer: int | str
+    kernels: list[Kernel] = []
+    days: list[float] = []
+    heads: list[list[float]] = []
+
+
+class Attention(_Part):
+    """Shares of the seed's attention, and of the sampled rows, each summing to 1."""
+
+    seeds: int | None = None
+    by_table: dict[str, float] = {}
+    by_hop: dict[str, float] = {}
+    rows_by_table: dict[str, float] = {}
+    rows_by_hop: dict[str, float] = {}
+
+
+class Profile(_Part):
+    """profile.json."""
+
+    bias: list[LayerBias] = []
+    attention: Attention | None = None
+    fusion: float | None = Field(default=None, ge=0, le=1)
+
+
+class Run:
+    """A run folder as the sections read it.
+
+    Attributes:
+        folder: Where it is.
+        facts: metrics.json.
+        profile: profile.json, or None where there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise GelgtError("no_run", f"There is no folder {folder}.", hint="Give the folder that `gelgt train --out` wrote.")
+        if not (folder / "metrics.json").is_file():
+            message = f"This is no run folder: {folder} holds no metrics.json."
+            raise GelgtError("no_run", message, hint="Give the folder that `gelgt train --out` wrote; an unfinished run has none yet.")
+        self.folder = folder
+        self.facts = _checked(folder / "metrics.json", Metrics)
+        if self.facts.format > FORMAT:
+            message = f"{folder / 'metrics.json'} has format {self.facts.format}; this gelgt reads up to {FORMAT}."
+            raise GelgtError("newer_run", message, hint="Upgrade gelgt to the version that wrote the run.")
+        self.profile = _checked(folder / "profile.json", Profile) if (folder / "profile.json").is_file() else None
+
+    @cached_property
+    def val(self) -> Predictions | None:
+        return self._predictions("val")
+
+    @cached_property
+    def test(self) -> Predictions | None:
+        return self._predictions("test")
+
+    @cached_property
+    def intervals(self) -> Bootstrap | None:
+        """Of the main metric on test; None where the predictions are missing or too few."""
+        return bootstrap(self.facts.metric, self.test) if self.test is not None else None
+
+    @property
+    def models(self) -> list[str]:
+        """The run's own model, then its baselines: the order of every table, and the colours of every chart."""
+        return [self.facts.model, *(b for b in self.facts.baselines if b != self.facts.model)]
+
+    def colour(self, model: str) -> int:
+        """0 for the run's own model, then the baselines; what is not named in metrics.json shares the last colour."""
+        return min(self.models.index(model), 7) if model in self.models else 7
+
+    def score(self, model: str, split: str, metric: str | None = None) -> float | None:
+        """A stored score, the run's main metric unless another is named."""
+        scores = self.facts.metrics if model == self.facts.model else self.facts.baselines.get(model, {})
+        return scores.get(split, {}).get(metric or self.facts.metric)
+
+    @property
+    def source(self) -> str:
+        """The address of the data. The run holds it without a password; a report must not be the one file that trusts that."""
+        return without_secrets(self.facts.data.source)
+
+    def _predictions(self, split: str) -> Predictions | None:
+        path = self.folder / "predictions" / f"{split}.parquet"
+        if not path.is_file():
+            return None
+        found = read_predictions(path, self.facts.task.task_type, self.facts.model, [str(c) for c in self.facts.task.classes])
+        if found is None:
+            return None
+        order = [*(m for m in self.models if m in found.scores), *(m for m in found.scores if m not in self.models)]
+        return replace(found, scores={model: found.scores[model] for model in order})
+
+
+def without_secrets(text: str) -> str:
+    """An address, or a command that holds one, without password.
+
+    >>> without_secrets("postgresql://ann:p@ss@host/shop?sslmode=require&sslpassword=x")
+    'postgresql://ann@host/shop?sslmode=require&'
+    """
+    return _SECRET.sub(lambda found: f"{found['user']}@" if found["user"] else "", text)
+
+
+def _checked(path: Path, kind: type[_Kind]) -> _Kind:
+    hint = "The file was damaged or changed by hand: train again, or restore it."
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the top level"
+        raise GelgtError("broken_run", f"{path} does not fit the format of a run at {where}: {first['msg']}.", hint=hint) from None
+    except (ValueError, RecursionError) as error:
+        raise GelgtError("broken_run", f"{path} is not readable JSON: {error}.", hint=hint) from None

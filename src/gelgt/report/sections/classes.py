@@ -1,0 +1,71 @@
+"""Multiclass and multilabel outcomes: the confusion matrix, and the scores of each label."""
+
+import numpy as np
+
+from gelgt.report.html import escape, note, table
+from gelgt.report.numbers import MISSING, count, cut, percent, score
+from gelgt.report.predictions import Array, Predictions
+from gelgt.report.run import Run
+from gelgt.report.scoring import scorer
+
+MOST_CLASSES, MOST_LABELS = 12, 30
+
+
+def confusion(run: Run, found: Predictions) -> str:
+    """Shares of each true class by predicted class; the rarest of many classes are taken together."""
+    given, guessed = found.label.astype(int), found.scores[run.facts.model].argmax(axis=1)
+    unseen = int((given < 0).sum())
+    names = list(found.classes)
+    given, guessed = given[given >= 0], guessed[given >= 0]
+    sizes = np.bincount(given, minlength=len(names))
+    if len(names) > MOST_CLASSES:
+        kept = np.sort(np.argsort(-sizes, kind="stable")[: MOST_CLASSES - 1])
+        place = np.full(len(names), len(kept))
+        place[kept] = np.arange(len(kept))
+        given, guessed = place[given], place[guessed]
+        names = [*(names[k] for k in kept), f"other ({len(names) - len(kept)})"]
+    matrix = np.zeros((len(names), len(names)), dtype=int)
+    np.add.at(matrix, (given, guessed), 1)
+    html = _matrix(matrix, names)
+    if unseen:
+        html += note(f"{count(unseen)} rows have a class that is not among those of the model; they count as wrong in every score.")
+    return html
+
+
+def _matrix(matrix: Array, names: list[str]) -> str:
+    rows = []
+    for i, name in enumerate(names):
+        total = int(matrix[i].sum())
+        cells = [_cell(matrix[i, j] / total if total else 0.0, int(matrix[i, j]), i == j) for j in range(len(names))]
+        rows.append([f'<span title="{escape(name)}">{escape(cut(name, 28))}</span>', f'<td class="n">{count(total)}</td>', *cells])
+    predicted = matrix.sum(axis=0)
+    rows.append(
+        ["<i>predicted</i>", f'<td class="n">{count(int(matrix.sum()))}</td>', *(f'<td class="n">{count(int(p))}</td>' for p in predicted)]
+    )
+    head = ["True class", '<th class="n">rows</th>', *(f'<th class="n" title="{escape(n)}">{escape(cut(n, 14))}</th>' for n in names)]
+    return table(head, rows, css="heat")
+
+
+def _cell(share: float, rows: int, is_diagonal: bool) -> str:
+    """Tinted by its share: the diagonal in the colour of the model, errors in that of warnings."""
+    colour = "var(--c0)" if is_diagonal else "var(--c1)"
+    tint = f"background:color-mix(in srgb,{colour} {round(min(share, 1) * 55)}%,transparent)"
+    return f'<td style="{tint}" title="{count(rows)} rows">{percent(share) if rows else MISSING}</td>'
+
+
+def by_label(run: Run, found: Predictions) -> str:
+    """ROC-AUC and average precision of each label."""
+    score_of, weights = found.scores[run.facts.model], np.ones(len(found))
+    sizes = found.label.sum(axis=0)
+    order = np.argsort(-sizes, kind="stable")
+    rows = []
+    for c in order[:MOST_LABELS]:
+        cells = []
+        for metric in ("roc_auc", "average_precision"):
+            measure = scorer(metric, found.label[:, c], score_of[:, c])
+            cells.append(score(measure(weights) if measure else None))
+        rows.append([escape(found.classes[c]), count(int(sizes[c])), percent(float(sizes[c]) / len(found)), *cells])
+    html = table(["Label", "rows", "share", "ROC-AUC", "average precision"], rows)
+    if len(order) > MOST_LABELS:
+        html += note(f"The {MOST_LABELS} most frequent of {count(len(order))} labels.")
+    return html

@@ -1,0 +1,110 @@
+"""How the run was made and how to make it again: command, data, timings, machine, versions, configuration."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from gelgt.report.html import Section, code, escape, figures, table
+from gelgt.report.numbers import count, duration, percent
+from gelgt.report.run import Run, without_secrets
+
+
+def section(run: Run) -> Section:
+    aid = "Everything that is needed to make this run again; the run folder holds the same values in files."
+    parts = [
+        "<h3>Command</h3>",
+        code(command(run)),
+        _secret(run),
+        _sql(run),
+        figures([*_phases(run), *_tables(run)]),
+        figures([*_pairs("Machine", run.facts.machine), *_pairs("Versions", run.facts.versions)]),
+        _configuration(run),
+    ]
+    return Section("setup", "Configuration and how to reproduce", aid, "".join(parts))
+
+
+def command(run: Run) -> str:
+    """The command line that trains this again: the stored one, or the one that the facts give."""
+    told = run.facts
+    if told.command:
+        return without_secrets(told.command)
+    words = ["gelgt", "train", run.source or "SOURCE", told.task.sentence or told.task.name, "--out", told.run or run.folder.name]
+    words += ["--model", told.model] if told.model != "gelgt" else []
+    words += ["--preset", told.preset] if told.preset else []
+    words += ["--seed", str(told.seed)] if told.seed is not None else []
+    words += ["--visibility", told.regime] if told.regime else []
+    return shlex.join(words)
+
+
+def _secret(run: Run) -> str:
+    if "://" not in run.source or run.source.startswith(("sqlite", "duckdb")):
+        return ""
+    return '<p class="small">The address is kept without its password: give it in the address or the environment when you run this.</p>'
+
+
+def _sql(run: Run) -> str:
+    return f"<h3>Labels</h3>{code(run.facts.task.sql)}" if run.facts.task.sql else ""
+
+
+def _phases(run: Run) -> list[str]:
+    phases = run.facts.phases
+    total = sum(phases.values())
+    if not phases or total <= 0:
+        return []
+    rows = [[escape(name), duration(seconds), percent(seconds / total)] for name, seconds in phases.items()]
+    rows.append(["<b>together</b>", f'<td class="n best">{duration(total)}</td>', ""])
+    return [f"<figure><h3>Time by phase</h3>{table(['Phase', 'time', 'share'], rows)}</figure>"]
+
+
+def _tables(run: Run) -> list[str]:
+    tables = run.facts.data.tables
+    if not tables:
+        return []
+    order = sorted(tables, key=lambda t: (-tables[t], t))
+    rows = [[f'<span class="name">{escape(name)}</span>', count(tables[name])] for name in order[:40]]
+    rows += [[f"{len(order) - 40} other tables", count(sum(tables[t] for t in order[40:]))]] if len(order) > 40 else []
+    about = f'<p class="small">Content hash <code>{escape(run.facts.data.hash[:16])}</code></p>' if run.facts.data.hash else ""
+    return [f"<figure><h3>Data</h3>{table(['Table', 'rows'], rows)}{about}</figure>"]
+
+
+def _pairs(title: str, values: Mapping[str, Any]) -> list[str]:
+    rows = [[escape(name), escape(shown(value))] for name, value in flat(values)]
+    return [f"<figure><h3>{title}</h3>{table(['', ''], rows, words=2)}</figure>"] if rows else []
+
+
+def _configuration(run: Run) -> str:
+    """One small table for each group of the configuration."""
+    groups: dict[str, list[list[str]]] = {}
+    for name, value in run.facts.config.items():
+        if isinstance(value, Mapping) and value:
+            groups[name] = [[escape(k), escape(shown(v))] for k, v in flat(value)]
+        else:
+            groups.setdefault("general", []).append([escape(name), escape(shown(value))])
+    if not groups:
+        return ""
+    tables = [table([f"<b>{escape(name)}</b>", ""], rows, words=2) for name, rows in groups.items()]
+    return f'<h3>Configuration</h3><div class="configuration">{"".join(tables)}</div>'
+
+
+def flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """Nested values as (dotted name, value)."""
+    out: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            out += flat(value, f"{before}{name}.")
+        else:
+            out.append((f"{before}{name}", value))
+    return out
+
+
+def shown(value: Any) -> str:
+    """A configured value as it would be typed."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(v) for v in value) or "none"
+    return str(value) if not isinstance(value, Mapping) else "none"
