@@ -101,7 +101,7 @@ class View:
 
     @property
     def is_empty(self) -> NDArray[np.bool_]:
-        return self.last == self.first
+        return np.equal(self.last, self.first)
 
     def since(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many of each seed's events are not before its moment."""

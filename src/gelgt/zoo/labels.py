@@ -61,7 +61,7 @@ def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[
     column = task.table(split).column(task.label_col)
     if space.task_type == "multilabel_classification":
         return _indicators(column, space)
-    values = column.to_numpy()
+    values: NDArray[Any] = column.to_numpy()
     return values.astype(np.float64 if space.task_type == "regression" else np.int64)
 
 

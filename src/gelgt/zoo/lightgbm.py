@@ -85,7 +85,8 @@ def lightgbm_baseline(
     space = label_space(task)
     seeds = {split: task_seeds(task, graph, split) for split in SPLITS}
     labels = {split: targets(task, split, space) for split in SPLITS}
-    usable = np.flatnonzero(np.isfinite(labels["train"]).reshape(len(labels["train"]), -1).all(axis=1))
+    known = np.isfinite(labels["train"])
+    usable = np.flatnonzero(known.all(axis=1) if known.ndim > 1 else known)
     notices = []
     if len(usable) > MAX_TRAIN_ROWS:
         notices.append(f"LightGBM trained on {MAX_TRAIN_ROWS:,} of {len(usable):,} rows")
