@@ -13,7 +13,6 @@ from sklearn.metrics import accuracy_score, average_precision_score, mean_absolu
 
 CLASSES = ["delivered", "returned", "lost"]
 LABELS = ["garden", "kitchen", "toys", "books"]
-KINDS = ("binary_classification", "regression", "multiclass_classification", "multilabel_classification")
 MakeRun = Callable[..., Path]
 
 
@@ -39,11 +38,6 @@ def write(folder: Path, name: str, content: Any) -> None:
     (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-def change(folder: Path, name: str = "metrics.json", **values: Any) -> None:
-    """Replace top-level values of a JSON file."""
-    write(folder, name, json.loads((folder / name).read_text()) | values)
-
-
 def _rows(kind: str, rows: int, generator: np.random.Generator) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     signal, noise = generator.normal(size=rows), generator.normal(size=rows)
     if kind == "regression":
@@ -54,7 +48,11 @@ def _rows(kind: str, rows: int, generator: np.random.Generator) -> tuple[dict[st
     if kind == "binary_classification":
         chance = 1 / (1 + np.exp(-(1.6 * signal - 1)))
         label = (generator.random(rows) < chance).astype(int)
-        found = {"gelgt": chance, "lightgbm": 1 / (1 + np.exp(-(signal + noise - 1))), "entity-mean": np.clip(0.3 + 0.1 * signal + 0.2 * noise, 0, 1)}
+        found = {
+            "gelgt": chance,
+            "lightgbm": 1 / (1 + np.exp(-(signal + noise - 1))),
+            "entity-mean": np.clip(0.3 + 0.1 * signal + 0.2 * noise, 0, 1),
+        }
         columns = {"prediction": found["gelgt"], "probability": found["gelgt"], "label": label}
         columns |= {f"baseline:{b}": found[b] for b in ("lightgbm", "entity-mean")}
         return columns, {m: _binary(label, p) for m, p in found.items()}
@@ -71,7 +69,10 @@ def _rows(kind: str, rows: int, generator: np.random.Generator) -> tuple[dict[st
     truth = (generator.random((rows, 4)) < chances).astype(int)
     columns = {f"probability_{c}": chances[:, i] for i, c in enumerate(LABELS)}
     columns |= {"label": [[LABELS[i] for i in np.flatnonzero(row)] for row in truth]}
-    return columns, {"gelgt": {"average_precision_macro": average_precision_score(truth, chances)}, "entity-mean": {"average_precision_macro": 0.4}}
+    return columns, {
+        "gelgt": {"macro_auprc": average_precision_score(truth, chances)},
+        "entity-mean": {"macro_auprc": 0.4},
+    }
 
 
 def _binary(label: np.ndarray, chance: np.ndarray) -> dict[str, float]:
@@ -88,7 +89,14 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
     best = own["val"][metric]
     worse = -1 if metric != "mae" else 1
     curve = [
-        {"epoch": e, "step": 90 * e, "seconds": 3.2, "loss": 0.4 + 0.5 / e, "val": {metric: best + worse * 0.04 * abs(e - 7) / 7}, "rate": 1e-3}
+        {
+            "epoch": e,
+            "step": 90 * e,
+            "seconds": 3.2,
+            "loss": 0.4 + 0.5 / e,
+            "val": {metric: best + worse * 0.04 * abs(e - 7) / 7},
+            "rate": 1e-3,
+        }
         for e in range(1, epochs + 1)
     ]
     classes = {"multiclass_classification": CLASSES, "multilabel_classification": LABELS}.get(kind, [])
@@ -133,7 +141,15 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
         "versions": {"gelgt": "0.1.0", "torch": "2.13.0", "python": "3.11.7", "numpy": "2.4.6"},
         "config": {
             "preset": "cpu",
-            "model": {"width": 64, "layers": 2, "heads": 4, "keep": 100, "dropout": 0.1, "bias": "gaussian", "encoders": ["table", "hop", "age"]},
+            "model": {
+                "width": 64,
+                "layers": 2,
+                "heads": 4,
+                "keep": 100,
+                "dropout": 0.1,
+                "bias": "gaussian",
+                "encoders": ["table", "hop", "age"],
+            },
             "sampling": {"strategy": "bfs", "hops": 2, "budget": 150, "causality": "strict", "horizon": None},
             "training": {"rate": 0.001, "time_rate": 30.0, "batch": 256, "epochs": epochs, "patience": 5, "average": True},
         },

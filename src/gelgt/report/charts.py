@@ -1,6 +1,6 @@
 """Small SVG charts: a `Plot` with two scales that lines, dots, bars and rules are added to, and horizontal bars of shares.
 
-A chart is 440 units wide, so that its 12-unit text is about 12 pixels high both in a column of the page and on a phone. Colours
+A chart is 400 units wide, so that its text is of a readable size both in a column of the page and on a phone. Colours
 come from the style sheet by class (c0 to c7), so one drawing serves light, dark and print.
 """
 
@@ -11,8 +11,8 @@ from gelgt.report.html import escape
 from gelgt.report.numbers import cut, percent
 from gelgt.report.scales import Scale
 
-WIDTH, HEIGHT = 440, 290
-_LETTER = 6.4  # mean width of a letter at 12 units, on the generous side
+WIDTH, HEIGHT = 400, 270
+_LETTER = 7.0  # mean width of a letter, on the generous side: the style sheet writes larger on a phone
 
 
 class Plot:
@@ -133,7 +133,7 @@ def shares(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
     for i, (name, first, second) in enumerate(rows):
         y = top + i * step
         told = percent(first) + (f" · {percent(second)}" if second is not None else "")
-        parts.append(f'<text x="0" y="{y + 12}" class="strong">{_hover(name)}{escape(cut(name, 46))}</text>')
+        parts.append(f'<text x="0" y="{y + 12}" class="strong">{_hover(name)}{escape(cut(name, 40))}</text>')
         parts.append(f'<text x="{WIDTH}" y="{y + 12}" text-anchor="end">{told}</text>')
         for place, colour, share in ((y + 18, 0, first), (y + 29, 2, second)):
             if share is not None:

@@ -76,8 +76,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str] | str], words: int =
         f'<tr class="group"><th scope="row" colspan="{len(head)}">{row}</th></tr>' if isinstance(row, str) else _row(row, "td", words)
         for row in rows
     ]
-    cells = [_row(head, "th", words), *inner]
-    return f'<div class="scroll"><table class="{css}"><thead>{cells[0]}</thead><tbody>{"".join(cells[1:])}</tbody></table></div>'
+    top = f"<thead>{_row(head, 'th', words)}</thead>" if any(head) else ""
+    return f'<div class="scroll"><table class="{css}">{top}<tbody>{"".join(inner)}</tbody></table></div>'
 
 
 def _row(cells: Sequence[str], tag: str, words: int) -> str:

@@ -9,30 +9,37 @@ LEVEL = "95\u00a0%"  # of every interval; no line may break inside it
 LOWER_IS_BETTER = ("mae", "nmae", "rmse", "mse", "mape", "log_loss", "brier", "loss")
 _WORDS = {
     "roc_auc": "ROC-AUC",
-    "average_precision": "Average precision",
-    "accuracy": "Accuracy",
+    "average_precision": "average precision",
+    "accuracy": "accuracy",
     "f1": "F1",
-    "log_loss": "Log loss",
+    "log_loss": "log loss",
     "brier": "Brier score",
     "mae": "MAE",
-    "nmae": "Normalised MAE",
+    "nmae": "normalised MAE",
     "rmse": "RMSE",
     "mse": "MSE",
     "r2": "R²",
     "mrr": "MRR",
-    "roc_auc_macro": "ROC-AUC, mean of labels",
-    "average_precision_macro": "Average precision, mean of labels",
+    "macro_f1": "macro F1",
+    "macro_roc_auc": "macro ROC-AUC",
+    "macro_auprc": "macro average precision",
+    "micro_auprc": "micro average precision",
     "lightgbm": "LightGBM",
     "lightgbm-2hop": "LightGBM, two hops",
-    "entity-mean": "Entity mean",
-    "entity-median": "Entity median",
-    "global-mean": "Global mean",
+    "entity-mean": "entity mean",
+    "entity-median": "entity median",
+    "global-mean": "global mean",
 }
 
 
 def word(name: str) -> str:
     """A metric or a model as it is called in a sentence; unknown ones keep their name."""
     return _WORDS.get(name, name)
+
+
+def heading(name: str) -> str:
+    """The same at the start of a line; a name that is not ours keeps its first letter as it is."""
+    return f"{_WORDS[name][0].upper()}{_WORDS[name][1:]}" if name in _WORDS else name
 
 
 def is_lower_better(metric: str) -> bool:

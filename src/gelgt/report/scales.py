@@ -1,7 +1,7 @@
 """Scales: from values to places on an axis, with ticks at numbers that people like (1, 2, 5; days, weeks, months, years)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gelgt.report.numbers import number
@@ -33,13 +33,13 @@ class Scale:
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def linear(
-    low: float, high: float, title: str, count: int = 5, is_exact: bool = False, label: Callable[[float], str] | None = None
-) -> Scale:
+def linear(low: float, high: float, title: str, count: int = 5, is_exact: bool = False) -> Scale:
     """From low to high, widened to whole ticks unless `is_exact`.
 
     >>> [label for _, label in linear(0.52, 0.83, "AUC").ticks]
     ['0.5', '0.6', '0.7', '0.8', '0.9']
+    >>> [label for _, label in linear(0, 9, "rows", count=4).ticks]
+    ['0', '2.5', '5', '7.5', '10']
     """
     if not math.isfinite(low) or not math.isfinite(high):
         low, high = 0.0, 1.0
@@ -47,12 +47,12 @@ def linear(
         room = abs(low) * 0.1 or 1.0
         low, high = low - room, high + room
     step = _step((high - low) / count)
-    first, last = (
-        (math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)) if is_exact else (math.floor(low / step), math.ceil(high / step))
-    )
-    values = [round(i * step, 12) for i in range(first, last + 1)]
-    named = label or (lambda v: number(v, max(2, 1 + math.floor(math.log10(max(abs(values[0]), abs(values[-1]), step) / step)) + 1)))
-    ticks = tuple((v, named(v)) for v in values)
+    if is_exact:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    else:
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    values = [i * step for i in range(first, last + 1)]
+    ticks = tuple((v, number(v, digits=9)) for v in values)  # enough to tell ticks apart, too few to show rounding
     return Scale(low, high, ticks, title) if is_exact else Scale(values[0], values[-1], ticks, title)
 
 
@@ -91,4 +91,4 @@ def named(names: Sequence[str], title: str, room: int) -> Scale:
 
 def _step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.9)

@@ -23,14 +23,11 @@ def scorer(metric: str, label: Array, score: Array) -> Scorer | None:
         >>> auc(np.ones(4))
         0.875
     """
-    name = metric.removeprefix("multilabel_").removeprefix("macro_").removesuffix("_macro")
-    name = {"auroc": "roc_auc", "auprc": "average_precision"}.get(name, name)
-    if name in ("roc_auc", "average_precision"):
-        if label.ndim == 2:
-            return _mean_of_labels(name, label, score)
-        return _ranked(name, label, score) if score.ndim == 1 else None
     if label.ndim == 2:
-        return None
+        name = {"macro_auprc": "average_precision", "macro_roc_auc": "roc_auc"}.get(metric)
+        return _mean_of_labels(name, label, score) if name else None
+    if metric in ("roc_auc", "average_precision"):
+        return _ranked(metric, label, score) if score.ndim == 1 else None
     if metric == "rmse" and score.ndim == 1:
         mean = _mean((score - label) ** 2)
         return lambda weights: float(np.sqrt(mean(weights)))
@@ -52,11 +49,11 @@ def _row_values(metric: str, label: Array, score: Array) -> Array | None:
     if metric == "mse" and score.ndim == 1:
         return np.asarray((score - label) ** 2)
     if metric == "accuracy":
-        return np.asarray((score >= 0.5) == (label > 0.5) if score.ndim == 1 else score.argmax(axis=1) == label, dtype=float)
+        return np.asarray((score > 0.5) == (label > 0.5) if score.ndim == 1 else score.argmax(axis=1) == label, dtype=float)
     if metric == "mrr" and score.ndim == 2:
-        known = label >= 0  # a class that training never saw is ranked nowhere
         own = np.take_along_axis(score, np.maximum(label, 0).astype(int)[:, None], axis=1)
-        return np.where(known, 1 / (1 + (score > own).sum(axis=1)), 0.0)
+        rank = (score > own).sum(axis=1) + ((score == own).sum(axis=1) + 1) / 2  # classes that tie share the mean of their ranks
+        return np.where(label >= 0, 1 / rank, 0.0)  # a class that training never saw is ranked nowhere
     return None
 
 
@@ -86,7 +83,7 @@ def _ranked(name: str, label: Array, score: Array) -> Scorer:
         true = np.bincount(group, counted * positive, groups)
         false = np.bincount(group, counted * ~positive, groups)
         positives, negatives = true.sum(), false.sum()
-        if positives == 0 or (negatives == 0 and name == "roc_auc"):
+        if positives == 0 or negatives == 0:
             return float("nan")
         if name == "roc_auc":  # a negative below or, by half, beside each positive
             return float(true @ (negatives - np.cumsum(false) + false / 2) / (positives * negatives))

@@ -24,7 +24,7 @@ main{max-width:1020px;margin:0 auto;padding:40px 24px 64px}
 h1{font-size:30px;line-height:1.2;margin:4px 0 8px;letter-spacing:-.01em;overflow-wrap:anywhere}
 h2{font-size:21px;line-height:1.3;margin:0 0 4px}
 h3{font-size:15px;line-height:1.35;margin:0 0 6px}
-p{margin:0 0 12px;max-width:76ch}
+p{margin:0 0 12px;max-width:84ch}
 section,header{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:24px 28px;margin:0 0 20px}
 .over{color:var(--soft);font-size:14px;margin:0;overflow-wrap:anywhere}
 .lead{font-size:18px;line-height:1.5}
@@ -52,7 +52,6 @@ nav a:hover,nav a:focus{text-decoration:underline}
 .facts dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto;margin:0 0 16px}
 table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums;width:100%}
-section>.scroll{max-width:780px}
 section>:last-child,figure>.scroll{margin-bottom:0}
 th,td{padding:6px 14px 6px 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:baseline;font-weight:400}
 thead th{color:var(--soft);font-size:13px;border-bottom-color:var(--soft)}
@@ -60,10 +59,12 @@ th.n,td.n{text-align:right;padding:6px 0 6px 18px;white-space:nowrap}
 tbody th{overflow-wrap:anywhere;min-width:7em}
 tr.group th{font-weight:650;padding-top:14px}
 td.best{font-weight:700}
-.heat td{text-align:right;padding:6px 10px;white-space:nowrap}
+.heat td,.heat td.n,.heat th.n{text-align:right;padding:6px 10px;white-space:nowrap}
+.day{white-space:nowrap}
 .configuration{columns:2;column-gap:36px}
 .configuration .scroll{break-inside:avoid}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:28px 36px;margin:0 0 20px}
+.figures+.scroll,.scroll+.figures{margin-top:24px}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:28px 36px;margin:0 0 20px}
 figure{margin:0;min-width:0;break-inside:avoid}
 figure>svg{display:block;width:100%;height:auto;max-width:560px}
 figcaption{font-size:13px;line-height:1.45;color:var(--soft);margin-top:6px;max-width:62ch}
@@ -99,6 +100,7 @@ h1{font-size:24px}.lead{font-size:17px}
 .cards{grid-template-columns:1fr 1fr}.card{padding:10px 12px}.card b{font-size:24px}.card.own{grid-column:1/-1}
 .facts{grid-template-columns:1fr 1fr;gap:12px 16px}
 th.n,td.n{padding-left:12px}
+svg text{font-size:13.5px}
 }
 @media print{
 body{background:none;font-size:11pt}

@@ -1,6 +1,7 @@
 """Puts the sections together into one HTML file, written under a temporary name and renamed."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from gelgt.errors import GelgtError
@@ -33,7 +34,8 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         temporary.write_text(html, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         hint = "Give another file with --out."
         raise GelgtError("cannot_write", f"The report cannot be written to {path}: {error.strerror}.", hint=hint) from None
     return path

@@ -74,7 +74,7 @@ def _binary(found: Predictions, probability: Array) -> str:
     made = bins(found.label, probability)
     end = max(*(b.predicted for b in made), *(b.observed for b in made), made[-1].high)
     axis = linear(0, min(end, 1.0), "predicted probability")
-    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "share that came true"), "Reliability diagram", height=360)
+    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "share that came true"), "Reliability diagram", height=340)
     most = max(b.rows for b in made)  # the longest bar takes a quarter of the height
     plot.bars([(b.low, b.high) for b in made], [axis.high / 4 * b.rows / most for b in made], colour=2, css="area")
     plot.segment((0, 0), (axis.high, axis.high))
@@ -87,7 +87,7 @@ def _binary(found: Predictions, probability: Array) -> str:
     )
     rows = [[f"{number(b.low)} to {number(b.high)}", count(b.rows), score(b.predicted), score(b.observed)] for b in made]
     rows.append(["<b>all</b>", count(len(found)), score(float(probability.mean())), score(float(found.label.mean()))])
-    html = table(["Probability", "rows", "mean prediction", "came true"], rows)
+    html = table(["Probability", "rows", "predicted", "came true"], rows)
     return figures([figure("Reliability", plot.svg(), caption), f"<figure><h3>In numbers</h3>{html}</figure>"])
 
 
@@ -99,12 +99,12 @@ def _regression(found: Predictions, predicted: Array) -> str:
     ranges = [(y - e, y + e) for y, e in zip(ys, errors, strict=True)]
     ends = [*xs, *ys, *(v for r in ranges for v in r)]
     axis = linear(min(ends), max(ends), "mean prediction")
-    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "mean true value"), "Mean true value by decile of prediction", height=360)
+    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "mean true value"), "Mean true value by decile of prediction", height=340)
     plot.segment((axis.low, axis.low), (axis.high, axis.high))
     plot.spans(xs, ranges)
     plot.line(xs, ys, css="thin")
     plot.dots(xs, ys, radius=4.5, names=[f"{count(len(g))} rows" for g in groups])
-    rows = [[str(i + 1), count(len(g)), number(x, 4), number(y, 4)] for i, (g, x, y) in enumerate(zip(groups, xs, ys, strict=True))]
+    rows = [[str(i + 1), count(len(g)), score(x, ends), score(y, ends)] for i, (g, x, y) in enumerate(zip(groups, xs, ys, strict=True))]
     caption = f"Upright lines: {LEVEL} intervals of the mean. Equal predictions stay in one group, so there may be fewer than ten."
-    html = table(["Tenth", "rows", "mean prediction", "mean true value"], rows)
+    html = table(["Tenth", "rows", "predicted", "true"], rows)
     return figures([figure("Mean true value by prediction", plot.svg(), caption), f"<figure><h3>In numbers</h3>{html}</figure>"])

@@ -42,7 +42,11 @@ def _matrix(matrix: Array, names: list[str]) -> str:
     rows.append(
         ["<i>predicted</i>", f'<td class="n">{count(int(matrix.sum()))}</td>', *(f'<td class="n">{count(int(p))}</td>' for p in predicted)]
     )
-    head = ["True class", '<th class="n">rows</th>', *(f'<th class="n" title="{escape(n)}">{escape(cut(n, 14))}</th>' for n in names)]
+    head = [
+        "True class ↓, predicted →",
+        '<th class="n">rows</th>',
+        *(f'<th class="n" title="{escape(n)}">{escape(cut(n, 14))}</th>' for n in names),
+    ]
     return table(head, rows, css="heat")
 
 

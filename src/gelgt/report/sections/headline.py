@@ -1,7 +1,20 @@
 """The head of the page: what was predicted, under which regime, how well beside the baselines, and from which data."""
 
 from gelgt.report.html import code, escape, facts, note
-from gelgt.report.numbers import LEVEL, MISSING, count, difference, duration, is_lower_better, is_number, moment, score, signed, word
+from gelgt.report.numbers import (
+    LEVEL,
+    MISSING,
+    count,
+    difference,
+    duration,
+    heading,
+    is_lower_better,
+    is_number,
+    moment,
+    score,
+    signed,
+    word,
+)
 from gelgt.report.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION
 from gelgt.report.run import Run
 
@@ -23,10 +36,7 @@ def header(run: Run) -> str:
         _cards(run),
         note(_regime(run)),
         facts(_facts(run)),
-        note(
-            "The test rows were never used for a choice: epochs and settings are chosen on the validation rows, and test is scored with "
-            "what they chose."
-        ),
+        note(_choices(run)),
         "</header>",
     ]
     return "".join(parts)
@@ -87,11 +97,11 @@ def _cards(run: Run) -> str:
         shown = score(found, tuple(scores.values()))
         if model == told.model:
             interval = run.intervals.models.get(model) if run.intervals and split == "test" else None
-            below = f"{LEVEL} interval {score(interval.low)} to {score(interval.high)}" if interval else split_word(split)
+            below = f"{LEVEL} interval {score(interval.low)} to {score(interval.high)}" if interval else ""
             title = f"{split_word(split).capitalize()} {word(told.metric)}, {word(model)}"
             css = "own"
         else:
-            title, css = word(model), difference(scores[told.model], found, told.metric).rpartition(" ")[2]
+            title, css = heading(model), difference(scores[told.model], found, told.metric).rpartition(" ")[2]
             ahead = difference(scores[told.model], found, told.metric)
             below = f"{word(told.model)} is {ahead}" if ahead != MISSING else "not scored"
         cards.append(f'<div class="card c{run.colour(model)}{" own" if css == "own" else ""}"><span>{escape(title)}</span><b>{shown}</b>')
@@ -102,12 +112,17 @@ def _cards(run: Run) -> str:
 def _regime(run: Run) -> str:
     told = run.facts
     words = REGIMES.get(told.regime or "", "the run does not say which rows a seed could see")
-    horizon = f" Ages are measured from {moment(told.horizon)} at the latest." if told.horizon else ""
+    horizon = f' Ages are measured from <span class="day">{escape(moment(told.horizon))}</span> at the latest.' if told.horizon else ""
     direction = "lower" if is_lower_better(told.metric) else "higher"
     return (
-        f"Regime <b>{escape(told.regime or 'unknown')}</b>: {words}.{escape(horizon)} Every score on this page is of this regime; "
+        f"Regime <b>{escape(told.regime or 'unknown')}</b>: {words}.{horizon} Every score on this page is of this regime; "
         f"for {escape(word(told.metric))}, {direction} is better."
     )
+
+
+def _choices(run: Run) -> str:
+    chosen = "Epochs and settings are chosen on the validation rows; the test rows were never used for a choice"
+    return f"{chosen}, and {'score only what was chosen' if main_split(run) == 'test' else 'have not been scored'}."
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

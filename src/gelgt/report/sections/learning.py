@@ -24,7 +24,13 @@ def _loss(run: Run) -> str:
     values = [loss for _, loss in losses]
     plot = Plot(_epochs(run), linear(min(values), max(values), "training loss"), "Training loss by epoch")
     _curve(run, plot, losses)
-    return figure("Training loss", plot.svg(), f"From {score(values[0])} to {score(values[-1])}.{_dashed(run)}")
+    told = f"From {score(values[0])} to {score(values[-1])}." if len(values) > 1 else "One epoch only."
+    return figure(
+        "Training loss",
+        plot.svg(),
+        told + _dashed(run),
+        legend([(word(run.facts.model), 0, "line")]),
+    )
 
 
 def _score(run: Run) -> str:
@@ -45,7 +51,7 @@ def _score(run: Run) -> str:
     key = legend([(word(run.facts.model), 0, "line"), *((word(b), run.colour(b), "dash") for b in rivals)])
     best = dict(found).get(run.facts.best_epoch) if run.facts.best_epoch is not None else None
     caption = f"Best at epoch {run.facts.best_epoch}: {score(best)}.{_dashed(run)}" if best is not None else ""
-    return figure(f"Validation {word(metric)}", plot.svg(), escape(caption), key if rivals else "")
+    return figure(f"Validation {word(metric)}", plot.svg(), escape(caption), key)
 
 
 def _epochs(run: Run) -> Scale:

@@ -54,11 +54,11 @@ def _binary(run: Run, found: Predictions) -> str:
     if positives in (0.0, 1.0):
         return note(f"Left out: every label is {'yes' if positives else 'no'}, so there is no curve.")
     ranks = Plot(
-        linear(0, 1, "false positive rate (no taken for yes)"), linear(0, 1, "true positive rate (yes found)"), "ROC curve", height=330
+        linear(0, 1, "false positive rate (no taken for yes)"), linear(0, 1, "true positive rate (yes found)"), "ROC curve", height=320
     )
     ranks.segment((0, 0), (1, 1))
     precise = Plot(
-        linear(0, 1, "recall (share of yes found)"), linear(0, 1, "precision (share right)"), "Precision-recall curve", height=330
+        linear(0, 1, "recall (share of yes found)"), linear(0, 1, "precision (share right)"), "Precision-recall curve", height=320
     )
     precise.segment((0, positives), (1, positives))
     told: dict[str, list[str]] = {"roc_auc": [], "average_precision": []}
@@ -85,8 +85,9 @@ def _binary(run: Run, found: Predictions) -> str:
 def _regression(run: Run, found: Predictions) -> str:
     predicted = found.scores[run.facts.model]
     low, high = robust_range(np.concatenate([predicted, found.label]))
-    axis = linear(low, high, "predicted value")
-    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "true value"), "Predicted and true values", height=360)
+    room = 0.02 * (high - low)  # so that no dot lies on the frame
+    axis = linear(low - room, high + room, "predicted value", is_exact=True)
+    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "true value"), "Predicted and true values", height=340)
     plot.segment((axis.low, axis.low), (axis.high, axis.high))
     rows = np.arange(len(found))
     if len(found) > DRAWN:
@@ -104,7 +105,7 @@ def _residuals(found: Predictions, predicted: Array) -> str:
     reach = max(abs(low), abs(high)) or 1.0
     counts, edges = np.histogram(np.clip(residual, -reach, reach), bins=31, range=(-reach, reach))
     x = linear(-reach, reach, "predicted minus true", is_exact=True)
-    plot = Plot(x, linear(0, float(counts.max()), "rows"), "Histogram of residuals", height=360)
+    plot = Plot(x, linear(0, float(counts.max()), "rows"), "Histogram of residuals", height=340)
     plot.bars(list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)), [float(c) for c in counts])
     plot.upright(0)
     middle, inner = float(np.median(residual)), float(np.quantile(np.abs(residual), 0.9))

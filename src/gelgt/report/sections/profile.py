@@ -6,8 +6,7 @@ from gelgt.report.numbers import MISSING, is_number, number
 from gelgt.report.run import Kernel, LayerBias, Run
 from gelgt.report.scales import ages, linear
 
-_COLOURED = 8
-_ORDER = (0, 1, 4, 5, 3, 6, 7, 2)  # neighbouring heads get colours that differ most
+_ORDER = (0, 1, 4, 5, 3, 6, 7, 2)  # neighbouring heads get colours that differ most; heads past these share the last
 
 
 def section(run: Run) -> Section:
@@ -41,15 +40,13 @@ def _picture(layer: LayerBias) -> str:
     plot = Plot(x, linear(min(values, default=0), max(values, default=1), "bias added to attention"), f"Bias against age, {where}")
     if plot.y.low < 0 < plot.y.high:
         plot.segment((x.low, 0), (x.high, 0))
-    entries = []
+    own = len(_ORDER) if len(layer.heads) <= len(_ORDER) else len(_ORDER) - 1  # heads with a colour of their own
     for i, head in enumerate(layer.heads):
         size = min(len(head), len(layer.days))
-        colour = _ORDER[i] if i < _COLOURED else 2
-        plot.line(layer.days[:size], list(head[:size]), colour, "" if i < _COLOURED else "thin", f"head {i + 1}")
-        if i < _COLOURED:
-            entries.append((f"head {i + 1}", colour, "line"))
-    if len(layer.heads) > _COLOURED:
-        entries.append((f"heads {_COLOURED + 1} to {len(layer.heads)}", 2, "line"))
+        plot.line(layer.days[:size], list(head[:size]), _ORDER[min(i, len(_ORDER) - 1)], "" if i < own else "thin", f"head {i + 1}")
+    entries = [(f"head {i + 1}", _ORDER[i], "line") for i in range(min(own, len(layer.heads)))]
+    if len(layer.heads) > own:
+        entries.append((f"heads {own + 1} to {len(layer.heads)}", _ORDER[-1], "line"))
     plot.rug(centres, [_told(k) for k in layer.kernels])
     beyond = sum(c > x.high for c in centres)
     caption = f"{beyond} of {len(centres)} kernels have their centre beyond the oldest age drawn." if beyond else ""
@@ -68,7 +65,7 @@ def _kernels(layer: LayerBias, is_named: bool) -> str:
     for kernel in sorted(layer.kernels, key=lambda k: k.centre_days):
         cells = [_weight(kernel.weights[h] if h < len(kernel.weights) else None, largest) for h in range(heads)]
         rows.append([escape(_told(kernel)), *cells])
-    name = f"Kernels of {_layer_word(layer)}" if is_named else "Kernels"
+    name = f"Kernels of {escape(_layer_word(layer))}" if is_named else "Kernels"
     head = [name, *(f'<th class="n">head {h + 1}</th>' for h in range(heads))]
     return table(head, rows, css="heat")
 

@@ -2,14 +2,11 @@
 
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, note, table
-from gelgt.report.numbers import LEVEL, count, difference, is_lower_better, is_number, score, signed, word
+from gelgt.report.numbers import LEVEL, count, difference, heading, is_lower_better, is_number, score, signed, word
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
 from gelgt.report.scoring import Interval, value
 from gelgt.report.sections.headline import split_word
-
-# Only metrics whose definition leaves no freedom are checked against the predictions; ties make others differ by a little.
-_CHECKED = ("roc_auc", "average_precision", "mae", "rmse")
 
 
 def section(run: Run) -> Section:
@@ -29,7 +26,7 @@ def _scores(run: Run) -> str:
         known = [run.facts.metric, *_metrics(run, run.facts.model, split)]
         for metric in sorted(found, key=lambda m: (known.index(m) if m in known else len(known), m)):
             rows.append(_row(run, split, metric))
-    return table(["Metric", *(escape(word(m)) for m in models)], rows)
+    return table(["Metric", *(escape(heading(m)) for m in models)], rows)
 
 
 def _metrics(run: Run, model: str, split: str) -> list[str]:
@@ -43,13 +40,13 @@ def _row(run: Run, split: str, metric: str) -> list[str]:
     known = [v for v in values if v is not None and is_number(v)]
     best = score((min if is_lower_better(metric) else max)(known), values) if known else None
     cells = [f'<td class="n{" best" if text == best and len(known) > 1 else ""}">{text}</td>' for text in shown]
-    return [escape(word(metric)) + (" <small>(lower is better)</small>" if is_lower_better(metric) else ""), *cells]
+    return [escape(heading(metric)) + (" <small>(lower is better)</small>" if is_lower_better(metric) else ""), *cells]
 
 
 def _disagreement(run: Run) -> str:
     """A warning where the predictions beside the scores do not give them: one of the two files is not of this run."""
     stored = run.score(run.facts.model, "test")
-    if run.test is None or run.facts.metric not in _CHECKED or stored is None or not is_number(stored):
+    if run.test is None or stored is None or not is_number(stored):
         return ""
     found = value(run.facts.metric, run.test, run.facts.model)
     if found is None or abs(found - stored) <= 0.005 * max(abs(stored), 0.1):
@@ -67,32 +64,27 @@ def _intervals(run: Run) -> str:
     if run.intervals is None:
         return note(f"No intervals: {escape(word(run.facts.metric))} cannot be resampled from these {count(len(run.test))} test rows.")
     found, metric = run.intervals, word(run.facts.metric)
-    part = (
-        f"{count(found.rows)} of {count(len(run.test))} test rows drawn at random, scaled to all of them"
-        if found.rows < len(run.test)
-        else ""
-    )
-    how = f"{count(found.resamples)} bootstrap resamples of {part or f'the {count(len(run.test))} test rows'}, always the same ones"
+    drawn = f"the {count(len(run.test))} test rows"
+    if found.rows < len(run.test):
+        drawn = f"{count(found.rows)} of {drawn} drawn at random, scaled to all of them"
+    how = f"{count(found.resamples)} bootstrap resamples of {drawn}, always the same ones"
     pictures = [figure(f"Test {metric} with {LEVEL} intervals", _forest(run, found.models, metric), f"From {how}.")]
     if found.gains:
         lower = is_lower_better(run.facts.metric)
         caption = f"Left of 0 {'the run is' if lower else 'the baseline is'} better. The models share each resample."
         picture = _forest(run, found.gains, f"difference in {metric}", has_zero=True)
         pictures.append(figure(f"{word(run.facts.model)} minus baseline", picture, caption))
-    rows = []
+    head = ["Model", f"Test {escape(metric)}", f"{LEVEL} interval"]
+    head += [f"{escape(word(run.facts.model))} is", f"{LEVEL} of the difference"] if found.gains else []
+    rows, own = [], found.models[run.facts.model].value
     for model, one in found.models.items():
         gain = found.gains.get(model)
         like = (one.value, one.high)
-        row = [escape(word(model)), score(one.value, like), f"{score(one.low, like)} to {score(one.high, like)}"]
-        own = found.models[run.facts.model].value
-        row += (
-            [difference(own, one.value, run.facts.metric), f"{signed(gain.low, like)} to {signed(gain.high, like)}"] if gain else ["", ""]
-        )
-        rows.append(row)
-    name = escape(word(run.facts.model))
-    return figures(pictures) + table(
-        ["Model", f"Test {escape(metric)}", f"{LEVEL} interval", f"{name} is", f"{LEVEL} of the difference"], rows
-    )
+        row = [escape(heading(model)), score(one.value, like), f"{score(one.low, like)} to {score(one.high, like)}"]
+        if gain is not None:
+            row += [difference(own, one.value, run.facts.metric), f"{signed(gain.low, like)} to {signed(gain.high, like)}"]
+        rows.append(row + [""] * (len(head) - len(row)))
+    return figures(pictures) + table(head, rows)
 
 
 def _forest(run: Run, intervals: dict[str, Interval], title: str, has_zero: bool = False) -> str:

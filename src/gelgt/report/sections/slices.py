@@ -6,7 +6,7 @@ import numpy as np
 
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note, table
-from gelgt.report.numbers import count, moment, score, word
+from gelgt.report.numbers import count, heading, moment, score, word
 from gelgt.report.predictions import Predictions
 from gelgt.report.run import Run
 from gelgt.report.scales import linear, named
@@ -33,7 +33,8 @@ class Slice:
 
 def section(run: Run) -> Section:
     title, metric = "Score over time", word(run.facts.metric)
-    aid = f"{escape(metric)} for each stretch of seed times: a line that gets worse says that the model ages; few rows make it jump."
+    named = escape(heading(run.facts.metric))
+    aid = f"{named} for each stretch of seed times: a line that gets worse says that the model ages; few rows make it jump."
     made = slices(run)
     if not made:
         return Section("slices", title, aid, note("Left out: there are no predictions with labels and seed times in the run folder."))
@@ -43,7 +44,7 @@ def section(run: Run) -> Section:
     rows = [
         [escape(one.words), escape(split_word(one.split)), count(one.rows), *(score(one.scores.get(m)) for m in models)] for one in made
     ]
-    html = table(["Seed times", "split", "rows", *(escape(word(m)) for m in models)], rows, words=2)
+    html = table(["Seed times", "split", "rows", *(escape(heading(m)) for m in models)], rows, words=2)
     has_gap = any(one.scores.get(m) is None for one in made for m in models)
     remark = note("– stands where a slice has one class only, for which the metric is not defined.") if has_gap else ""
     return Section("slices", title, aid, _pictures(run, made, models, metric) + html + remark)
@@ -75,8 +76,8 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
     names = [one.first[:10] for one in made]
     xs = [float(i) for i in range(len(made))]
     values = [s for one in made for m in models if (s := one.scores.get(m)) is not None]
-    plot = Plot(named(names, "seed time, from", 56), linear(min(values), max(values), metric), f"{metric} over time")
-    bars = Plot(named(names, "seed time, from", 56), linear(0, max(one.rows for one in made), "rows"), "Rows over time")
+    plot = Plot(named(names, "seed time, from", 44), linear(min(values), max(values), metric), f"{metric} over time")
+    bars = Plot(named(names, "seed time, from", 44), linear(0, max(one.rows for one in made), "rows"), "Rows over time")
     border = sum(one.split == "val" for one in made)
     for each in (plot, bars):
         if 0 < border < len(made):
@@ -91,4 +92,9 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
     bars.bars([(x - 0.4, x + 0.4) for x in xs], [float(one.rows) for one in made], colour=2)
     caption = "Left of the dashed line validation, right of it test." if 0 < border < len(made) else f"All of {split_word(made[0].split)}."
     key = legend((word(model), run.colour(model), "line") for model in models)
-    return figures([figure(f"{metric} by seed time", plot.svg(), caption, key), figure("Rows by seed time", bars.svg())])
+    return figures(
+        [
+            figure(f"{heading(run.facts.metric)} by seed time", plot.svg(), caption, key),
+            figure("Rows by seed time", bars.svg(), "", legend([("rows", 2, "box")])),
+        ]
+    )

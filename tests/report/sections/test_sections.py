@@ -1,0 +1,248 @@
+"""Each section says the right numbers."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, mean_absolute_error, roc_auc_score
+
+from gelgt.report.run import Run
+from gelgt.report.sections import attention, calibration, headline, learning, outcome, profile, scores, setup, slices
+
+
+def told(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    return content
+
+
+def update(folder: Path, **values: Any) -> None:
+    (folder / "metrics.json").write_text(json.dumps(told(folder) | values))
+
+
+def words(html: str) -> str:
+    """What a reader sees."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).replace("\u00a0", " ")
+
+
+def test_headline_names_task_regime_score_and_baselines(made_run: Any) -> None:
+    folder = made_run()
+    update(folder, regime="frozen", horizon="2024-07-01T00:00:00")
+    text, found = words(headline.header(Run(folder))), told(folder)
+    own, rival = found["metrics"]["test"]["roc_auc"], found["baselines"]["lightgbm"]["test"]["roc_auc"]
+    assert "Predicts whether churn comes true (yes or no) for each row of customers , over the 30 days after the seed time." in text
+    assert f"gelgt reaches a test ROC-AUC of {own:.3f}, {own - rival:.3f} better than the best baseline, LightGBM." in text
+    assert "leaves out 0: it is more than chance" in text
+    assert "Regime frozen : rows after the test timestamp are hidden" in text
+    assert "Ages are measured from 2024-07-01 at the latest" in text
+    assert "test rows were never used for a choice" in text
+    for fact in ("5 with 172,011 rows", "582,200 edges", "51,234 training", "1 min 11 s", "312,345", "PREDICT COUNT"):
+        assert fact in text
+
+
+def test_verdict_is_honest_when_behind_or_equal(made_run: Any) -> None:
+    folder = made_run()
+    found = told(folder)
+    update(folder, baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"] + 0.05}}})
+    assert "0.050 worse than the best baseline" in headline.verdict(Run(folder))
+    update(folder, baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"]}}})
+    assert "the same as the best baseline" in headline.verdict(Run(folder))
+
+
+def test_lower_is_better_for_errors(made_run: Any) -> None:
+    run = Run(made_run("regression"))
+    assert "better than the best baseline, LightGBM." in headline.verdict(run)
+    html = scores.section(run).html()
+    assert html.count("(lower is better)") == 4
+    assert f'<td class="n best">{run.score("gelgt", "test", "mae"):.3f}</td>' in html
+
+
+def test_scores_table_bolds_the_best_and_gives_intervals(made_run: Any) -> None:
+    run = Run(made_run())
+    html = scores.section(run).html()
+    for model in run.models:
+        for split in ("val", "test"):
+            assert f">{run.score(model, split, 'average_precision'):.3f}</td>" in html
+    assert html.count('class="n best"') == 6  # three metrics, two splits: gelgt wins all
+    assert run.intervals is not None
+    one, gain = run.intervals.models["gelgt"], run.intervals.gains["lightgbm"]
+    assert f"{one.low:.3f} to {one.high:.3f}" in html
+    assert f"+{gain.low:.3f} to +{gain.high:.3f}" in html
+    assert "1,000 bootstrap resamples of the 600 test rows" in words(html)
+    assert "warn" not in html
+
+
+def test_scores_that_do_not_belong_to_the_predictions_are_pointed_out(made_run: Any) -> None:
+    folder = made_run()
+    update(folder, metrics={"test": {"roc_auc": 0.99}})
+    assert "metrics.json gives a test ROC-AUC of 0.990, but predictions/test.parquet gives" in words(scores.section(Run(folder)).body)
+
+
+def test_learning_curve_marks_the_best_epoch_and_near_baselines(made_run: Any) -> None:
+    folder = made_run()
+    text = learning.section(Run(folder)).body
+    assert f"Best at epoch 7: {told(folder)['metrics']['val']['roc_auc']:.3f}." in text
+    assert text.count('class="rule"') == 2
+    assert "An epoch took 3.2 s (median of 12)" in text
+    value = told(folder)["metrics"]["val"]["roc_auc"] - 0.02
+    update(folder, baselines={"lightgbm": {"val": {"roc_auc": value}}, "entity-mean": {"val": {"roc_auc": 0.1}}})
+    text = learning.section(Run(folder)).body
+    assert "LightGBM" in text
+    assert "entity mean" not in text  # so far away that it would flatten the curve
+
+
+def test_roc_captions_equal_scikit_learn(made_run: Any) -> None:
+    folder = made_run()
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()
+    text = words(outcome.section(Run(folder)).body)
+    for name, column in (("gelgt", "probability"), ("LightGBM", "baseline:lightgbm"), ("entity mean", "baseline:entity-mean")):
+        assert f"{name} {roc_auc_score(rows['label'], rows[column]):.3f}" in text
+    assert f"the share of yes, {rows['label'].mean():.0%}".replace("%", " %") in text
+
+
+def test_one_class_only_has_no_curve(made_run: Any) -> None:
+    folder = made_run()
+    for split in ("val", "test"):
+        path = folder / "predictions" / f"{split}.parquet"
+        rows = pq.read_table(path)
+        place = rows.column_names.index("label")
+        pq.write_table(rows.set_column(place, "label", [np.zeros(len(rows))]), path)
+    run = Run(folder)
+    assert "every label is no" in outcome.section(run).body
+    assert "cannot be computed" in slices.section(run).body
+    assert "cannot be resampled" in scores.section(run).body
+
+
+def test_residuals_and_sampled_scatter(made_run: Any) -> None:
+    run = Run(made_run("regression", rows=2500))
+    text = outcome.section(run).body
+    assert text.count("<circle") == outcome.DRAWN
+    assert "1,500 of 2,500 drawn at random" in text
+    assert run.test is not None
+    residual = run.test.scores["gelgt"] - run.test.label
+    assert f"nine of ten lie within ±{np.quantile(np.abs(residual), 0.9):.2f}" in text
+
+
+def test_confusion_matrix_equals_scikit_learn(made_run: Any) -> None:
+    folder = made_run("multiclass_classification")
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()
+    names = ["delivered", "returned", "lost"]
+    matrix = confusion_matrix(rows["label"], rows["prediction"], labels=names)
+    html = outcome.section(Run(folder)).body
+    assert [int(n) for n in re.findall(r'title="(\d+) rows"', html)] == matrix.ravel().tolist()
+    assert accuracy_score(rows["label"], rows["prediction"]) == pytest.approx(np.trace(matrix) / matrix.sum())
+
+
+def test_per_label_scores(made_run: Any) -> None:
+    folder = made_run("multilabel_classification")
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()
+    text = words(outcome.section(Run(folder)).body)
+    has_toys = rows["label"].map(lambda given: "toys" in given)
+    share = f"{has_toys.mean():.0%}".replace("%", " %")
+    assert f"toys {has_toys.sum()} {share} {roc_auc_score(has_toys, rows['probability_toys']):.3f}" in text
+
+
+def test_calibration_bins_and_error() -> None:
+    probability = np.array([0.05] * 10 + [0.95] * 10)
+    label = np.array([0.0] * 10 + [1.0] * 5 + [0.0] * 5)
+    made = calibration.bins(label, probability)
+    assert [(b.rows, round(b.predicted, 2), b.observed) for b in made] == [(10, 0.05, 0.0), (10, 0.95, 0.5)]
+    assert calibration.calibration_error(made) == pytest.approx((0.05 + 0.45) / 2)
+    low, high = made[1].interval
+    assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-3)  # Wilson, 5 of 10
+    rare = calibration.bins(label, probability / 50)
+    assert rare[-1].high == pytest.approx(0.02)  # a rare event still fills its bins
+
+
+def test_calibration_by_deciles(made_run: Any) -> None:
+    run = Run(made_run("regression"))
+    found = calibration.section(run)
+    assert found is not None
+    assert run.test is not None
+    first = np.argsort(run.test.scores["gelgt"])[:60]
+    assert f"1 60 {run.test.scores['gelgt'][first].mean():.2f}".replace("-", "−") in words(found.body)
+    assert calibration.section(Run(made_run("multiclass_classification"))) is None
+
+
+def test_slices_cover_every_row_once(made_run: Any) -> None:
+    folder = made_run("regression")
+    run = Run(folder)
+    made = slices.slices(run)
+    assert [one.split for one in made] == ["val"] * 3 + ["test"] * 5
+    assert sum(one.rows for one in made) == 1200
+    rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()
+    first = rows[rows["time"] == rows["time"].min()]
+    assert made[3].first == "2024-07-01"
+    assert made[3].rows == len(first)
+    assert made[3].scores["gelgt"] == pytest.approx(mean_absolute_error(first["label"], first["prediction"]))
+    assert made[3].scores["lightgbm"] == pytest.approx(mean_absolute_error(first["label"], first["baseline:lightgbm"]))
+
+
+def test_many_seed_times_are_grouped(made_run: Any) -> None:
+    folder = made_run()
+    for split, days in (("val", 40), ("test", 300)):
+        path = folder / "predictions" / f"{split}.parquet"
+        rows = pq.read_table(path)
+        times = np.datetime64("2024-01-01", "us") + (np.arange(len(rows)) % days) * np.timedelta64(1, "D")
+        pq.write_table(rows.set_column(rows.column_names.index("time"), "time", [times]), path)
+    made = slices.slices(Run(folder))
+    assert len(made) <= slices.MOST
+    assert sum(one.rows for one in made) == 1200
+    assert {one.split for one in made} == {"val", "test"}
+    assert " to " in made[-1].words
+
+
+def test_profile_draws_each_head_and_tells_kernels(made_run: Any) -> None:
+    run = Run(made_run())
+    html = profile.section(run).body
+    assert html.count('class="c2 solid"><title>centre') == 8  # four kernels on each of two layers
+    assert len(re.findall(r"<title>head \d</title>", html)) == 8
+    assert "centre 31.2 days, width 4.0 days" in html
+    assert "Layer 1" in html
+    assert "log scale" in html
+    assert run.profile is not None
+    weights = [(abs(w), k.centre_days) for layer in run.profile.bias for k in layer.kernels for w in k.weights]
+    assert f"rows about {max(weights)[1]:g} days old" in html
+
+
+def test_more_heads_than_colours(made_run: Any) -> None:
+    folder = made_run()
+    content = json.loads((folder / "profile.json").read_text())
+    layer = content["bias"][0] | {"layer": "all", "heads": content["bias"][0]["heads"] * 3}
+    (folder / "profile.json").write_text(json.dumps({"bias": [layer]}))
+    html = profile.section(Run(folder)).body
+    assert "All layers" in html
+    assert "heads 8 to 12" in html
+
+
+def test_attention_beside_rows(made_run: Any) -> None:
+    text = words(attention.section(Run(made_run())).body)
+    assert "orders orders 42 % · 22 %" in text
+    assert "hop 2, rows linked to those 30 % · 70 %" in text
+    assert "512 seeds" in text
+    assert "52 % from the Gaussian attention branch and 48 % from the graph network branch" in text
+
+
+def test_many_tables_are_taken_together(made_run: Any) -> None:
+    folder = made_run()
+    tables = {f"t{i:02}": 1 / 40 for i in range(40)}
+    (folder / "profile.json").write_text(json.dumps({"attention": {"by_table": tables, "rows_by_table": tables}}))
+    text = words(attention.section(Run(folder)).body)
+    assert "29 other tables 29 other tables 73 % · 73 %" in text
+
+
+def test_setup_gives_a_command_that_can_be_pasted(made_run: Any) -> None:
+    import shlex
+
+    run = Run(made_run())
+    line = shlex.split(setup.command(run))
+    sentence = run.facts.task.sentence
+    assert line[:4] == ["gelgt", "train", "postgresql://reader@db.example:5432/shop", sentence]
+    assert line[4:] == ["--out", "runs/shop-churn", "--preset", "cpu", "--seed", "0", "--visibility", "seed-time"]
+    text = words(setup.section(run).body)
+    for part in ("training 1 min 2 s 90 %", "torch 2.13.0", "encoders table, hop, age", "horizon none", "average yes", "orders 48,211"):
+        assert part in text
+    assert "without its password" in text
