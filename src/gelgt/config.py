@@ -148,3 +148,43 @@ class GelGTConfig(Config):
             "centroid_decay": 0.99,
         }
         return cls(**(values | changes))
+
+
+class TrainConfig(Config):
+    """How a model is trained.
+
+    Attributes:
+        epochs: At most so many; early stopping usually ends before.
+        batch_size: Seeds of a step.
+        steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
+        rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
+        weight_decay: Decoupled from the gradient; none for μ and σ.
+        warmup: Steps in which the rate rises from 0.
+        decay: After the warm-up the rate stays (``none``) or falls to 1 % along half a cosine over all epochs.
+        clip: Largest norm of the gradient.
+        patience: Epochs without a better validation score after which training stops.
+        average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates the weights themselves.
+        balance: Weigh positives so that both classes count alike; predicted probabilities are corrected for it.
+        eval_rows: At most so many validation rows are scored after an epoch (the final scores use all).
+        precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
+        time_limit: Seconds of training after which the best weights so far are taken; None: no limit.
+        checkpoint_seconds: A checkpoint is written at least so often, and after every epoch.
+        seed: Of initial weights, order and dropout.
+    """
+
+    epochs: int = Field(default=50, ge=1)
+    batch_size: int = Field(default=128, ge=1)
+    steps_per_epoch: int | None = Field(default=None, ge=1)
+    rate: float = Field(default=1e-3, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    warmup: int = Field(default=50, ge=0)
+    decay: Literal["none", "cosine"] = "none"
+    clip: float = Field(default=1.0, gt=0)
+    patience: int = Field(default=8, ge=1)
+    average: float = Field(default=0.0, ge=0, lt=1)
+    balance: bool = False
+    eval_rows: int = Field(default=20_000, ge=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    time_limit: float | None = Field(default=None, gt=0)
+    checkpoint_seconds: float = Field(default=60.0, gt=0)
+    seed: int = Field(default=0, ge=0, lt=2**31)

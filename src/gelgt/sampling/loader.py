@@ -5,9 +5,9 @@ The order of an epoch depends on the generator and the epoch alone; any step can
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ class SubgraphLoader:
         prefetch: Batches that may be sampled ahead; what is in memory is bounded by it.
         drop_last: Leave out a last batch that is not full.
         pin_memory: Put batches into page-locked memory.
+        then: What else the background threads do with a finished batch, such as slicing its features; its result is yielded instead.
 
     Example:
         for epoch in range(10):
@@ -52,20 +53,21 @@ class SubgraphLoader:
         prefetch: int = 4,
         drop_last: bool = False,
         pin_memory: bool = False,
+        then: Callable[[SubgraphBatch], Any] | None = None,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("threads", threads), ("prefetch", prefetch)):
             if value < 1:
                 raise GelgtError("bad_option", f"{name} is {value}.", hint="Give at least 1.")
         self.sampler, self.seeds, self.batch_size = sampler, seeds, batch_size
         self.layout, self.threads, self.prefetch = layout, threads, prefetch
-        self.drop_last, self.pin_memory = drop_last, pin_memory
+        self.drop_last, self.pin_memory, self.then = drop_last, pin_memory, then
         self._shuffle_key = _draw(generator)
 
     def __len__(self) -> int:
         """Steps of an epoch."""
         return len(self.seeds) // self.batch_size if self.drop_last else -(-len(self.seeds) // self.batch_size)
 
-    def __iter__(self) -> Iterator[SubgraphBatch]:
+    def __iter__(self) -> Iterator[Any]:
         return self.epoch(0)
 
     def order(self, epoch: int) -> NDArray[np.int64]:
@@ -74,14 +76,14 @@ class SubgraphLoader:
             return np.arange(len(self.seeds))
         return np.random.Generator(np.random.Philox(key=[self._shuffle_key, epoch])).permutation(len(self.seeds))
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[SubgraphBatch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of an epoch from step `start` on, in order, whatever the number of threads.
 
         Threads end when the iterator does: at its end, at an error in a thread (raised here), at `close()`, or at Ctrl-C.
         """
         order = self.order(epoch)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gelgt-sampler")
-        waiting: deque[Future[SubgraphBatch]] = deque()
+        waiting: deque[Future[Any]] = deque()
         steps = iter(range(start, len(self)))
         try:
             for step in steps:
@@ -97,14 +99,16 @@ class SubgraphLoader:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _batch(self, order: NDArray[np.int64], step: int) -> SubgraphBatch:
+    def _batch(self, order: NDArray[np.int64], step: int) -> Any:
         places = order[step * self.batch_size : (step + 1) * self.batch_size]
         seeds = self.seeds.take(places)
         sample = self.sampler.sample(seeds.node, seeds.time, seeds.key)
         batch = from_sample(sample, self.sampler.graph, seeds.time, seeds.key, places)
         if self.layout == "padded":
             batch = batch.to_padded()
-        return batch.pin_memory() if self.pin_memory else batch
+        if self.pin_memory:
+            batch = batch.pin_memory()
+        return batch if self.then is None else self.then(batch)
 
 
 def _draw(generator: np.random.Generator | torch.Generator | None) -> int | None:

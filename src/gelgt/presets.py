@@ -1,0 +1,129 @@
+"""Presets: one word for a whole set of choices, and `--set a.b=c` for single ones. Every value keeps its origin.
+
+    run = RunConfig.preset("cpu", task_type="regression", changes={"model.width": 128})
+    run.origins["model.width"]      # "set"
+
+    cpu     trains the demo in two minutes on two cores
+    gpu     larger, bf16
+    paper   every value of the paper's hyper-parameter table, one learning rate
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from gelgt.config import Config, GelGTConfig, SamplingConfig, TrainConfig
+from gelgt.errors import GelgtError, did_you_mean
+
+PRESETS = ("cpu", "gpu", "paper")
+Origin = Literal["default", "preset", "set", "derived"]
+
+_VALUES: dict[str, dict[str, dict[str, Any]]] = {
+    "cpu": {
+        "model": {"width": 64, "layers": 1, "heads": 4, "keep": 64, "gnn_layers": 2, "row_width": 16, "row_layers": 1, "kernels": 8},
+        "sampling": {"budget": 128},
+        "train": {"epochs": 30, "batch_size": 128, "rate": 2e-3, "average": 0.98, "steps_per_epoch": 100, "patience": 8},
+    },
+    "gpu": {
+        "model": {"width": 256, "layers": 2, "heads": 4, "keep": 200, "row_width": 64, "row_layers": 2, "kernels": 8},
+        "sampling": {"budget": 300},
+        "train": {"epochs": 60, "batch_size": 256, "rate": 5e-4, "average": 0.99, "patience": 10},
+    },
+    "paper": {
+        "model": GelGTConfig.paper().model_dump(exclude_defaults=True),
+        "sampling": {"budget": 300},
+        "train": {"epochs": 10, "batch_size": 64, "steps_per_epoch": 500, "rate": 1e-4, "weight_decay": 1e-5, "warmup": 10, "patience": 10},
+    },
+}
+
+
+class RunConfig(Config):
+    """Everything that decides how a run goes.
+
+    Attributes:
+        preset: The name of the preset that it began with.
+        model: The model.
+        sampling: The neighbourhoods; visibility, horizon and causality follow from the task and the regime.
+        train: The training.
+        origins: For each value, such as ``model.width``: ``default``, ``preset``, ``set`` (by the user) or ``derived`` (from the task).
+    """
+
+    preset: str = "cpu"
+    model: GelGTConfig = GelGTConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    train: TrainConfig = TrainConfig()
+    origins: dict[str, Origin] = {}
+
+    @classmethod
+    def of(cls, preset: str = "cpu", task_type: str | None = None, changes: Mapping[str, Any] | None = None) -> "RunConfig":
+        """A preset for a kind of task, with single values changed.
+
+        Raises:
+            GelgtError: no such preset or value.
+
+        Example:
+            >>> run = RunConfig.of("paper", "regression", {"model.width": 64})
+            >>> run.model.width, run.model.keep, run.sampling.budget, run.origins["model.width"]
+            (64, 300, 500, 'set')
+        """
+        if preset not in PRESETS:
+            raise GelgtError("unknown_preset", f"There is no preset '{preset}'.", hint=did_you_mean(preset, PRESETS))
+        sections: dict[str, type[Config]] = {"model": GelGTConfig, "sampling": SamplingConfig, "train": TrainConfig}
+        values = {name: dict(_VALUES[preset].get(name, {})) for name in sections}
+        origins: dict[str, Origin] = {
+            f"{name}.{key}": "preset" if key in values[name] else "default" for name, kind in sections.items() for key in kind.model_fields
+        }
+        for path, value in _derived(preset, task_type).items():
+            name, key = path.split(".")
+            values[name][key], origins[path] = value, "derived"
+        for path, value in (changes or {}).items():
+            if path not in origins:
+                raise GelgtError("unknown_setting", f"There is no setting '{path}'.", hint=did_you_mean(path, origins))
+            name, key = path.split(".")
+            values[name][key], origins[path] = value, "set"
+        made: dict[str, Any] = {name: kind(**values[name]) for name, kind in sections.items()}
+        return cls(preset=preset, origins=origins, **made)
+
+    def with_values(self, origin: Origin, **changes: Any) -> "RunConfig":
+        """A copy with values changed, each named as ``section__key``."""
+        content, origins = self.model_dump(), dict(self.origins)
+        for name, value in changes.items():
+            section, key = name.split("__")
+            content[section][key] = value
+            origins[f"{section}.{key}"] = origin
+        return RunConfig(**(content | {"origins": origins}))
+
+
+def _derived(preset: str, task_type: str | None) -> dict[str, Any]:
+    """What follows from the task: the paper gives regression larger neighbourhoods."""
+    if preset == "paper" and task_type == "regression":
+        return {"model.keep": 300, "sampling.budget": 500}
+    return {}
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """``model.width=64`` as written after ``--set``: numbers, true, false, none, text, or a list with commas.
+
+    Example:
+        >>> parse_settings(["model.width=64", "model.encoders=table,hop,row", "sampling.horizon=none"])
+        {'model.width': 64, 'model.encoders': ('table', 'hop', 'row'), 'sampling.horizon': None}
+    """
+    found = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise GelgtError("bad_setting", f"'{text}' sets nothing.", hint="Write it as model.width=64.")
+        found[path.strip()] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    if "," in text:
+        return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
+    try:
+        return TypeAdapter(bool | int | float).validate_json(text.lower())
+    except ValidationError:
+        return text

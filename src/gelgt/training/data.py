@@ -1,0 +1,142 @@
+"""`TrainingData`: a database and a task as batches, in one regime of visibility.
+
+The regime decides what a seed may see (DESIGN.md section 4):
+
+    frozen      rows up to the test time; ages are measured from it at the latest. The default for RelBench folders.
+    seed-time   all rows before each seed's own time. The default for everything else, and always for predictions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gelgt.config import SamplingConfig, Visibility
+from gelgt.errors import GelgtError
+from gelgt.features import Features, FeatureStatistics, open_features
+from gelgt.graph import Graph
+from gelgt.nn import ModelInput
+from gelgt.presets import RunConfig
+from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
+from gelgt.schema.manifest import MANIFEST, load_yaml
+from gelgt.sources.database import Database
+from gelgt.tasks import Task
+from gelgt.training.target import Target
+
+AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a model is trained and evaluated on.
+
+    Attributes:
+        hide: For each table, columns that the task must not see.
+        sampling: Complete: visibility, horizon and causality are those of the run.
+    """
+
+    db: Database
+    task: Task
+    target: Target
+    sampling: SamplingConfig
+    hide: Mapping[str, tuple[str, ...]]
+    graph: Graph
+    features: Features
+
+    @classmethod
+    def of(cls, db: Database, task: Task, config: RunConfig, statistics: FeatureStatistics | None = None) -> "TrainingData":
+        """Graph and features of a database for a task; statistics come from rows up to the validation time, or are given.
+
+        Raises:
+            GelgtError: the task has no times, or recommends rows.
+        """
+        if task.time_col is None:
+            raise GelgtError("no_times", f"The task '{task.name}' has no seed times.", hint="Give the labels a time column.")
+        target = Target.of(task, config.train.balance)
+        features = open_features(db, fit_until=task.val_timestamp) if statistics is None else open_features(db, statistics=statistics)
+        return cls(db, task, target, config.sampling, hidden(task), db.graph(), features)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        return Sampler(self.graph, self.sampling)
+
+    @cached_property
+    def seeds(self) -> dict[str, Seeds]:
+        return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
+
+    def labels(self, split: str) -> NDArray[Any]:
+        return self.target.labels(self.task, split)
+
+    def loader(self, seeds: Seeds, batch_size: int, generator: torch.Generator | None = None) -> SubgraphLoader:
+        """Batches with their features, made in background threads."""
+        return SubgraphLoader(
+            self.sampler, seeds, batch_size, generator=generator, layout="packed", threads=2, prefetch=3, then=self.with_features
+        )
+
+    def with_features(self, batch: Any) -> ModelInput:
+        return ModelInput.of(batch, self.features, self.hide)
+
+    def ages(self) -> Tensor:
+        """Ages in days of rows around training seeds, the seeds themselves left out."""
+        seeds = self.seeds["train"]
+        places = np.linspace(0, len(seeds) - 1, min(len(seeds), AGE_SEEDS)).astype(np.int64)
+        few = seeds.take(places)
+        sample = self.sampler.sample(few.node, few.time, few.key)
+        return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
+
+
+def hidden(task: Task) -> dict[str, tuple[str, ...]]:
+    """The columns that a task must not see, by table."""
+    found: dict[str, tuple[str, ...]] = {}
+    for table, column in task.remove_columns:
+        found[table] = (*found.get(table, ()), column)
+    return found
+
+
+def in_regime(config: RunConfig, task: Task, visibility: Visibility | None = None, as_of: int | None = None) -> RunConfig:
+    """A configuration whose sampling follows the regime and the task.
+
+    Args:
+        visibility: None is `frozen` for a RelBench folder and `seed-time` for everything else.
+        as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
+
+    Raises:
+        GelgtError: the frozen regime without a test time.
+    """
+    chosen: Visibility = visibility or ("frozen" if is_relbench(task.database) else "seed-time")
+    horizon = as_of
+    if chosen == "frozen":
+        if task.test_timestamp is None:
+            raise GelgtError(
+                "no_horizon", f"The task '{task.name}' has no test time, which the frozen regime needs.", hint="Use seed-time."
+            )
+        horizon = int(np.datetime64(task.test_timestamp, "s").astype(np.int64))
+    causality = "inclusive" if task.kind == "autocomplete" else "strict"
+    return config.with_values("derived", sampling__visibility=chosen, sampling__horizon=horizon, sampling__causality=causality)
+
+
+def is_relbench(db: Database) -> bool:
+    """Whether a database came as a RelBench folder, not from a source that gelgt imported."""
+    for folder in (Path(db.source), db.folder):
+        if "://" not in str(folder) and (folder / MANIFEST).is_file():
+            return "gelgt" not in load_yaml(folder / MANIFEST)
+    return False
+
+
+def chunks(seeds: Seeds, size: int) -> Iterator[Seeds]:
+    """Seeds in parts of a bounded size."""
+    for start in range(0, len(seeds), size):
+        yield seeds.take(np.arange(start, min(start + size, len(seeds))))
+
+
+def joined(parts: Sequence[Seeds]) -> Seeds:
+    """Seeds behind each other."""
+    return Seeds(
+        np.concatenate([p.node for p in parts]), np.concatenate([p.time for p in parts]), np.concatenate([p.key for p in parts])
+    )

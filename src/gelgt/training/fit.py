@@ -1,0 +1,275 @@
+"""The fit loop: Adam, warm-up, gradient clipping, early stopping on the validation metric, checkpoints.
+
+Every step seeds its own dropout from (run seed, step), and the order of an epoch depends on the run's generator and the epoch alone. So a
+run that was killed and resumed takes the same steps as one that was not, and ends with the same weights.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gelgt.config import TrainConfig
+from gelgt.nn import GelGTModel
+from gelgt.sampling import Seeds
+from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
+from gelgt.training.data import TrainingData
+from gelgt.training.metrics import is_better, score
+from gelgt.training.progress import Progress
+
+LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
+
+
+class Trainer:
+    """Trains one model on one `TrainingData`.
+
+    Args:
+        model: Fresh; it is trained in place, and left with the best weights.
+        data: Seeds, labels, batches.
+        config: How.
+        device: Where.
+        folder: For checkpoints; None writes none.
+        key: What the run depends on; a checkpoint of another key is refused.
+        splits: Whose labels are learned from.
+        watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
+        progress: Is told of every step and epoch.
+        stop: Asked after every step; true ends training early, with the best weights so far.
+    """
+
+    def __init__(
+        self,
+        model: GelGTModel,
+        data: TrainingData,
+        config: TrainConfig,
+        device: torch.device | str = "cpu",
+        *,
+        folder: Path | None = None,
+        key: str = "",
+        splits: tuple[str, ...] = ("train",),
+        watch: bool = True,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.model, self.data, self.config = model.to(device), data, config
+        self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
+        self.progress, self.stop = progress or Progress(), stop
+        places, labels = _learnable(data, splits)
+        self.labels = data.target.encode(labels).to(self.device)
+        self.loader = data.loader(places, config.batch_size, torch.Generator().manual_seed(config.seed))
+        self.steps = min(len(self.loader), config.steps_per_epoch or len(self.loader))
+        self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay))
+        self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
+        self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
+        self.best: dict[str, Tensor] = {}
+        self.state = State()
+
+    def run(self) -> State:
+        """Train to the end, from the folder's checkpoint if there is one."""
+        self._resume()
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            while not self.state.ended:
+                self._epoch()
+        if self.best:
+            self.model.load_state_dict(self.best)
+        self.model.eval()
+        return self.state
+
+    # One epoch, or the rest of it.
+    def _epoch(self) -> None:
+        state, began, saved = self.state, time.perf_counter(), time.perf_counter()
+        batches = self.loader.epoch(state.epoch, state.step)
+        try:
+            for inputs in batches:
+                state.loss += self._step(inputs)
+                state.step, state.total = state.step + 1, state.total + 1
+                now = time.perf_counter()
+                state.seconds, began = state.seconds + now - began, now
+                self.progress.step(state.epoch + 1, state.step, self.steps, state.loss / state.step, state.seconds)
+                if self._is_over() or state.step >= self.steps:
+                    break
+                if now - saved > self.config.checkpoint_seconds:
+                    self.save()
+                    saved = now
+        finally:
+            batches.close()  # type: ignore[attr-defined]  # it is a generator
+        self._close_epoch(began)
+
+    def _is_over(self) -> bool:
+        limit = self.config.time_limit
+        if self.stop():
+            self.state.ended = "interrupted"
+        elif limit is not None and self.state.seconds >= limit:
+            self.state.ended = "time limit"
+        return bool(self.state.ended)
+
+    def _close_epoch(self, began: float) -> None:
+        state, config = self.state, self.config
+        is_whole = state.step >= self.steps
+        if state.step and (is_whole or not self.best):
+            self._judge(began)
+        if is_whole:
+            state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        if not state.ended and self.watch and state.waited >= config.patience:
+            state.ended = "no better validation score"
+        if not state.ended and state.epoch >= config.epochs:
+            state.ended = "all epochs"
+        self.save()
+
+    def _judge(self, began: float) -> None:
+        """Score the validation rows and keep the weights if they are the best."""
+        state, metric = self.state, self.data.target.metric
+        with self.averaged():
+            scores = self._validate() if self.watch else {}
+            value = scores.get(metric)
+            if value is None or is_better(metric, value, state.best):  # nothing to compare: the newest are kept
+                state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
+                self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+            else:
+                state.waited += 1
+        state.seconds += time.perf_counter() - began
+        record = {
+            "epoch": state.epoch + 1,
+            "step": state.total,
+            "seconds": round(state.seconds, 2),
+            "loss": state.loss / state.step,
+            "val": scores,
+            "rate": self._rate(state.total - 1) * self.rates[0],
+        }
+        state.history.append(record)
+        self.progress.epoch(record, state.best_epoch)
+
+    # One step.
+    def _step(self, inputs: Any) -> float:
+        state, config = self.state, self.config
+        torch.manual_seed((config.seed * 1_000_003 + state.total) % 2**63)
+        factor = self._rate(state.total)
+        for group, rate in zip(self.optimiser.param_groups, self.rates):
+            group["lr"] = rate * factor
+        self.model.train()
+        inputs = inputs.to(self.device)
+        with self._precision():
+            out = self.model(inputs)
+        loss = self.data.target.loss(out, self.labels[inputs.batch.index])
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        self.optimiser.step()
+        self._move_average()
+        return float(loss.detach())
+
+    def _rate(self, step: int) -> float:
+        """The rate of a step over the configured one."""
+        config = self.config
+        if step < config.warmup:
+            return (step + 1) / config.warmup
+        if config.decay == "none":
+            return 1.0
+        done = min(1.0, (step - config.warmup) / max(1, config.epochs * self.steps - config.warmup))
+        return LAST_RATE + (1 - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * done))
+
+    @torch.no_grad()
+    def _move_average(self) -> None:
+        if not self.average:
+            return
+        done = self.state.total + 1
+        decay = min(self.config.average, done / (done + 9))  # young averages forget faster
+        for name, parameter in self.model.named_parameters():
+            self.average[name].lerp_(parameter, 1 - decay)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model with its averaged weights, for as long as it is evaluated."""
+        own = {name: p.detach().clone() for name, p in self.model.named_parameters()} if self.average else {}
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in self.average:
+                    parameter.copy_(self.average[name])
+        yield
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in own:
+                    parameter.copy_(own[name])
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return autocast(self.config, self.device)
+
+    def _validate(self) -> dict[str, float]:
+        seeds, labels = self.data.seeds["val"], self.data.labels("val")
+        if len(seeds) > self.config.eval_rows:
+            places = np.linspace(0, len(seeds) - 1, self.config.eval_rows).astype(np.int64)
+            seeds, labels = seeds.take(places), labels[places]
+        if len(seeds) == 0:
+            return {}
+        return score(self.data.target.task_type, labels, predict_seeds(self.model, self.data, seeds, self.config, self.device))
+
+    # Checkpoints.
+    def save(self) -> None:
+        """Write a checkpoint, if there is a folder for it."""
+        if self.folder is None:
+            return
+        tensors = {f"model/{n}": t for n, t in self.model.state_dict().items()}
+        tensors |= {f"best/{n}": t for n, t in self.best.items()}
+        tensors |= {f"average/{n}": t for n, t in self.average.items()}
+        for place, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"adam/{place}/{name}": value for name, value in moments.items()}
+        save_checkpoint(self.folder, self.state, tensors, self.key)
+
+    def _resume(self) -> None:
+        found = None if self.folder is None else load_checkpoint(self.folder, self.key)
+        if found is None:
+            return
+        self.state, tensors = found
+        if self.state.ended in ("interrupted", "time limit"):
+            self.state.ended = ""  # to go on is what resuming is for; a limit that is still spent ends it again
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "average": {}, "adam": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor
+        self.model.load_state_dict(parts["model"])
+        self.best = {n: t.to(self.device) for n, t in parts["best"].items()}
+        self.average = {n: t.to(self.device) for n, t in parts["average"].items()}
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in parts["adam"].items():
+            place, _, what = name.partition("/")
+            moments.setdefault(int(place), {})[what] = tensor
+        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": moments})
+        self.progress.resumed(self.state.epoch, self.state.step)
+
+
+def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 where the configuration wants it."""
+    if config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda"):
+        return torch.autocast(device.type, torch.bfloat16)
+    return nullcontext()
+
+
+@torch.inference_mode()
+def predict_seeds(
+    model: GelGTModel, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str, batch_size: int = 0
+) -> NDArray[np.float64]:
+    """Probabilities or values of seeds, in their order."""
+    model.eval()
+    device = torch.device(device)
+    parts = []
+    for inputs in data.loader(seeds, batch_size or max(256, config.batch_size)):
+        with autocast(config, device):
+            parts.append(data.target.decode(model(inputs.to(device))))
+    width = () if not data.target.space.width else (data.target.space.width,)
+    return np.concatenate(parts) if parts else np.zeros((0, *width))
+
+
+def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDArray[Any]]:
+    """Seeds and labels of some splits, without labels that are missing."""
+    from gelgt.training.data import joined
+
+    labels = np.concatenate([data.labels(split) for split in splits])
+    usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1))
+    return joined([data.seeds[split] for split in splits]).take(usable), labels[usable]

@@ -1,0 +1,120 @@
+"""Scores of predictions: every metric of a kind of task, and the one that decides.
+
+    binary_classification       roc_auc          average_precision, accuracy, f1, log_loss
+    regression                  mae              rmse, r2, nmae (MAE over the labels' standard deviation)
+    multiclass_classification   mrr              accuracy, macro_f1, log_loss
+    multilabel_classification   macro_auprc      micro_auprc, macro_roc_auc, accuracy
+
+A metric that the labels leave undefined (one class only) is left out, never guessed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAIN = {
+    "binary_classification": "roc_auc",
+    "regression": "mae",
+    "multiclass_classification": "mrr",
+    "multilabel_classification": "macro_auprc",
+}
+SMALLER_IS_BETTER = frozenset({"mae", "rmse", "nmae", "log_loss"})
+
+
+def is_better(metric: str, new: float, old: float | None) -> bool:
+    """Whether a score beats another; anything beats none."""
+    if old is None:
+        return True
+    return new < old if metric in SMALLER_IS_BETTER else new > old
+
+
+def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> dict[str, float]:
+    """All metrics of some predictions, the deciding one first.
+
+    Args:
+        labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
+        predictions: (S,) probabilities or values, (S, C) class probabilities, or (S, L) label probabilities.
+    """
+    if len(labels) == 0:
+        return {}
+    found = _METRICS[task_type](labels, predictions)
+    return {name: float(value) for name, value in found.items() if value is not None and np.isfinite(value)}
+
+
+def roc_auc(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """Probability that a positive ranks above a negative, ties half; None with one class only."""
+    from scipy.stats import rankdata
+
+    positive = labels > 0.5
+    ups, downs = int(positive.sum()), int((~positive).sum())
+    if not ups or not downs:
+        return None
+    return float((rankdata(scores)[positive].sum() - ups * (ups + 1) / 2) / (ups * downs))
+
+
+def mrr(labels: NDArray[Any], probabilities: NDArray[Any]) -> float:
+    """Mean of 1/rank of the true class; classes that tie share the mean of their ranks."""
+    own = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)  # (S, 1)
+    above, equal = (probabilities > own).sum(1), (probabilities == own).sum(1)
+    return float((1.0 / (above + (equal + 1) / 2)).mean())
+
+
+def _binary(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None]:
+    from sklearn.metrics import average_precision_score, f1_score, log_loss
+
+    has_both = 0 < labels.sum() < len(labels)
+    return {
+        "roc_auc": roc_auc(labels, p),
+        "average_precision": average_precision_score(labels, p) if has_both else None,
+        "accuracy": float(((p > 0.5) == (labels > 0.5)).mean()),
+        "f1": f1_score(labels, p > 0.5, zero_division=0.0) if has_both else None,
+        "log_loss": log_loss(labels, np.clip(p, 1e-7, 1 - 1e-7), labels=[0, 1]),
+    }
+
+
+def _regression(labels: NDArray[Any], values: NDArray[Any]) -> dict[str, float | None]:
+    error, spread = values - labels, float(labels.std())
+    mae = float(np.abs(error).mean())
+    return {
+        "mae": mae,
+        "rmse": float(np.sqrt((error**2).mean())),
+        "r2": float(1 - (error**2).mean() / spread**2) if spread > 0 else None,
+        "nmae": mae / spread if spread > 0 else None,
+    }
+
+
+def _multiclass(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None]:
+    from sklearn.metrics import f1_score
+
+    chosen = p.argmax(1)
+    own = np.take_along_axis(p, labels[:, None].astype(np.int64), axis=1)[:, 0]
+    return {
+        "mrr": mrr(labels, p),
+        "accuracy": float((chosen == labels).mean()),
+        "macro_f1": f1_score(labels, chosen, average="macro", zero_division=0.0),
+        "log_loss": float(-np.log(np.clip(own, 1e-7, 1)).mean()),
+    }
+
+
+def _multilabel(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None]:
+    from sklearn.metrics import average_precision_score
+
+    known = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]  # the others have no curve
+    curves = [average_precision_score(labels[:, c], p[:, c]) for c in known]
+    areas = [area for c in known if (area := roc_auc(labels[:, c], p[:, c])) is not None]
+    return {
+        "macro_auprc": float(np.mean(curves)) if curves else None,
+        "micro_auprc": average_precision_score(labels.ravel(), p.ravel()) if 0 < labels.sum() < labels.size else None,
+        "macro_roc_auc": float(np.mean(areas)) if areas else None,
+        "accuracy": float(((p > 0.5) == (labels > 0.5)).mean()),
+    }
+
+
+_METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any]], dict[str, float | None]]] = {
+    "binary_classification": _binary,
+    "regression": _regression,
+    "multiclass_classification": _multiclass,
+    "multilabel_classification": _multilabel,
+}

@@ -1,0 +1,129 @@
+"""`Target`: between labels and what a network puts out.
+
+    binary       logit; the head starts at the base rate, so the first steps do not go into finding it
+    regression   standardised by the training labels; predictions stay within their 2nd and 98th percentile
+    multiclass   one logit a class
+    multilabel   one logit a label
+
+Everything comes from the training labels, is plain JSON, and travels with a model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from gelgt.errors import GelgtError
+from gelgt.tasks import Task
+from gelgt.training.metrics import MAIN
+from gelgt.zoo.labels import LabelSpace, label_space, targets
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is predicted, and the statistics of its training labels.
+
+    Attributes:
+        space: Task type and classes.
+        mean: Of regression labels.
+        std: Likewise.
+        low: 2nd percentile of regression labels.
+        high: 98th percentile.
+        start: (outputs,) logits of the base rates, from which the head starts; 0 for regression.
+        weight: Of a positive in the loss of a binary task.
+    """
+
+    space: LabelSpace
+    mean: float = 0.0
+    std: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    start: tuple[float, ...] = (0.0,)
+    weight: float = 1.0
+
+    @property
+    def task_type(self) -> str:
+        return self.space.task_type
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides."""
+        return MAIN[self.task_type]
+
+    @property
+    def outputs(self) -> int:
+        """Width of the network's head."""
+        return max(1, self.space.width)
+
+    @classmethod
+    def of(cls, task: Task, balance: bool = False) -> "Target":
+        """The target of a task, from its training labels.
+
+        Raises:
+            GelgtError: there is nothing to learn from.
+        """
+        space = label_space(task)
+        labels = targets(task, "train", space)
+        if len(labels) == 0:
+            raise GelgtError("no_labels", f"The task '{task.name}' has no training labels.", hint="Choose earlier split times.")
+        if space.task_type == "regression":
+            finite = labels[np.isfinite(labels)]
+            low, high = np.percentile(finite, [2, 98])
+            return cls(space, float(finite.mean()), float(finite.std()) or 1.0, float(low), float(high))
+        if space.task_type == "multiclass_classification":
+            shares = (np.bincount(labels, minlength=space.width) + 1) / (len(labels) + space.width)
+            return cls(space, start=tuple(np.log(shares).tolist()))
+        rates = np.clip(np.atleast_1d(labels.mean(0)), 1e-4, 1 - 1e-4)
+        weight = float((1 - rates[0]) / rates[0]) if balance and space.task_type == "binary_classification" else 1.0
+        return cls(space, start=tuple((np.log(rates / (1 - rates)) + np.log(weight)).tolist()), weight=weight)
+
+    def labels(self, task: Task, split: str) -> NDArray[Any]:
+        """The labels of a split, as `metrics.score` takes them."""
+        return targets(task, split, self.space)
+
+    def encode(self, labels: NDArray[Any]) -> Tensor:
+        """Labels as the loss takes them."""
+        if self.task_type == "regression":
+            return torch.from_numpy(((labels - self.mean) / self.std).astype(np.float32))
+        return torch.from_numpy(labels.astype(np.int64 if self.task_type == "multiclass_classification" else np.float32))
+
+    def loss(self, out: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss of a batch: (B, outputs), (B,) or (B, L) → ()."""
+        out = out.float()
+        if self.task_type == "regression":
+            return functional.l1_loss(out[:, 0], labels)
+        if self.task_type == "multiclass_classification":
+            return functional.cross_entropy(out, labels)
+        if self.task_type == "multilabel_classification":
+            return functional.binary_cross_entropy_with_logits(out, labels)
+        weight = torch.tensor(self.weight, device=out.device)
+        return functional.binary_cross_entropy_with_logits(out[:, 0], labels, pos_weight=weight)
+
+    def decode(self, out: Tensor) -> NDArray[np.float64]:
+        """Probabilities or values: (B, outputs) → (B,) or (B, C)."""
+        out = out.detach().double().cpu()
+        if self.task_type == "regression":
+            return (out[:, 0] * self.std + self.mean).clamp(self.low, self.high).numpy()
+        if self.task_type == "multiclass_classification":
+            return torch.softmax(out, dim=1).numpy()
+        if self.task_type == "multilabel_classification":
+            return torch.sigmoid(out).numpy()
+        return torch.sigmoid(out[:, 0] - float(np.log(self.weight))).numpy()  # weighing moved the logits by that much
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Target":
+        """The target of `to_dict`, or a GelgtError."""
+        try:
+            space = dict(content["space"])
+            rest = {k: v for k, v in content.items() if k not in ("space", "start")}
+            return cls(LabelSpace(**(space | {"labels": tuple(space["labels"])})), start=tuple(content["start"]), **rest)
+        except (KeyError, TypeError, ValueError) as error:
+            raise GelgtError("bad_run", f"The run's target is not readable ({error}).", hint="Train again.") from None
