@@ -58,7 +58,7 @@ def _row_values(metric: str, label: Array, score: Array) -> Array | None:
 
 
 def _mean(values: Array) -> Scorer:
-    return lambda weights: float(values @ weights / weights.sum())
+    return lambda weights: float((values * weights).sum() / weights.sum())  # not @: BLAS threads cost more than they save here
 
 
 def _mean_of_labels(name: str, label: Array, score: Array) -> Scorer:
@@ -86,9 +86,9 @@ def _ranked(name: str, label: Array, score: Array) -> Scorer:
         if positives == 0 or negatives == 0:
             return float("nan")
         if name == "roc_auc":  # a negative below or, by half, beside each positive
-            return float(true @ (negatives - np.cumsum(false) + false / 2) / (positives * negatives))
+            return float((true * (negatives - np.cumsum(false) + false / 2)).sum() / (positives * negatives))
         found, seen = np.cumsum(true), np.cumsum(true + false)
-        return float((true / positives) @ np.divide(found, seen, out=np.zeros(groups), where=seen > 0))
+        return float((true * np.divide(found, seen, out=np.zeros(groups), where=seen > 0)).sum() / positives)
 
     return result
 

@@ -57,6 +57,7 @@ th,td{padding:6px 14px 6px 0;text-align:left;border-bottom:1px solid var(--line)
 thead th{color:var(--soft);font-size:13px;border-bottom-color:var(--soft)}
 th.n,td.n{text-align:right;padding:6px 0 6px 18px;white-space:nowrap}
 tbody th{overflow-wrap:anywhere;min-width:7em}
+table.pairs th{width:45%}
 tr.group th{font-weight:650;padding-top:14px}
 td.best{font-weight:700}
 .heat td,.heat td.n,.heat th.n{text-align:right;padding:6px 10px;white-space:nowrap}
@@ -64,13 +65,13 @@ td.best{font-weight:700}
 .configuration{columns:2;column-gap:36px}
 .configuration .scroll{break-inside:avoid}
 .figures+.scroll,.scroll+.figures{margin-top:24px}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:28px 36px;margin:0 0 20px}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,320px),1fr));gap:28px 36px;margin:0 0 20px}
 figure{margin:0;min-width:0;break-inside:avoid}
-figure>svg{display:block;width:100%;height:auto;max-width:560px}
+figure>svg{display:block;width:100%;height:auto;max-width:480px}
 figcaption{font-size:13px;line-height:1.45;color:var(--soft);margin-top:6px;max-width:62ch}
 .legend{font-size:13px;margin:0 0 6px}
 .legend li{display:flex;align-items:center;gap:6px}
-.split{display:flex;height:26px;border-radius:6px;overflow:hidden;font-size:13px;line-height:26px;max-width:560px;margin:0 0 6px}
+.split{display:flex;height:26px;border-radius:6px;overflow:hidden;font-size:13px;line-height:26px;max-width:480px;margin:0 0 6px}
 .split span{background:var(--c);color:var(--card);padding:0 8px;white-space:nowrap;overflow:hidden}
 footer{color:var(--soft);font-size:13px}
 """
@@ -108,7 +109,8 @@ main{max-width:none;padding:0}
 section,header{border:0;padding:0;margin:0 0 24pt}
 nav{display:none}
 h2,h3,.aid{break-after:avoid}
-tr,.cards,.facts div,pre{break-inside:avoid}
+p,tr,.cards,.facts div,pre{break-inside:avoid}
+.figures{grid-template-columns:1fr 1fr;gap:16pt 20pt;break-before:avoid}
 .scroll{overflow:visible}
 .note,.warn,.card,.split span,svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 }

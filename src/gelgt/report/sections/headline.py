@@ -52,7 +52,8 @@ def task_words(run: Run) -> str:
         MULTICLASS: f"which of {len(task.classes) or 'several'} classes of {target} comes true",
         MULTILABEL: f"which of {len(task.classes) or 'several'} labels of {target} come true",
     }.get(task.task_type, target)
-    when = f", over the {escape(task.timedelta)} after the seed time" if task.timedelta and not task.timedelta.startswith("0 ") else ""
+    window = (task.timedelta or "0 days").removesuffix(" 00:00:00")  # as pandas writes whole days
+    when = "" if window.startswith("0 ") else f", over the {escape(window)} after the seed time"
     return f"Predicts {what} for each row of <b class='name'>{escape(task.entity_table)}</b>{when}."
 
 

@@ -2,7 +2,7 @@
 
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note
-from gelgt.report.numbers import duration, is_number, score, word
+from gelgt.report.numbers import duration, heading, is_number, score, word
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear, whole
 
@@ -48,7 +48,7 @@ def _score(run: Run) -> str:
     for baseline, value in rivals.items():
         plot.line([plot.x.low, plot.x.high], [value, value], run.colour(baseline), "dash thin", word(baseline))
     _curve(run, plot, found)
-    key = legend([(word(run.facts.model), 0, "line"), *((word(b), run.colour(b), "dash") for b in rivals)])
+    key = legend([(word(run.facts.model), 0, "line"), *((heading(b), run.colour(b), "dash") for b in rivals)])
     best = dict(found).get(run.facts.best_epoch) if run.facts.best_epoch is not None else None
     caption = f"Best at epoch {run.facts.best_epoch}: {score(best)}.{_dashed(run)}" if best is not None else ""
     return figure(f"Validation {word(metric)}", plot.svg(), escape(caption), key)

@@ -5,7 +5,7 @@ import numpy as np
 from gelgt.report.charts import Plot
 from gelgt.report.curves import precision_recall, robust_range, roc
 from gelgt.report.html import Section, escape, figure, figures, legend, note
-from gelgt.report.numbers import count, number, percent, score, word
+from gelgt.report.numbers import count, heading, number, percent, score, word
 from gelgt.report.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION, Array, Predictions
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
@@ -68,7 +68,7 @@ def _binary(run: Run, found: Predictions) -> str:
         precise.line(*precision_recall(found.label, found.scores[model]), run.colour(model), css, word(model))
         for metric, lines in told.items():
             lines.insert(0, f"{escape(word(model))} {score(value(metric, found, model))}")
-    key = legend((word(model), run.colour(model), "line") for model in found.scores)
+    key = legend((heading(model), run.colour(model), "line") for model in found.scores)
     return figures(
         [
             figure("ROC", ranks.svg(), f"Area under the curve: {', '.join(told['roc_auc'])}; dashed: chance, 0.5.", key),

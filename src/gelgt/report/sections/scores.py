@@ -92,7 +92,7 @@ def _forest(run: Run, intervals: dict[str, Interval], title: str, has_zero: bool
     models = list(intervals)
     ends = [end for one in intervals.values() for end in (one.low, one.high)] + ([0.0] if has_zero else [])
     x = linear(min(ends), max(ends), title)
-    names = tuple((float(-i), word(model)) for i, model in enumerate(models))
+    names = tuple((float(-i), heading(model)) for i, model in enumerate(models))
     plot = Plot(x, Scale(-len(models) + 0.5, 0.5, names, ""), title, height=56 + 36 * len(models))
     plot.top = 4
     if has_zero:

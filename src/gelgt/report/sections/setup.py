@@ -69,7 +69,7 @@ def _tables(run: Run) -> list[str]:
 
 def _pairs(title: str, values: Mapping[str, Any]) -> list[str]:
     rows = [[escape(name), escape(shown(value))] for name, value in flat(values)]
-    return [f"<figure><h3>{title}</h3>{table(['', ''], rows, words=2)}</figure>"] if rows else []
+    return [f"<figure><h3>{title}</h3>{table(['', ''], rows, words=2, css='pairs')}</figure>"] if rows else []
 
 
 def _configuration(run: Run) -> str:
@@ -82,7 +82,7 @@ def _configuration(run: Run) -> str:
             groups.setdefault("general", []).append([escape(name), escape(shown(value))])
     if not groups:
         return ""
-    tables = [table([f"<b>{escape(name)}</b>", ""], rows, words=2) for name, rows in groups.items()]
+    tables = [table([f"<b>{escape(name)}</b>", ""], rows, words=2, css="pairs") for name, rows in groups.items()]
     return f'<h3>Configuration</h3><div class="configuration">{"".join(tables)}</div>'
 
 

@@ -91,7 +91,7 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
         plot.dots(xs, ys, colour, css="solid", radius=4 if own else 3, names=hover)
     bars.bars([(x - 0.4, x + 0.4) for x in xs], [float(one.rows) for one in made], colour=2)
     caption = "Left of the dashed line validation, right of it test." if 0 < border < len(made) else f"All of {split_word(made[0].split)}."
-    key = legend((word(model), run.colour(model), "line") for model in models)
+    key = legend((heading(model), run.colour(model), "line") for model in models)
     return figures(
         [
             figure(f"{heading(run.facts.metric)} by seed time", plot.svg(), caption, key),
