@@ -93,6 +93,7 @@ svg .cell{fill:var(--c)}
 """
 
 _NARROW = """
+@media (max-width:860px){svg text{font-size:13.5px}}
 @media (max-width:620px){
 main{padding:16px 12px 40px}
 section,header{padding:18px 16px;border-radius:10px}
@@ -101,7 +102,6 @@ h1{font-size:24px}.lead{font-size:17px}
 .cards{grid-template-columns:1fr 1fr}.card{padding:10px 12px}.card b{font-size:24px}.card.own{grid-column:1/-1}
 .facts{grid-template-columns:1fr 1fr;gap:12px 16px}
 th.n,td.n{padding-left:12px}
-svg text{font-size:13.5px}
 }
 @media print{
 body{background:none;font-size:11pt}
