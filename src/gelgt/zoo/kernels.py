@@ -18,6 +18,16 @@ RECENT = 5  # events that the recent mean looks at
 
 
 @compiled
+def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of events owner by owner, each owner's in the order given; linear, where a sort is not."""
+    order, cursor = np.empty(len(owner), np.int64), starts[:-1].copy()
+    for place in range(len(owner)):
+        order[cursor[owner[place]]] = place
+        cursor[owner[place]] += 1
+    return order
+
+
+@compiled
 def first_from(
     times: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], moments: NDArray[np.int64]
 ) -> NDArray[np.int64]:

@@ -24,7 +24,9 @@ from gelgt.zoo.aggregates import aggregates
 from gelgt.zoo.labels import LabelSpace, label_space, targets
 
 MAX_TRAIN_ROWS = 500_000
+MAX_CLASSES = 50  # a tree for each class and round: more would take hours
 ROUNDS, PATIENCE = 1000, 50
+TREES = 6000  # of a multiclass model
 ROUNDS_UNWATCHED = 100  # where there is nothing to stop by
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.05,
@@ -133,17 +135,47 @@ class _Trainer:
             low, high = (float(train.min()), float(train.max())) if len(train) else (0.0, 0.0)
             return {split: np.clip(p, low, high) for split, p in predicted.items()}, gains, rounds
         if self.space.task_type == "multiclass_classification":
-            classes = self.space.width
-            shares = np.bincount(train, minlength=classes)[:classes] / len(train) if len(train) else np.full(classes, 1 / classes)
-            return self._fit(train, val, {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}, shares)
-        if not self.space.width:
-            return self._binary(train, val)
-        parts = [self._binary(train[:, label], val[:, label]) for label in range(self.space.width)]
-        if not parts:
-            return {s: np.zeros((len(self.matrices[s]), 0)) for s in ("val", "test")}, np.zeros(self.matrices["train"].shape[1]), 0
-        stacked = {split: np.stack([p[0][split] for p in parts], axis=1) for split in ("val", "test")}
+            return self._multiclass(train, val)
+        return self._multilabel(train, val) if self.space.width else self._binary(train, val)
+
+    def _multiclass(self, train: NDArray[Any], val: NDArray[Any]) -> Outcome:
+        """One model; classes beyond the most frequent ones are learned as one and share it as training does."""
+        counts = np.bincount(train, minlength=self.space.width).astype(np.float64)
+        shares = counts / counts.sum() if len(train) else np.full(len(counts), 1 / max(len(counts), 1))
+        own = self._most_frequent(counts)
+        rest = np.setdiff1d(np.arange(len(counts)), own)
+        place = np.full(len(counts), len(own), np.int64)
+        place[own] = np.arange(len(own))
+        folded: NDArray[np.float64] = np.bincount(place, shares, minlength=len(own)).astype(np.float64)
+        parameters = {"objective": "multiclass", "metric": "multi_logloss", "num_class": len(folded)}
+        predicted, gains, rounds = self._fit(place[train], place[val], parameters, folded)
+        within = shares[rest] / folded[-1] if len(rest) and folded[-1] else np.full(len(rest), 1 / max(len(rest), 1))
+        spread = {}
+        for split, p in predicted.items():
+            spread[split] = np.empty((len(p), len(counts)))
+            spread[split][:, own], spread[split][:, rest] = p[:, : len(own)], p[:, -1:] * within
+        return spread, gains, rounds
+
+    def _multilabel(self, train: NDArray[Any], val: NDArray[Any]) -> Outcome:
+        """One model for each of the most frequent labels, the training share for the others."""
+        shares = train.mean(axis=0) if len(train) else np.full(train.shape[1], 0.5)
+        predicted = {s: np.tile(shares.astype(np.float64), (len(self.matrices[s]), 1)) for s in ("val", "test")}
+        gains = np.zeros(self.matrices["train"].shape[1])
+        rounds: list[int] = []
+        for label in self._most_frequent(train.sum(axis=0)):
+            found, gain, kept = self._binary(*(np.ascontiguousarray(part[:, label]) for part in (train, val)))
+            for split, p in found.items():
+                predicted[split][:, label] = p
+            gains += gain
+            rounds.append(kept)
         self.notices = list(dict.fromkeys(self.notices))
-        return stacked, np.sum([p[1] for p in parts], axis=0), round(float(np.mean([p[2] for p in parts])))
+        return predicted, gains, round(float(np.mean(rounds))) if rounds else 0
+
+    def _most_frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
+        if len(counts) <= MAX_CLASSES:
+            return np.arange(len(counts))
+        self.notices.append(f"LightGBM learned the {MAX_CLASSES} most frequent of {len(counts):,} classes")
+        return np.sort(np.argsort(-counts, kind="stable")[:MAX_CLASSES])
 
     def _binary(self, train: NDArray[Any], val: NDArray[Any]) -> Outcome:
         # AUC does not exist for a single class.
@@ -169,13 +201,14 @@ class _Trainer:
             }
         else:
             self.notices.append(f"LightGBM had no validation labels to stop by and trained {ROUNDS_UNWATCHED} rounds")
-        model = lightgbm.train(self.fixed | parameters, data, ROUNDS if watched else ROUNDS_UNWATCHED, **watched)
-        rounds = model.best_iteration if watched else ROUNDS_UNWATCHED
+        most = min(ROUNDS, TREES // parameters.get("num_class", 1)) if watched else ROUNDS_UNWATCHED
+        model = lightgbm.train(self.fixed | parameters, data, most, **watched)
+        rounds = model.best_iteration if watched else most
         predicted = {s: self._predict(model, x[s], rounds) for s in ("val", "test")}
         return predicted, model.feature_importance("gain", iteration=rounds), rounds
 
     def _predict(self, model: Any, matrix: NDArray[np.float32], rounds: int) -> NDArray[np.float64]:
         if not len(matrix):
-            return np.zeros((0, self.space.width) if self.space.task_type == "multiclass_classification" else 0)
+            return np.zeros((0, model.params["num_class"]) if "num_class" in model.params else 0)
         predicted: NDArray[np.float64] = model.predict(matrix, num_iteration=rounds, num_threads=self.fixed["num_threads"])
         return predicted
