@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from conftest_sampling import Plain, plain_graphs, size
@@ -173,7 +174,8 @@ def test_deterministic_and_independent_of_threads_and_partners(
     nodes, times, once = sampled(graph, budget=budget, strategy=strategy, order="random", seed=7)
     assume(nodes)
     sampler = Sampler(graph, SamplingConfig(budget=budget, strategy=strategy, order="random", seed=7))  # type: ignore[arg-type]
-    again = sampler.sample(nodes, times, threads=threads)
+    with patch("gelgt.sampling.sampler.CHUNK", 2):  # or so few seeds would neither be shared nor joined
+        again = sampler.sample(nodes, times, threads=threads)
     for name in once.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(once, name), getattr(again, name))
     middle = len(nodes) // 2

@@ -33,6 +33,16 @@ def test_truncated_neighbourhoods_are_the_recent_ones(history: Graph) -> None:
     assert sample.is_cut.tolist() == [True]
 
 
+def test_rows_that_a_second_list_names_again_are_there_once(tmp_path: Path) -> None:
+    """Orders are leaves: nobody refers to them, but a seed's own are met again in the list of their shop."""
+    keys = [("orders", "user", "users", [0, 0, 1]), ("orders", "shop", "shops", [0, 1, 0])]
+    graph = write_graph(tmp_path, {"users": 2, "shops": 2, "orders": [10, 20, 30]}, keys)
+    sample = Sampler(graph, SamplingConfig(hops=3)).sample([0], [40])
+    assert sample.node.tolist() == [0, 5, 4, 3, 2, 6]
+    assert sample.hop.tolist() == [0, 1, 1, 2, 2, 3]
+    assert len(sample.edge_source) == 5, "the last order's user is out of reach"
+
+
 def test_ages_are_measured_from_the_horizon(history: Graph) -> None:
     frozen = Sampler(history, SamplingConfig(visibility="frozen", horizon=5 * DAY)).sample([0], [100 * DAY])
     assert frozen.node.tolist() == [0, 6, 5, 4, 3, 2, 1], "rows up to the horizon, itself included"

@@ -10,6 +10,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,19 +104,21 @@ def _on_task(name: str, task: Task, passes: int, python_seeds: int, ratios: dict
 
 
 def _measure(name: str, task: Task, config: SamplingConfig, threads: int, passes: int) -> dict[str, Any]:
-    """Median microseconds per seed over passes of batches; with two threads each takes half of a pass, as a loader's threads do."""
+    """Median microseconds per seed over passes of batches; several threads take batches in turn, as a loader's threads do."""
     graph, nodes, times = task
     sampler = Sampler(graph, config)
-    sample = sampler.sample(nodes[:BATCH], times[:BATCH])  # compiles, and touches the pages
-    rows = edges = full = 0
+
+    def batch(i: int) -> tuple[int, int, int]:
+        sample = sampler.sample(nodes[i : i + BATCH], times[i : i + BATCH])
+        return len(sample.node), len(sample.edge_source), int(sample.is_cut.sum())
+
     taken = []
-    for turn in range(passes + 1):
-        start = time.perf_counter()
-        for i in range(0, len(nodes), BATCH * threads):
-            sample = sampler.sample(nodes[i : i + BATCH * threads], times[i : i + BATCH * threads], threads=threads)
-            if turn == 0:
-                rows, edges, full = rows + len(sample.node), edges + len(sample.edge_source), full + int(sample.is_cut.sum())
-        taken.append((time.perf_counter() - start) / len(nodes) * 1e6)
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(passes + 1):  # the first compiles, and touches the pages
+            start = time.perf_counter()
+            counts = list((map if threads == 1 else pool.map)(batch, range(0, len(nodes), BATCH)))
+            taken.append((time.perf_counter() - start) / len(nodes) * 1e6)
+    rows, edges, full = (sum(column) for column in zip(*counts))
     return {
         "graph": name,
         "sampler": f"gelgt {config.strategy}",

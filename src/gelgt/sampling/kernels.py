@@ -7,6 +7,9 @@ Invariants, each with a property test against a plain Python reference (tests/sa
 
 What makes it fast: a row is touched once. Its time comes with the list that names it, its parents are looked up while it is expanded
 and give its edges in the same breath, tables that nobody refers to have no list to open, and results are written where they stay.
+Rows that nobody refers to ("leaves") are not even entered in the set until a second list is opened that could name them again: a seed's
+own events are copied, not hashed. Nothing is allocated here and no array is cut, so no reference is counted (`_nrt=False`): numba would
+count some sixty a seed, atomically.
 """
 
 from collections.abc import Callable
@@ -16,8 +19,8 @@ import numba
 import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
-inlined: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, inline="always")
+compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False)
+inlined: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False, inline="always")
 
 TIMELESS = np.iinfo(np.int64).min
 NODE_BITS = 40  # an entry of the hash set is stamp · 2^40 + node: a new stamp empties the set
@@ -51,15 +54,30 @@ def first_before(list_time: Any, start: Any, stop: Any, limit: int) -> Any:
 
 @inlined
 def place(node: Any, entries: Any, stamp: int) -> Any:
-    """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads neighbouring numbers."""
-    mask = entries.shape[0] - 1
-    slot = np.int64((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
+    """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads neighbouring numbers.
+
+    It is unsigned, or each access would ask whether it counts from the end.
+    """
+    mask = np.uint64(entries.shape[0] - 1)
+    slot = ((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
     tagged = (stamp << NODE_BITS) | node
     entry = entries[slot]
     while entry != tagged and (entry >> NODE_BITS) == stamp:
-        slot = (slot + 1) & mask
+        slot = (slot + np.uint64(1)) & mask
         entry = entries[slot]
     return slot
+
+
+@inlined
+def is_free(slot: Any, entries: Any, stamp: int) -> Any:
+    """Whether nothing was entered there under this stamp."""
+    return (entries[slot] >> NODE_BITS) != stamp
+
+
+@inlined
+def enter(node: Any, at: Any, slot: Any, entries: Any, places: Any, stamp: int) -> None:
+    """Let the slot hold a node that stands at place `at` of the sample."""
+    entries[slot], places[slot] = (stamp << NODE_BITS) | node, at
 
 
 @inlined
@@ -97,26 +115,28 @@ def permuted(index: int, size: int, key: Any) -> Any:
             return np.int64(value)
 
 
-AHEAD = 16  # rows whose parents are asked for together
-
-
 @compiled
 def search(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, is_timeless: Any, guide: Any,
-    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int, shift: int,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, has_leaves: Any, is_timeless: Any, guide: Any,
+    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int, is_lazy: bool, row: int, edge: int,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
-    """Breadth-first search from one seed; fills the rows (budget,) and the edges found on the way, whose places count from `shift`.
+    """Breadth-first search from one seed; writes up to `budget` rows from place `row` on and the edges found on the way from `edge` on.
+
+    Args:
+        has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers to, each once.
+        is_lazy: Whether leaves of the seed may stay out of the set while nothing can look them up.
 
     Returns:
-        How many rows, how many edges, how many rows were expanded (their tables and edges are done), whether the budget cut it.
+        Where the rows end, where the edges end, where the expanded rows end (whose tables and edges are done), whether the budget cut it.
     """
     slot = place(seed, entries, stamp)
-    entries[slot], places[slot] = (stamp << NODE_BITS) | seed, 0
-    node[0], hop[0], age[0], has_time[0] = seed, 0, np.float32(0.0), True  # the seed is always now
-    count, edges, first = 1, 0, 0
+    enter(seed, row, slot, entries, places, stamp)
+    node[row], hop[row], age[row], has_time[row] = seed, 0, np.float32(0.0), True  # the seed is always now
+    count, end, first = row + 1, row + budget, row
+    late, late_end = 0, 0  # places of the leaves that are not in the set yet
     for depth in range(1, hops + 1):
         last = count
         for i in range(first, last):
@@ -125,58 +145,75 @@ def search(
             table[i] = t
             width = num_keys[t]
             block = parent_start[t] + (own - offsets[t]) * width
-            before, filled = edges, 0
+            before, filled = edge, 0
             for j in range(width):
                 other = np.int64(parents[block + j])
                 if other < 0:
                     continue
                 filled += 1
-                if other == seed:  # the most common parent of first-hop rows
-                    source[edges], target[edges], relation[edges] = shift + i, shift, relation_start[t] + j
-                    edges += 1
-                    continue
-                slot = place(other, entries, stamp)
-                if (entries[slot] >> NODE_BITS) != stamp:
-                    time = TIMELESS if is_timeless[relation_start[t] + j] else node_time[other]
-                    if time >= limit:
-                        continue
-                    if count == budget:
-                        return count, before, i, True
-                    entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
-                    node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
-                    count += 1
-                source[edges], target[edges], relation[edges] = shift + i, shift + places[slot], relation_start[t] + j
-                edges += 1
+                at = np.int64(row)
+                if other != seed:  # the most common parent of first-hop rows
+                    slot = place(other, entries, stamp)
+                    if is_free(slot, entries, stamp):
+                        time = TIMELESS if is_timeless[relation_start[t] + j] else node_time[other]
+                        if time >= limit:
+                            continue
+                        if count == end:
+                            return count, before, i, True
+                        enter(other, count, slot, entries, places, stamp)
+                        node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
+                        count += 1
+                    at = np.int64(places[slot])
+                source[edge], target[edge], relation[edge] = i, at, relation_start[t] + j
+                edge += 1
             if not has_children[t]:
                 continue
             stop = indptr[own + 1]
             start = first_before(list_time, indptr[own] + filled, stop, limit)  # the list begins with the parents
             size = stop - start
-            order = mix(np.uint64(key) ^ mix(np.uint64(i))) if shuffle else np.uint64(0)
+            order = mix(np.uint64(key) ^ mix(np.uint64(i - row))) if shuffle else np.uint64(0)
+            if is_lazy and depth == 1 and has_leaves[t]:
+                late, late_end = count, min(count + size, end)
+                for c in range(late_end - late):
+                    at = start + (permuted(c, size, order) if shuffle else c)
+                    time, count = list_time[at], late + c
+                    node[count], hop[count], age[count], has_time[count] = indices[at], depth, age_of(time, reference), time != TIMELESS
+                count = late_end
+                if size > late_end - late:
+                    return count, edge, i + 1, True
+                continue
+            if size > 0:
+                for c in range(late, late_end):
+                    slot = place(node[c], entries, stamp)
+                    enter(node[c], c, slot, entries, places, stamp)
+                late = late_end
             for c in range(size):
                 at = start + (permuted(c, size, order) if shuffle else c)
                 other = np.int64(indices[at])
                 slot = place(other, entries, stamp)
-                if (entries[slot] >> NODE_BITS) != stamp:
-                    if count == budget:
-                        return count, edges, i + 1, True
+                if is_free(slot, entries, stamp):
+                    if count == end:
+                        return count, edge, i + 1, True
                     time = list_time[at]
-                    entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
+                    enter(other, count, slot, entries, places, stamp)
                     node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
                     count += 1
         first = last
         if count == last:
             break
-    return count, edges, first, False
+    return count, edge, first, False
+
+
+AHEAD = 16  # rows whose parents are asked for together
 
 
 @compiled
 def induce(
     parents: Any, offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, guide: Any,
-    node: Any, table: Any, first: int, count: int, edges: int, source: Any, target: Any, relation: Any,
-    entries: Any, places: Any, stamp: int, blocks: Any, shift: int,
+    node: Any, table: Any, first: int, count: int, edge: int, source: Any, target: Any, relation: Any,
+    entries: Any, places: Any, stamp: int, blocks: Any,
 ) -> int:  # fmt: skip
-    """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns how many edges there are."""
+    """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns where the edges end."""
     for start in range(first, count, AHEAD):
         stop = min(start + AHEAD, count)
         total = 0
@@ -194,37 +231,39 @@ def induce(
                 other = np.int64(parents[blocks[i - start] + j])
                 if other >= 0:
                     slot = place(other, entries, stamp)
-                    if (entries[slot] >> NODE_BITS) == stamp:
-                        source[edges], target[edges], relation[edges] = shift + i, shift + places[slot], relation_start[t] + j
-                        edges += 1
-    return edges
+                    if not is_free(slot, entries, stamp):
+                        source[edge], target[edge], relation[edge] = i, places[slot], relation_start[t] + j
+                        edge += 1
+    return edge
 
 
 @compiled
 def thin(
-    node: Any, hop: Any, age: Any, has_time: Any, count: int, budget: int, key: int, chosen: Any, entries: Any, places: Any, stamp: int
-) -> int:
+    node: Any, hop: Any, age: Any, has_time: Any, row: int, count: int, budget: int, key: int,
+    chosen: Any, entries: Any, places: Any, stamp: int,
+) -> int:  # fmt: skip
     """Keep the seed and `budget - 1` other rows, drawn without replacement, in the order in which they were found, under a new stamp."""
-    chosen[:count] = count <= budget
+    size = count - row
+    chosen[:size] = size <= budget
     chosen[0] = True
-    for c in range(budget - 1 if count > budget else 0):
-        chosen[1 + permuted(c, count - 1, key)] = True
-    kept = 0
-    for i in range(count):
-        if chosen[i]:
+    for c in range(budget - 1 if size > budget else 0):
+        chosen[1 + permuted(c, size - 1, key)] = True
+    kept = row
+    for i in range(row, count):
+        if chosen[i - row]:
             node[kept], hop[kept], age[kept], has_time[kept] = node[i], hop[i], age[i], has_time[i]
             slot = place(node[kept], entries, stamp)
-            entries[slot], places[slot] = (stamp << NODE_BITS) | node[kept], kept
+            enter(node[kept], kept, slot, entries, places, stamp)
             kept += 1
     return kept
 
 
 @compiled
 def add_newest(
-    node_time: Any, offsets: Any, limit: int, reference: int, budget: int, depth: int,
+    node_time: Any, offsets: Any, limit: int, reference: int, end: int, depth: int,
     node: Any, hop: Any, age: Any, has_time: Any, count: int, entries: Any, places: Any, stamp: int, heads: Any,
 ) -> int:  # fmt: skip
-    """Fill up to the budget with the newest rows of any table before `limit`, linked or not; tables are sorted by time."""
+    """Fill up to place `end` with the newest rows of any table before `limit`, linked or not; tables are sorted by time."""
     tables = offsets.shape[0] - 1
     for t in range(tables):
         low, high = offsets[t], offsets[t + 1]
@@ -237,7 +276,7 @@ def add_newest(
             else:
                 high = middle
         heads[t] = low - 1
-    while count < budget:
+    while count < end:
         best = -1
         for t in range(tables):
             if heads[t] >= offsets[t] and (best < 0 or node_time[heads[t]] > node_time[heads[best]]):
@@ -247,8 +286,8 @@ def add_newest(
         other = heads[best]
         heads[best] -= 1
         slot = place(other, entries, stamp)
-        if (entries[slot] >> NODE_BITS) != stamp:
-            entries[slot], places[slot] = (stamp << NODE_BITS) | other, count
+        if is_free(slot, entries, stamp):
+            enter(other, count, slot, entries, places, stamp)
             node[count], hop[count], age[count], has_time[count] = other, depth, age_of(node_time[other], reference), True
             count += 1
     return count
@@ -260,47 +299,43 @@ BFS, RANDOM, RECENT = 0, 1, 2
 @compiled
 def sample_seeds(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
-    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, is_timeless: Any, guide: Any,
-    seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, pool: int, hops: int, shuffle: bool,
+    offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, has_leaves: Any, is_timeless: Any, guide: Any,
+    seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, hops: int, shuffle: bool,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
-    entries: Any, places: Any, stamp: int,
+    heads: Any, blocks: Any, chosen: Any, entries: Any, places: Any, stamp: int,
 ) -> int:  # fmt: skip
     """Sample seeds behind each other into the row arrays and the edge arrays; returns the last stamp.
 
     Args:
         part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a larger neighbourhood (`random`).
-        pool: Room that one seed may need.
         ends: (seeds,) where each subgraph's rows end; `edge_ends` likewise. Edges hold places in the row arrays.
+        heads: (tables,) scratch, as are `blocks` (AHEAD + 1,) and, for `random`, `chosen` (part,).
     """
-    heads = np.empty(num_keys.shape[0], np.int64)
-    blocks = np.empty(AHEAD + 1, np.int64)
-    chosen = np.empty(pool if strategy == RANDOM else 1, np.bool_)
     row, edge, is_mixed = 0, 0, shuffle or strategy == RANDOM
+    is_lazy = strategy != RECENT  # which asks of any row whether it is there
     for b in range(seeds.shape[0]):
         stamp += 1
-        end = row + pool
-        n, h, t, a, k = node[row:end], hop[row:end], table[row:end], age[row:end], has_time[row:end]
-        s, d, r = source[edge:], target[edge:], relation[edge:]
-        count, edges, done, cut[b] = search(
+        end, edge_end, done, cut[b] = search(
             indptr, indices, list_time, node_time, parents,
-            offsets, parent_start, num_keys, relation_start, has_children, is_timeless, guide,
-            seeds[b], limits[b], references[b], part, hops, is_mixed, keys[b], row,
-            n, h, t, a, k, s, d, r, entries, places, stamp,
+            offsets, parent_start, num_keys, relation_start, has_children, has_leaves, is_timeless, guide,
+            seeds[b], limits[b], references[b], part, hops, is_mixed, keys[b], is_lazy, row, edge,
+            node, hop, table, age, has_time, source, target, relation, entries, places, stamp,
         )  # fmt: skip
         if strategy == RECENT:
-            count = add_newest(
-                node_time, offsets, limits[b], references[b], budget, hops + 1, n, h, a, k, count, entries, places, stamp, heads
-            )
-            edges, done = 0, 0  # a row that only time brought may be the parent of an earlier one
+            end = add_newest(
+                node_time, offsets, limits[b], references[b], row + budget, hops + 1,
+                node, hop, age, has_time, end, entries, places, stamp, heads,
+            )  # fmt: skip
+            edge_end, done = edge, row  # a row that only time brought may be the parent of an earlier one
         if strategy == RANDOM:
             stamp += 1
-            count = thin(n, h, a, k, count, budget, mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D)), chosen, entries, places, stamp)
-            edges, done = 0, 0
-        edges = induce(
+            drawn = mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D))
+            end = thin(node, hop, age, has_time, row, end, budget, drawn, chosen, entries, places, stamp)
+            edge_end, done = edge, row
+        edge = induce(
             parents, offsets, parent_start, num_keys, relation_start, guide,
-            n, t, done, count, edges, s, d, r, entries, places, stamp, blocks, row,
+            node, table, done, end, edge_end, source, target, relation, entries, places, stamp, blocks,
         )  # fmt: skip
-        row += count
-        edge += edges
+        row = end
         ends[b], edge_ends[b] = row, edge
     return stamp

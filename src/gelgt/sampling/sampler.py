@@ -11,7 +11,7 @@ timeless tables always.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,10 @@ class Sampler:
         self.config = config
         self._arrays = (graph.indptr, graph.indices, graph.list_time, graph.node_time, graph.parents)
         relation_start = np.concatenate([[0], np.cumsum(graph.num_keys)[:-1]]).astype(np.int64)
-        has_children = np.array([any(r.parent == t for r in graph.relations) for t in graph.tables], np.bool_)
+        referred = {r.parent for r in graph.relations}
+        has_children = np.array([t in referred for t in graph.tables], np.bool_)
+        children = [[r.child for r in graph.relations if r.parent == t] for t in graph.tables]
+        has_leaves = np.array([referred.isdisjoint(c) and len(set(c)) == len(c) for c in children], np.bool_)  # and nothing else, nor twice
         timeless = {
             t
             for i, t in enumerate(graph.tables)
@@ -83,6 +86,7 @@ class Sampler:
             graph.num_keys,
             relation_start,
             has_children,
+            has_leaves,
             is_timeless,
             table_guide(graph.offsets),
         )
@@ -117,17 +121,17 @@ class Sampler:
             times: (B,) seed times in seconds since 1970.
             keys: (B,) identities of the entities (`seeds.entity_keys`), for random orders that do not change when the
                 database is cut; by default the row number within its table.
-            threads: How many threads share the seeds; the result does not depend on it.
+            threads: How many threads may share the seeds, each at least 1,024; the result does not depend on it.
         """
         seeds, moments = np.asarray(nodes, np.int64), np.asarray(times, np.int64)
         self._check(seeds, moments)
         keyed = self._keyed(seeds, moments, keys)
-        bounds = np.linspace(0, len(seeds), max(1, min(threads, len(seeds))) + 1).astype(np.int64)
-        parts = [slice(a, b) for a, b in pairwise(bounds)]
-        if len(parts) == 1:
-            return self._part(seeds, moments, keyed)
-        with ThreadPoolExecutor(len(parts)) as pool:
-            return join(list(pool.map(lambda p: self._part(seeds[p], moments[p], keyed[p]), parts)))
+        shares = max(1, min(threads, len(seeds) // CHUNK))  # fewer seeds are sampled sooner than a thread starts and its part is copied
+        if shares == 1:
+            return join(self._part(seeds, moments, keyed))
+        parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(seeds), shares + 1).astype(np.int64))]
+        with ThreadPoolExecutor(shares) as pool:
+            return join(list(chain.from_iterable(pool.map(lambda p: self._part(seeds[p], moments[p], keyed[p]), parts))))
 
     def _keyed(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
         """The starts of the seeds' random orders, where there are any."""
@@ -152,13 +156,13 @@ class Sampler:
                 "seed_from_the_future", f"{len(late):,} seeds of '{table}' {why}: rows {some(rows)}.", hint="Ask for a later time."
             )
 
-    def _part(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> Sample:
+    def _part(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> list[Sample]:
         """One thread's share, a chunk of scratch at a time."""
         if self.config.strategy == "full":
             return self._full(seeds, times, keys)
-        return join(self._chunks(seeds, times, keys, self.config.budget))
+        return self._chunks(seeds, times, keys, self.config.budget)
 
-    def _full(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> Sample:
+    def _full(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> list[Sample]:
         """Everything within reach: seeds that a budget cuts are sampled again with a larger one."""
         done: list[Sample | None] = [None] * len(seeds)
         open_, budget = np.arange(len(seeds)), 1024
@@ -168,13 +172,15 @@ class Sampler:
                     "too_many_neighbours", f"A subgraph has more than {FULL_LIMIT:,} rows.", hint="Use fewer hops or the strategy bfs."
                 )
             found = join(self._chunks(seeds[open_], times[open_], keys[open_], budget))
+            if len(open_) == len(seeds) and not found.is_cut.any():
+                return [found]
             for place in np.flatnonzero(~found.is_cut):
                 done[int(open_[place])] = take(found, int(place))
             open_, budget = open_[found.is_cut], budget * 8
-        return join([part for part in done if part is not None])
+        return [part for part in done if part is not None]
 
     def _chunks(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64], budget: int) -> list[Sample]:
-        from gelgt.sampling.kernels import BFS, MAX_STAMP, RANDOM, RECENT, sample_seeds
+        from gelgt.sampling.kernels import AHEAD, BFS, MAX_STAMP, RANDOM, RECENT, sample_seeds
 
         config = self.config
         strategy = {"random": RANDOM, "recent": RECENT}.get(config.strategy, BFS)
@@ -182,10 +188,11 @@ class Sampler:
         pool = max(1, min(budget * (POOL if strategy == RANDOM else 1), self.graph.num_nodes))
         part = min(pool, budget - budget // 2 if strategy == RECENT else pool)
         budget = min(budget, pool)
-        # Room is asked for the worst case; memory that is not written to is never taken.
+        # Room is asked for the worst case; most of what is not written to takes no memory.
         chunk = max(1, min(len(seeds), CHUNK, ROOM // (pool * _ROW_BYTES + budget * self._most_keys * _EDGE_BYTES)))
         slots = 1 << int(2 * pool - 1).bit_length()
         entries, places = np.zeros(slots, np.int64), np.empty(slots, np.int32)
+        scratch = (np.empty(len(self.graph.tables), np.int64), np.empty(AHEAD + 1, np.int64), np.empty(pool, np.bool_), entries, places)
         limits, references = self.limits(times), self.references(times)
         stamp, parts = 0, []
         for start in range(0, len(seeds), chunk):
@@ -201,12 +208,11 @@ class Sampler:
                 strategy,
                 budget,
                 part,
-                pool,
                 config.hops,
                 config.order == "random",
             )
             written = (*room.rows, *room.edges, room.ends[1:], room.edge_ends[1:], room.cut)
-            arguments: tuple[Any, ...] = (*self._arrays, *self._layout, *chosen, *written, entries, places, stamp)
+            arguments: tuple[Any, ...] = (*self._arrays, *self._layout, *chosen, *written, *scratch, stamp)
             stamp = sample_seeds(*arguments)
             parts.append(room.sample())
         return parts
@@ -218,11 +224,17 @@ _ROW_BYTES, _EDGE_BYTES = (sum(np.dtype(t).itemsize for t in types) for types in
 
 
 class _Room:
-    """Arrays that a chunk of seeds is written to: room for the worst case, of which only what is used takes memory."""
+    """Arrays that seeds are written to, with room for the worst case.
+
+    They share one block: given back as one, it is kept by the allocator for the next batch, whose pages are then there already.
+    """
 
     def __init__(self, seeds: int, rows: int, edges: int) -> None:
-        self.rows: list[NDArray[Any]] = [np.empty(rows, dtype) for dtype in _ROW_TYPES]
-        self.edges: list[NDArray[Any]] = [np.empty(edges, dtype) for dtype in _EDGE_TYPES]
+        sizes = [(rows, dtype) for dtype in _ROW_TYPES] + [(edges, dtype) for dtype in _EDGE_TYPES]
+        starts = np.cumsum([0, *(-(-n * np.dtype(dtype).itemsize // 64) * 64 for n, dtype in sizes)]).tolist()
+        block = np.empty(starts[-1], np.uint8)
+        arrays: list[NDArray[Any]] = [np.frombuffer(block, dtype, n, at) for (n, dtype), at in zip(sizes, starts)]
+        self.rows, self.edges = arrays[: len(_ROW_TYPES)], arrays[len(_ROW_TYPES) :]
         self.ends, self.edge_ends = np.zeros(seeds + 1, np.int64), np.zeros(seeds + 1, np.int64)
         self.cut = np.empty(seeds, np.bool_)
 
@@ -269,27 +281,15 @@ def join(parts: Sequence[Sample]) -> Sample:
     """Samples behind each other."""
     if len(parts) == 1:
         return parts[0]
-    rows = np.concatenate([[0], np.cumsum([len(p.node) for p in parts])]).astype(np.int64)
-    links = np.concatenate([[0], np.cumsum([len(p.edge_source) for p in parts])]).astype(np.int64)
-
-    def behind(name: str, starts: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        arrays = [getattr(p, name) for p in parts]
-        return (
-            np.concatenate(arrays if starts is None else [a + a.dtype.type(s) for a, s in zip(arrays, starts)])
-            if arrays
-            else np.zeros(0, np.int64)
-        )
-
-    return Sample(
-        offsets=np.concatenate([[0], *(p.offsets[1:] + r for p, r in zip(parts, rows))]).astype(np.int64),
-        node=behind("node"),
-        hop=behind("hop"),
-        table=behind("table"),
-        age=behind("age"),
-        has_time=behind("has_time"),
-        edge_offsets=np.concatenate([[0], *(p.edge_offsets[1:] + s for p, s in zip(parts, links))]).astype(np.int64),
-        edge_source=behind("edge_source", rows),
-        edge_target=behind("edge_target", rows),
-        edge_relation=behind("edge_relation"),
-        is_cut=behind("is_cut"),
-    )
+    counts = np.array([(len(p.is_cut), len(p.node), len(p.edge_source)) for p in parts], np.int64).reshape(-1, 3)
+    before = np.cumsum(counts, axis=0) - counts  # seeds, rows and edges of the earlier parts
+    room = _Room(*counts.sum(axis=0).tolist())
+    names = ("node", "hop", "table", "age", "has_time", "edge_source", "edge_target", "edge_relation", "is_cut")
+    for to, name in zip((*room.rows, *room.edges, room.cut) if parts else (), names):
+        np.concatenate([getattr(p, name) for p in parts], out=to)
+    shift = np.repeat(before[:, 1].astype(np.int32), counts[:, 2])
+    for to in room.edges[:2]:
+        to += shift
+    for ends, name, first in ((room.ends, "offsets", before[:, 1]), (room.edge_ends, "edge_offsets", before[:, 2])):
+        ends[1:] = np.concatenate([np.zeros(0, np.int64), *(getattr(p, name)[1:] for p in parts)]) + np.repeat(first, counts[:, 0])
+    return room.sample()
