@@ -67,7 +67,8 @@ class GelGTConfig(Config):
         keep: M, rows that refinement keeps, the seed included; None keeps all.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         ffn_ratio: Hidden width of a block's feed-forward network over d.
-        dropout: Of attention and feed-forward.
+        dropout: Of feed-forward, and of what a block adds.
+        attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest one.
         gnn_dropout: Of the GNN branch.
         encoders: Which of the five encoders there are.
         row_width: Of each column inside the row encoder.
@@ -78,6 +79,7 @@ class GelGTConfig(Config):
         bias: ``gaussian``, or one of the paper's comparisons.
         kernels: G; as many as heads if None.
         kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the paper's equation) or with 2σ² (``lemma``, the paper's lemma).
+        kernel_weights: ``positive`` weights can only draw attention to an age; ``free`` ones are the published form.
         kernel_parameters: ``log`` keeps μ and σ positive and moves them by factors; ``direct`` is the published form.
         time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
         share_bias: One set of kernels for all blocks, or one each.
@@ -95,6 +97,7 @@ class GelGTConfig(Config):
     gnn_layers: int = Field(default=3, ge=0)
     ffn_ratio: int = Field(default=2, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     gnn_dropout: float = Field(default=0.1, ge=0, lt=1)
     encoders: tuple[Encoder, ...] = ENCODERS
     row_width: int = Field(default=64, ge=1)
@@ -105,6 +108,7 @@ class GelGTConfig(Config):
     bias: Bias = "gaussian"
     kernels: int | None = Field(default=None, ge=1)
     kernel_form: Literal["published", "lemma"] = "published"
+    kernel_weights: Literal["positive", "free"] = "positive"
     kernel_parameters: Literal["log", "direct"] = "log"
     time_scale: Literal["linear", "log"] = "linear"
     share_bias: bool = True
@@ -141,6 +145,7 @@ class GelGTConfig(Config):
             "row_width": 128,
             "row_layers": 4,
             "structure_width": 128,
+            "kernel_weights": "free",
             "kernel_parameters": "direct",
             "time_rate": 1.0,
             "norm": "batch",

@@ -1,11 +1,11 @@
 """Presets: one word for a whole set of choices, and `--set a.b=c` for single ones. Every value keeps its origin.
 
-    run = RunConfig.preset("cpu", task_type="regression", changes={"model.width": 128})
-    run.origins["model.width"]      # "set"
+run = RunConfig.preset("cpu", task_type="regression", changes={"model.width": 128})
+run.origins["model.width"]      # "set"
 
-    cpu     trains the demo in two minutes on two cores
-    gpu     larger, bf16
-    paper   every value of the paper's hyper-parameter table, one learning rate
+cpu     trains the demo in two minutes on two cores
+gpu     larger, bf16
+paper   every value of the paper's hyper-parameter table, one learning rate
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,17 @@ Origin = Literal["default", "preset", "set", "derived"]
 
 _VALUES: dict[str, dict[str, dict[str, Any]]] = {
     "cpu": {
-        "model": {"width": 64, "layers": 1, "heads": 4, "keep": 64, "gnn_layers": 2, "row_width": 16, "row_layers": 1, "kernels": 8},
+        "model": {
+            "width": 64,
+            "layers": 1,
+            "heads": 4,
+            "keep": 64,
+            "gnn_layers": 2,
+            "row_width": 16,
+            "row_layers": 1,
+            "attention_dropout": 0.0,
+            "encoders": ("table", "hop", "age", "row"),
+        },
         "sampling": {"budget": 128},
         "train": {"epochs": 30, "batch_size": 128, "rate": 2e-3, "average": 0.98, "steps_per_epoch": 100, "patience": 8},
     },
@@ -81,6 +91,8 @@ class RunConfig(Config):
             if path not in origins:
                 raise GelgtError("unknown_setting", f"There is no setting '{path}'.", hint=did_you_mean(path, origins))
             name, key = path.split(".")
+            if value == "none" and "'none'" not in str(sections[name].model_fields[key].annotation):
+                value = None  # a word of its own only where a setting knows it, such as model.bias
             values[name][key], origins[path] = value, "set"
         made: dict[str, Any] = {name: kind(**values[name]) for name, kind in sections.items()}
         return cls(preset=preset, origins=origins, **made)
@@ -103,11 +115,11 @@ def _derived(preset: str, task_type: str | None) -> dict[str, Any]:
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """``model.width=64`` as written after ``--set``: numbers, true, false, none, text, or a list with commas.
+    """``model.width=64`` as written after ``--set``: numbers, true, false, text, or a list with commas.
 
     Example:
-        >>> parse_settings(["model.width=64", "model.encoders=table,hop,row", "sampling.horizon=none"])
-        {'model.width': 64, 'model.encoders': ('table', 'hop', 'row'), 'sampling.horizon': None}
+        >>> parse_settings(["model.width=64", "model.encoders=table,hop,row", "model.bias=none"])
+        {'model.width': 64, 'model.encoders': ('table', 'hop', 'row'), 'model.bias': 'none'}
     """
     found = {}
     for text in texts:
@@ -119,8 +131,6 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    if text.lower() in ("none", "null"):
-        return None
     if "," in text:
         return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
     try:

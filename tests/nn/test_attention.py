@@ -20,6 +20,8 @@ def gaussian(heads: int, dtype: torch.dtype = torch.float64, **changes: Any) -> 
     torch.manual_seed(3)
     bias = GaussianBias(GelGTConfig(width=8 * heads, heads=heads, **changes))
     bias.start(torch.linspace(4.0, 40.0, heads), torch.linspace(5.0, 12.0, heads))
+    torch.nn.init.normal_(bias.mix.weight)
+    torch.nn.init.normal_(bias.mix.bias)
     return bias.to(dtype)
 
 
@@ -42,7 +44,7 @@ def problem(
 def written(q: Tensor, k: Tensor, v: Tensor, age: Tensor, known: Tensor, mask: Tensor, bias: GaussianBias) -> Tensor:
     """softmax(QKᵀ/√(d/H) + bias) V by loops over plain numbers; μ, σ, W, b are read off the bias."""
     mu, sigma = bias.mu.tolist(), bias.sigma.tolist()
-    mix, shift = bias.mix.weight.tolist(), bias.mix.bias.tolist()
+    mix, shift = bias.weight.tolist(), bias.mix.bias.tolist()
     out = torch.zeros_like(v)
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):
@@ -83,10 +85,11 @@ def test_attention_is_the_written_formula(name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weights", ["positive", "free"])
 @pytest.mark.parametrize(("form", "parameters"), FORMS)
-def test_gradients_are_finite_differences(name: str, form: str, parameters: str) -> None:
+def test_gradients_are_finite_differences(name: str, weights: str, form: str, parameters: str) -> None:
     """Of q, k, v, μ, σ, W and b, through bias and attention together."""
-    bias = gaussian(2, kernel_form=form, kernel_parameters=parameters)
+    bias = gaussian(2, kernel_form=form, kernel_parameters=parameters, kernel_weights=weights)
     q, k, v, age, known, mask = problem(1, rows=4, width=3)
     inputs = [t.detach().clone().requires_grad_() for t in (q, k, v, bias.centre, bias.width, bias.mix.weight, bias.mix.bias)]
 

@@ -39,7 +39,7 @@ def written_gaussian(bias: GaussianBias, config: GelGTConfig, time: float, head:
         mu, sigma = (math.exp(centre), math.exp(width)) if config.kernel_parameters == "log" else (centre, abs(width) + 1e-6)
         at = math.log(1 + time) if config.time_scale == "log" else time
         scale = 1 if config.kernel_form == "published" else 2
-        total += float(bias.mix.weight[head, g].detach()) * math.exp(-((at - mu) ** 2) / (scale * sigma**2))
+        total += float(bias.weight[head, g].detach()) * math.exp(-((at - mu) ** 2) / (scale * sigma**2))
     return total
 
 

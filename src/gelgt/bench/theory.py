@@ -210,7 +210,7 @@ def planted_ratio(relevance: Tensor, keep: int, noise: float, width: int, genera
 
 def one_kernel(centre: float, width: float, **config: Any) -> GaussianBias:
     """The lemma's bias in float64: one kernel, one head, W = 1, b = 0."""
-    bias = GaussianBias(GelGTConfig(width=8, heads=1, **config)).double()
+    bias = GaussianBias(GelGTConfig(width=8, heads=1, kernel_weights="free", **config)).double()
     with torch.no_grad():
         bias.mix.weight.fill_(1.0)
         bias.mix.bias.zero_()

@@ -45,7 +45,8 @@ class AttentionBlock(nn.Module):
     def __init__(self, config: GelGTConfig) -> None:
         super().__init__()
         width = config.width
-        self.heads, self.rate = config.heads, config.dropout
+        self.heads = config.heads
+        self.rate = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attend = BACKENDS[choose_backend(config)[0]]
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)

@@ -4,16 +4,24 @@
 
 and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the lemma's form, with 2σ², it is
 (Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training.
+
+W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only draw attention to its age. With free signs
+a lag can also be found by suppressing every other age, with no kernel anywhere near it; the prediction is as good, but nobody can read
+the lag from it (docs/research/mechanism.md).
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gelgt.config import GelGTConfig
 
 BINS = (0.0, 1.0, 7.0, 30.0, 90.0, 365.0, 1095.0, 3650.0)  # days, for the time-bin comparison
+WEIGHT = 0.2  # of every kernel in every head, at the start
+MAX_AGES = 1_000_000  # more are thinned before their quantiles are taken
 
 
 class TemporalBias(nn.Module):
@@ -41,10 +49,14 @@ class GaussianBias(TemporalBias):
         kernels = config.num_kernels
         self.is_log_time = config.time_scale == "log"
         self.is_log_parameter = config.kernel_parameters == "log"
+        self.is_positive = config.kernel_weights == "positive"
         self.factor = 1.0 if config.kernel_form == "published" else 2.0
         self.centre = nn.Parameter(torch.empty(kernels))
         self.width = nn.Parameter(torch.empty(kernels))
         self.mix = nn.Linear(kernels, config.heads)
+        if self.is_positive:
+            nn.init.constant_(self.mix.weight, math.log(math.expm1(WEIGHT)))
+            nn.init.zeros_(self.mix.bias)
         # The published start: centres spread over 0…100 days, widths of 10 (the paper's table begins at 33.3 and 10).
         self.start(torch.linspace(0.0, 100.0, kernels).clamp(min=1.0), torch.full((kernels,), 10.0))
 
@@ -61,6 +73,7 @@ class GaussianBias(TemporalBias):
         known = ages[torch.isfinite(ages) & (ages > 0)].double()
         if len(known) == 0:
             return
+        known = known[:: max(1, len(known) // MAX_AGES)]
         kernels = len(self.centre)
         middles = (torch.arange(kernels, dtype=torch.float64) + 0.5) / kernels
         edges = torch.quantile(known, torch.linspace(0, 1, kernels + 1, dtype=torch.float64))
@@ -78,23 +91,73 @@ class GaussianBias(TemporalBias):
         """(G,) widths; never zero, whatever the parameter."""
         return self.width.exp() if self.is_log_parameter else self.width.abs() + 1e-6
 
+    @property
+    def weight(self) -> Tensor:
+        """(H, G) W."""
+        return functional.softplus(self.mix.weight) if self.is_positive else self.mix.weight
+
+    def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
+        known = (has_time[:, :, None] & has_time[:, None, :]).to(self.mu.dtype)  # (B, N, N)
+        return self._mixed((age[:, :, None] - age[:, None, :]).abs(), known)
+
+    def scores(self, difference: Tensor) -> Tensor:
+        return self._mixed(difference, torch.ones_like(difference, dtype=self.mu.dtype))
+
+    def _mixed(self, difference: Tensor, known: Tensor) -> Tensor:
+        time = torch.log1p(difference) if self.is_log_time else difference
+        scale = math.sqrt(self.factor) * self.sigma
+        with torch.autocast(difference.device.type, enabled=False):
+            flat: Tensor = _GaussianMix.apply(
+                time.to(self.mu.dtype).reshape(-1), known.reshape(-1), self.mu, scale, self.weight, self.mix.bias
+            )  # type: ignore[no-untyped-call]
+        return flat.view(self.heads, *difference.shape).transpose(0, 1)
+
     def kernels(self, difference: Tensor) -> Tensor:
         """(…) days → (…, G)."""
         time = torch.log1p(difference) if self.is_log_time else difference
         return torch.exp(-((time[..., None] - self.mu) ** 2) / (self.factor * self.sigma**2))
 
-    def scores(self, difference: Tensor) -> Tensor:
-        mixed: Tensor = self.mix(self.kernels(difference.to(self.mu.dtype)))  # (B, N, N, H)
-        return mixed.permute(0, 3, 1, 2)
-
     def profile(self) -> list[dict[str, float | list[float]]]:
         """Each kernel as durations: centre and width in days, and its weight in each head."""
-        mu, sigma = self.mu.detach(), self.sigma.detach()
+        mu, sigma, weight = self.mu.detach(), self.sigma.detach(), self.weight.detach()
         days, width = (torch.expm1(mu), (1 + torch.expm1(mu)) * sigma) if self.is_log_time else (mu, sigma)
         return [
-            {"centre_days": float(days[g]), "width_days": float(width[g]), "weights": [float(w) for w in self.mix.weight.detach()[:, g]]}
+            {"centre_days": float(days[g]), "width_days": float(width[g]), "weights": [float(w) for w in weight[:, g]]}
             for g in range(len(mu))
         ]
+
+
+class _GaussianMix(torch.autograd.Function):
+    """Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) · known + b_h · known, with its gradients for μ, s, W and b written out.
+
+    By autograd every step of the formula would keep a tensor of G numbers a pair; here one is kept, and both sums over pairs
+    are matrix products.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, time: Tensor, known: Tensor, mu: Tensor, scale: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+        """(P,), (P,), (G,), (G,), (H, G), (H,) → (H, P)."""
+        kernels = torch.empty(len(mu) + 1, len(time), dtype=mu.dtype, device=time.device)  # (G + 1, P)
+        _distances(time, mu, scale, kernels[:-1]).square_().neg_().exp_().mul_(known)
+        kernels[-1] = known
+        ctx.save_for_backward(time, kernels, mu, scale, weight)
+        return torch.cat([weight, shift[:, None]], dim=1) @ kernels
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        time, kernels, mu, scale, weight = ctx.saved_tensors
+        outer = gradient @ kernels.T  # (H, G + 1)
+        inner = (weight.T @ gradient).mul_(kernels[:-1])  # (G, P)
+        distance = _distances(time, mu, scale, torch.empty_like(inner))
+        inner.mul_(distance)
+        for_mu = 2 * inner.sum(1) / scale
+        for_scale = 2 * inner.mul_(distance).sum(1) / scale
+        return None, None, for_mu, for_scale, outer[:, :-1], outer[:, -1]
+
+
+def _distances(time: Tensor, mu: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+    """(t - μ_g) / s_g: (P,), (G,), (G,) → (G, P)."""
+    return torch.sub(time[None], mu[:, None], out=out).div_(scale[:, None])
 
 
 class LinearDecayBias(TemporalBias):

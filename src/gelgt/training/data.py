@@ -137,6 +137,4 @@ def chunks(seeds: Seeds, size: int) -> Iterator[Seeds]:
 
 def joined(parts: Sequence[Seeds]) -> Seeds:
     """Seeds behind each other."""
-    return Seeds(
-        np.concatenate([p.node for p in parts]), np.concatenate([p.time for p in parts]), np.concatenate([p.key for p in parts])
-    )
+    return Seeds(np.concatenate([p.node for p in parts]), np.concatenate([p.time for p in parts]), np.concatenate([p.key for p in parts]))
