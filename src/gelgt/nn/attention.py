@@ -64,6 +64,14 @@ class AttentionBlock(nn.Module):
         return out
 
 
+    def seed_weights(self, x: Tensor, bias: Tensor) -> Tensor:
+        """The attention weights of the seeds, the first rows: (B, N, d), (B, H or 1, N, N) → (B, H, N)."""
+        seeds, rows, width = x.shape
+        q, k, _ = self.qkv(self.norm_1(x)).view(seeds, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        scores = (q[:, :, :1] @ k.transpose(-2, -1)).squeeze(2) / (width // self.heads) ** 0.5 + bias[:, :, 0]
+        return torch.softmax(scores.float(), dim=-1)
+
+
 class ReadOut(nn.Module):
     """The seed's token plus an attention-weighted sum of its neighbours; the seed alone where there are none."""
 

@@ -41,6 +41,20 @@ class ModelInput:
         return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking))
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """Packed rows on their way through the branches: T rows of B subgraphs, as in `SubgraphBatch`, with their vectors `h` (T, d)."""
+
+    h: Tensor
+    age: Tensor
+    has_time: Tensor
+    hop: Tensor
+    table: Tensor
+    node: Tensor
+    offsets: Tensor
+    edges: Tensor
+
+
 class GelGTModel(nn.Module):
     """The Gaussian Relational Graph Transformer.
 
@@ -100,24 +114,39 @@ class GelGTModel(nn.Module):
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        batch = inputs.batch.to_packed()
-        subgraph, offsets, edges = batch.batch, batch.offsets, batch.edge_index
-        h = self.encode(batch, inputs.rows, subgraph)  # (T, d)
-        age, has_time = batch.age, batch.has_time
-        if self.config.keep is not None:
-            kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
-            offsets, edges = restrict(kept, offsets, edges)
-            h, age, has_time = h[kept], age[kept], has_time[kept]
+        tokens = self.refined(inputs)
         branches = []
         if self.read_out is not None:
-            branches.append(self.attention(h, age, has_time, offsets))
+            x, mask, _ = self.attend(tokens)
+            branches.append(self.read_out(x, mask))
         if self.gnn is not None:
-            branches.append(self.gnn(h, both_ways(edges), offsets[:-1]))
+            branches.append(self.gnn(tokens.h, both_ways(tokens.edges), tokens.offsets[:-1]))
         seeds: Tensor = branches[0]
         if self.balance is not None:
             share = torch.sigmoid(self.balance)
             seeds = share * branches[0] + (1 - share) * branches[1]
         return seeds if self.everyone is None else seeds + self.everyone(seeds)
+
+    def refined(self, inputs: ModelInput) -> "Tokens":
+        """The encoded rows that refinement keeps."""
+        batch = inputs.batch.to_packed()
+        subgraph, offsets, edges = batch.batch, batch.offsets, batch.edge_index
+        h = self.encode(batch, inputs.rows, subgraph)  # (T, d)
+        if self.config.keep is None:
+            return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, offsets, edges)
+        kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
+        offsets, edges = restrict(kept, offsets, edges)
+        return Tokens(*(values[kept] for values in (h, batch.age, batch.has_time, batch.hop, batch.table, batch.node)), offsets, edges)
+
+    @torch.no_grad()
+    def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
+        """How the seeds spread their attention: the kept rows, and (T,) shares that sum to 1 for each seed.
+
+        The mean over blocks and heads of the seed's own row of attention weights.
+        """
+        tokens = self.refined(inputs)
+        _, mask, weights = self.attend(tokens, keep_weights=True)
+        return tokens, torch.stack(weights).mean(dim=(0, 2))[mask]
 
     def encode(self, batch: SubgraphBatch, rows: RowFrames, subgraph: Tensor) -> Tensor:
         """Tokens (T, d) of packed rows."""
@@ -143,19 +172,22 @@ class GelGTModel(nn.Module):
         place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
         return structure_noise(batch.seed_key, batch.seed_time, place, subgraph, self.config.structure_width, self.noise_seed)
 
-    def attention(self, h: Tensor, age: Tensor, has_time: Tensor, offsets: Tensor) -> Tensor:
-        """The attention branch: packed tokens (T, d) → seed vectors (B, d)."""
-        assert self.read_out is not None
+    def attend(self, tokens: "Tokens", keep_weights: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds' weights (B, H, N) of each block."""
+        h, offsets = tokens.h, tokens.offsets
         lengths = offsets[1:] - offsets[:-1]
         mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]  # (B, N)
         x = h.new_zeros(*mask.shape, h.shape[1])
         x[mask] = h
-        ages, known = spread(age, mask, 0), spread(has_time, mask, 0)
+        ages, known = spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0)
         biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [mask_bias(None, mask, x.dtype)]
+        weights = []
         for number, block in enumerate(self.blocks):
-            x = block(x, biases[min(number, len(biases) - 1)])
-        out: Tensor = self.read_out(x, mask)
-        return out
+            bias = biases[min(number, len(biases) - 1)]
+            if keep_weights:
+                weights.append(block.seed_weights(x, bias))
+            x = block(x, bias)
+        return x, mask, weights
 
     def start_times(self, ages: Tensor) -> None:
         """Start μ and σ from the ages (days) of rows seen in training."""

@@ -88,7 +88,10 @@ def load_checkpoint(folder: Path, key: str) -> tuple[State, dict[str, Tensor]] |
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
     """Tensors and texts as one safetensors file with a checksum, whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
+    temporary.touch()  # with the rights that the user's other files have
+    mode = temporary.stat().st_mode & 0o777
     save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
+    temporary.chmod(mode)
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -1,0 +1,158 @@
+"""Run folders: everything that a trained model needs, in plain files that cannot run.
+
+    config.json           preset, model, sampling, training, with the origin of every value
+    task.yaml             the task's manifest, with its split times
+    labels/SPLIT.parquet  its label tables
+    target.json           classes and label statistics
+    schema.json           tables, columns, keys, times and kinds that the model knows
+    features.json         the statistics that rows are encoded with
+    model.safetensors     the weights
+    metrics.json          every epoch, scores, baselines, versions, seed, regime, source
+    profile.json          what the model attends to
+    predictions/          the scored rows of validation and test
+    _SUCCESS              written last: the format, and a checksum of each file above
+    checkpoint.safetensors  while training, and after an interrupted one
+
+A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. Files are written under a temporary name and renamed.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gelgt.errors import GelgtError
+from gelgt.features import FeatureStatistics
+from gelgt.presets import RunConfig
+from gelgt.schema.manifest import load_yaml, parse_schema
+from gelgt.schema.model import DatabaseSchema
+from gelgt.training.checkpoint import load_tensors
+from gelgt.training.target import Target
+
+FORMAT = 1
+SUCCESS = "_SUCCESS"
+REQUIRED = ("config.json", "task.yaml", "target.json", "schema.json", "features.json", "model.safetensors", "metrics.json")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, as its folder holds it."""
+
+    folder: Path
+    config: RunConfig
+    task: dict[str, Any]
+    target: Target
+    schema: DatabaseSchema
+    statistics: FeatureStatistics
+    metrics: dict[str, Any]
+
+    def weights(self) -> dict[str, Tensor]:
+        return load_tensors(self.folder / "model.safetensors")[0]
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read and check a run folder; nothing in it is executed.
+
+    Raises:
+        GelgtError: it is no run, incomplete, damaged, changed, or of a newer gelgt.
+    """
+    path = Path(folder).expanduser()
+    check_run(path)
+    try:
+        config = RunConfig(**read_json(path / "config.json"))
+        schema = schema_from_dict(read_json(path / "schema.json"))
+        return Run(
+            path,
+            config,
+            load_yaml(path / "task.yaml"),
+            Target.from_dict(read_json(path / "target.json")),
+            schema,
+            FeatureStatistics.from_dict(read_json(path / "features.json")),
+            read_json(path / "metrics.json"),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GelgtError("bad_run", f"A file of the run {path} does not hold what it should ({error}).", hint="Train again.") from None
+
+
+def check_run(path: Path) -> None:
+    """Whether a folder is a whole run of a format that we read."""
+    if not path.is_dir():
+        raise GelgtError("no_run", f"There is no run folder {path}.", hint="Train one with: gelgt train SOURCE TASK --out RUN")
+    if not (path / SUCCESS).is_file():
+        is_started = any((path / name).exists() for name in ("checkpoint.safetensors", "config.json"))
+        hint = "Finish it with: gelgt train … --resume" if is_started else "Train one with: gelgt train SOURCE TASK --out RUN"
+        raise GelgtError("incomplete_run", f"{path} holds no finished run.", hint=hint)
+    content = read_json(path / SUCCESS)
+    if content.get("format") != FORMAT:
+        raise GelgtError(
+            "newer_run", f"{path} has run format {content.get('format')!r}, not {FORMAT}.", hint="Use the gelgt that wrote it."
+        )
+    listed = content.get("files")
+    if not isinstance(listed, dict) or not set(REQUIRED) <= set(listed):
+        raise GelgtError("bad_run", f"{path / SUCCESS} does not list the files of a run.", hint="Copy the run folder again.")
+    for name, expected in listed.items():
+        # Names are compared with what is there, so that a listed ../../file is never opened.
+        if name not in _files(path):
+            raise GelgtError("bad_run", f"The run {path} lacks {name}.", hint="Copy the run folder again.")
+        if checksum(path / name) != expected:
+            raise GelgtError("damaged_file", f"{path / name} was changed after it was written.", hint="Copy the run folder again.")
+
+
+def finish_run(path: Path) -> None:
+    """Say that a run is whole: checksums of its files, written last."""
+    write_json(path / SUCCESS, {"format": FORMAT, "files": {name: checksum(path / name) for name in sorted(_files(path))}})
+
+
+def _files(path: Path) -> list[str]:
+    """The files that belong to a run; reports and checkpoints come and go."""
+    own = [*path.glob("*.json"), *path.glob("*.yaml"), path / "model.safetensors", *path.glob("predictions/*.parquet")]
+    return [str(p.relative_to(path)) for p in [*own, *path.glob("labels/*.parquet")] if p.is_file() and not p.name.startswith(".")]
+
+
+def checksum(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GelgtError("damaged_file", f"{path} is not readable: {error}.", hint="Copy the run folder again, or train again.") from None
+    if not isinstance(content, dict):
+        raise GelgtError("damaged_file", f"{path} holds no mapping.", hint="Copy the run folder again, or train again.")
+    return content
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, ensure_ascii=False, indent=1, default=str)
+    write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write under a temporary name, flush to the disk, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    write(temporary)
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def schema_to_json(schema: DatabaseSchema) -> dict[str, Any]:
+    """A schema with its columns' types, which a manifest leaves to the files."""
+    from gelgt.schema.manifest import schema_to_dict
+
+    return schema_to_dict(schema) | {"columns": {name: dict(table.columns) for name, table in schema.tables.items()}}
+
+
+def schema_from_dict(content: Mapping[str, Any]) -> DatabaseSchema:
+    return parse_schema(content, content["columns"], "schema.json")

@@ -1,0 +1,64 @@
+"""The table of predictions: the user's own keys, the time, the prediction.
+
+binary       prediction (0 or 1), probability
+regression   prediction
+multiclass   prediction (a class), probability_<class>
+multilabel   prediction (a list of labels), probability_<label>
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gelgt.sources.database import Database
+from gelgt.training.target import Target
+
+RESERVED = ("time", "prediction", "probability", "label")
+
+
+def key_table(db: Database, table: str, rows: NDArray[np.int64], keys: pa.Table | None = None) -> pa.Table:
+    """The user's keys of some rows, under their own names; row numbers where a table has no keys of its own.
+
+    Args:
+        keys: `db.keys(table)` where it is at hand already.
+    """
+    keys = db.keys(table) if keys is None else keys
+    if keys is None:
+        return pa.table({_free(db.table(table).pkey or "row"): pa.array(rows)})
+    return keys.take(pa.array(rows)).rename_columns([_free(name) for name in keys.column_names])
+
+
+def prediction_columns(target: Target, predictions: NDArray[np.float64]) -> dict[str, pa.Array]:
+    """Predictions as columns, in the order in which they are shown."""
+    if target.task_type == "regression":
+        return {"prediction": pa.array(predictions)}
+    if target.task_type == "binary_classification":
+        return {"prediction": pa.array((predictions > 0.5).astype(np.int64)), "probability": pa.array(predictions)}
+    labels = target.space.labels
+    probabilities = {f"probability_{name}": pa.array(np.ascontiguousarray(predictions[:, c])) for c, name in enumerate(labels)}
+    if target.task_type == "multiclass_classification":
+        return {"prediction": pa.array([labels[c] for c in predictions.argmax(1)]), **probabilities}
+    return {"prediction": pa.array([[labels[c] for c in np.flatnonzero(row > 0.5)] for row in predictions]), **probabilities}
+
+
+def label_column(target: Target, labels: NDArray[Any]) -> pa.Array:
+    """Labels as the user gave them."""
+    names = target.space.labels
+    if target.task_type == "multiclass_classification":
+        return pa.array([names[int(c)] for c in labels])
+    if target.task_type == "multilabel_classification":
+        return pa.array([[names[c] for c in np.flatnonzero(row > 0.5)] for row in labels])
+    return pa.array(labels)
+
+
+def times_column(seconds: NDArray[np.int64]) -> pa.Array:
+    """Seconds since 1970 as timestamps."""
+    return pa.array(seconds.astype("datetime64[s]").astype("datetime64[us]"))
+
+
+def _free(name: str) -> str:
+    while name in RESERVED or name.startswith("probability_"):
+        name += "_"
+    return name
