@@ -8,8 +8,8 @@ Invariants, each with a property test against a plain Python reference (tests/sa
 What makes it fast: a row is touched once. Its time comes with the list that names it, its parents are looked up while it is expanded
 and give its edges in the same breath, tables that nobody refers to have no list to open, and results are written where they stay.
 Rows that nobody refers to ("leaves") are not even entered in the set until a second list is opened that could name them again: a seed's
-own events are copied, not hashed. Nothing is allocated here and no array is cut, so no reference is counted (`_nrt=False`): numba would
-count some sixty a seed, atomically.
+own events are copied, not hashed. Nothing is allocated here, so no reference need be counted (`_nrt=False`): numba would count one for
+most arguments at each seed, atomically.
 """
 
 from collections.abc import Callable
