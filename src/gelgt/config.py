@@ -169,6 +169,10 @@ class TrainConfig(Config):
         clip: Largest norm of the gradient.
         patience: Epochs without a better validation score after which training stops.
         average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates the weights themselves.
+        staleness: Share of the training seeds that are looked at from as long before as the test seeds lie behind the horizon. Under ``frozen``
+            a test seed sees nothing newer than the test time, however long before it that was; a model that has only ever seen fresh
+            neighbourhoods does not know what such a view is worth. Validation is then frozen at the validation time likewise. Under
+            ``seed-time`` no view is stale, and nothing changes.
         balance: Weigh positives so that both classes count alike; predicted probabilities are corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
@@ -187,6 +191,7 @@ class TrainConfig(Config):
     clip: float = Field(default=1.0, gt=0)
     patience: int = Field(default=8, ge=1)
     average: float = Field(default=0.0, ge=0, lt=1)
+    staleness: float = Field(default=0.0, ge=0, le=1)
     balance: bool = False
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

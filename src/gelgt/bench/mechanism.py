@@ -35,6 +35,7 @@ from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.bias import GaussianBias
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
+from gelgt.sampling.batch import SubgraphBatch
 from gelgt.testing.lag import LagDatabase, auc, lag_database
 
 HIDE = {"events": ("happened_at",)}
@@ -77,7 +78,7 @@ class Data:
 
     def ages(self, seeds: int = 512) -> Tensor:
         """Ages of sampled training rows, the seeds themselves left out."""
-        batch = next(iter(self.loader("train", seeds)))
+        batch: SubgraphBatch = next(iter(self.loader("train", seeds)))
         return batch.age[batch.has_time & (batch.hop > 0)]
 
 

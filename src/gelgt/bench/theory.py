@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array  # type: ignore[import-untyped]
-from scipy.sparse.linalg import eigsh  # type: ignore[import-untyped]
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from gelgt.bench.machine import machine

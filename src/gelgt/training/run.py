@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -296,7 +297,7 @@ def _write(
     write_json(out / "config.json", config.model_dump())
     write_file(out / "task.yaml", lambda path: path.write_text(yaml_text(manifest(data.task)), encoding="utf-8"))
     for split in ("train", "val", "test"):
-        write_file(out / "labels" / f"{split}.parquet", lambda path, split=split: pq.write_table(data.task.table(split), path))
+        write_file(out / "labels" / f"{split}.parquet", partial(pq.write_table, data.task.table(split)))
     write_json(out / "target.json", data.target.to_dict())
     write_json(out / "schema.json", schema_to_json(data.db.schema))
     write_json(out / "features.json", data.features.statistics.to_dict())
@@ -304,7 +305,7 @@ def _write(
     save_tensors(out / "model.safetensors", weights, {"gelgt": metrics["versions"]["gelgt"]})
     for split, values in predictions.items():
         table = scored_table(data, split, values, {name: found[split] for name, found in baselines.items()})
-        write_file(out / "predictions" / f"{split}.parquet", lambda path, table=table: pq.write_table(table, path))
+        write_file(out / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     write_json(out / "profile.json", shown)
     write_json(out / "metrics.json", {"run": out.name} | metrics)
     finish_run(out)
