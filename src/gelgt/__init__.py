@@ -3,6 +3,8 @@
     import gelgt
     db = gelgt.open("sqlite:///shop.db")
     task = db.task("PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id")
+    model = gelgt.GelGT(preset="cpu").fit(db, task)
+    model.predict(db, entities=[42, 57], at="2026-11-01")
 
 Every public name is imported on first use, so that `import gelgt` stays light (no torch, no pandas).
 """
@@ -16,15 +18,33 @@ _HOME = {
     "open": "gelgt.sources",
     "Database": "gelgt.sources",
     "Task": "gelgt.tasks",
+    "GelGT": "gelgt.estimator",
+    "load": "gelgt.estimator",
+    "Prediction": "gelgt.inference",
     "GelGTConfig": "gelgt.config",
     "SamplingConfig": "gelgt.config",
+    "TrainConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
 }
-__all__ = ["Database", "GelGTConfig", "GelgtError", "SamplingConfig", "Task", "__version__", "open"]
+__all__ = [
+    "Database",
+    "GelGT",
+    "GelGTConfig",
+    "GelgtError",
+    "Prediction",
+    "SamplingConfig",
+    "Task",
+    "TrainConfig",
+    "__version__",
+    "load",
+    "open",
+]
 
 if TYPE_CHECKING:
-    from gelgt.config import GelGTConfig, SamplingConfig
+    from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig
     from gelgt.errors import GelgtError
+    from gelgt.estimator import GelGT, load
+    from gelgt.inference import Prediction
     from gelgt.sources import Database, open
     from gelgt.tasks import Task
 

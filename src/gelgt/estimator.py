@@ -1,0 +1,243 @@
+"""`gelgt.GelGT` and `gelgt.load`: the whole way in a few lines.
+
+    model = gelgt.GelGT(preset="cpu").fit(db, task)
+    model.evaluate(db, task, split="test")
+    df = model.predict(db, entities=[42, 57], at="2026-11-01")
+    model.save("runs/churn")
+    model = gelgt.load("runs/churn")
+
+Thin: it calls `gelgt.training`, `gelgt.inference` and `gelgt.report`, as the command line does.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gelgt.config import Visibility
+from gelgt.errors import GelgtError
+from gelgt.inference import Prediction, Predictor, evaluate_run
+from gelgt.presets import PRESETS, RunConfig
+from gelgt.sources import Database, open
+from gelgt.tasks import Task
+from gelgt.training import Options, Progress, Run, load_run, train_run
+from gelgt.training.checkpoint import CHECKPOINT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class GelGT:
+    """A Gaussian Relational Graph Transformer that is trained on a database and a task, and predicts.
+
+    Args:
+        preset: ``cpu``, ``gpu`` or ``paper``.
+        seed: Of initial weights, order and dropout; the same seed gives the same weights on a CPU.
+        visibility: ``frozen`` or ``seed-time``; None is ``frozen`` for a RelBench folder and ``seed-time`` for everything else.
+        settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        time_limit: Seconds of training after which the best weights so far are taken.
+
+    Example:
+        >>> import gelgt
+        >>> db = gelgt.open("sqlite:///shop.db")  # doctest: +SKIP
+        >>> task = db.task("PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id")  # doctest: +SKIP
+        >>> model = gelgt.GelGT(preset="cpu").fit(db, task)  # doctest: +SKIP
+        >>> model.predict(db, entities=[42, 57], at="2026-11-01")  # doctest: +SKIP
+           id       time  prediction  probability
+        0  42 2026-11-01           1     0.731059
+        1  57 2026-11-01           0     0.268941
+    """
+
+    def __init__(
+        self,
+        preset: str = "cpu",
+        *,
+        seed: int = 0,
+        visibility: Visibility | None = None,
+        settings: Mapping[str, Any] | None = None,
+        device: str = "auto",
+        time_limit: float | None = None,
+    ) -> None:
+        self.preset, self.seed, self.visibility = preset, seed, visibility
+        self.settings, self.device, self.time_limit = dict(settings or {}), device, time_limit
+        RunConfig.of(preset, None, self._changes())  # a wrong name is told now, not when training begins
+        self._run: Run | None = None
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._database: Database | None = None
+        self._predictor: Predictor | None = None
+        self._predictor_source: Any = None
+
+    def __repr__(self) -> str:
+        state = "not fitted" if self._run is None else f"{self._run.task['name']}, {self._run.folder}"
+        return f"GelGT(preset={self.preset!r}, seed={self.seed}: {state})"
+
+    def fit(
+        self,
+        db: Any,
+        task: Task | str,
+        out: str | Path | None = None,
+        *,
+        resume: bool = False,
+        refit: bool = False,
+        progress: Progress | None = None,
+    ) -> "GelGT":
+        """Train on a task, with early stopping, baselines beside it.
+
+        Args:
+            db: A `Database`, or anything that `gelgt.open` takes.
+            task: A `Task`, a PREDICT sentence, or the name of a task of the database.
+            out: The run folder; by default a temporary one that lives as long as this object (keep it with `save`).
+            resume: Go on where a run in `out` was cut off.
+            refit: After selection, train anew on all labelled windows.
+            progress: Is told of phases, steps and epochs.
+
+        Raises:
+            GelgtError: the task cannot be trained, or `out` is taken.
+        """
+        if resume and out is None:
+            raise GelgtError("bad_option", "resume needs the folder of the run that was cut off.", hint="Give out=….")
+        made = task if isinstance(task, Task) else None
+        database = db if isinstance(db, Database) else open(db)
+        made = made or database.task(task)
+        home = None
+        if out is None:
+            home = tempfile.TemporaryDirectory(prefix="gelgt-run-")
+            out = Path(home.name) / "run"
+        options = Options(visibility=self.visibility, resume=resume, refit=refit, device=self.device)
+        config = RunConfig.of(self.preset, made.task_type, self._changes())
+        self._run = train_run(database, made, Path(out).expanduser(), config, options, progress=progress)
+        self._home, self._database, self._predictor = home, database, None
+        return self
+
+    def evaluate(self, db: Any = None, task: Task | str | None = None, split: str = "test") -> dict[str, Any]:
+        """Scores beside baselines, in the regime of training: what ``gelgt evaluate --json`` prints.
+
+        Args:
+            db: By default the database that the model was trained on.
+            task: By default the model's own.
+            split: ``train``, ``val`` or ``test``.
+        """
+        own = task is None or (isinstance(task, Task) and task.database is self._database)
+        found = evaluate_run(self.run, self._source(db), split, task=None if own else task, device=self.device)
+        _tell(found["notices"])
+        return found
+
+    def predict(self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None) -> "pd.DataFrame":
+        """Predict for entities at a time, from every row before it.
+
+        Args:
+            db: A `Database`, or anything that `gelgt.open` takes; it may have grown since training.
+            entities: Keys of the entity table; None means everyone whom the task is about at that time.
+            at: The time; by default now, or just after the newest row where that lies more than one window back.
+            frame: A frame of (key, time) instead.
+
+        Returns:
+            The key, ``time``, ``prediction``, and ``probability`` (binary) or ``probability_<class>``. What there is to say about them
+            is a warning, and stands in ``attrs["notices"]``.
+
+        Raises:
+            GelgtError: unknown keys, entities that do not exist yet, a source without what the model knows.
+        """
+        made: Prediction = self.predictor(db).predict(entities, at, frame)
+        _tell(made.notices)
+        return made.to_pandas()
+
+    def embed(self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None) -> "pd.DataFrame":
+        """The model's vectors of entities at a time, as columns ``vector_0``, ``vector_1``, …; arguments as in `predict`."""
+        made: Prediction = self.predictor(db).embed(entities, at, frame)
+        _tell(made.notices)
+        return made.to_pandas()
+
+    def predictor(self, db: Any = None) -> Predictor:
+        """The `Predictor` behind `predict`, for millions of rows: its `predict_table` gives them chunk by chunk."""
+        source = self._source(db)
+        if self._predictor is None or source is not self._predictor_source or not isinstance(source, Database):
+            self._predictor, self._predictor_source = Predictor(self.run, _default(self.run, source), self.device), source
+        return self._predictor
+
+    def save(self, path: str | Path) -> Path:
+        """Copy the run folder, whole or not at all.
+
+        Raises:
+            GelgtError: `path` is taken.
+        """
+        target = Path(path).expanduser()
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise GelgtError("run_exists", f"{target} is not empty.", hint="Choose another folder.")
+        temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(self.run.folder, temporary, ignore=shutil.ignore_patterns(CHECKPOINT, ".*"))
+            load_run(temporary)  # what is put in place can be loaded
+            os.replace(temporary, target)
+        except OSError as error:
+            raise GelgtError("cannot_write", f"{target} cannot be written: {error.strerror or error}.", hint="Choose another.") from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return target
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the HTML report of the run; ``report.html`` in its folder by default."""
+        from gelgt.report import write_report
+
+        return write_report(self.run.folder, None if path is None else Path(path).expanduser())
+
+    @property
+    def run(self) -> Run:
+        """The run folder and what it holds."""
+        if self._run is None:
+            raise GelgtError("not_fitted", "The model is not trained.", hint="Call fit(db, task), or gelgt.load a run folder.")
+        return self._run
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What ``metrics.json`` holds: scores, baselines, every epoch, versions, seed, regime."""
+        return self.run.metrics
+
+    def temporal_profile(self) -> list[list[dict[str, Any]]]:
+        """For each set of Gaussian kernels, its centres and widths as durations, with a sentence for people."""
+        content = json.loads((self.run.folder / "profile.json").read_text(encoding="utf-8"))
+        return [curve["kernels"] for curve in content.get("bias") or []]
+
+    def _changes(self) -> dict[str, Any]:
+        limit = {} if self.time_limit is None else {"train.time_limit": self.time_limit}
+        return {"train.seed": self.seed, **limit, **self.settings}
+
+    def _source(self, db: Any) -> Any:
+        return self._database if db is None else db
+
+
+def load(path: str | Path) -> GelGT:
+    """A trained model from its run folder; nothing in the folder is executed.
+
+    Raises:
+        GelgtError: it is no run, incomplete, damaged, changed, or of a newer gelgt.
+
+    Example:
+        >>> import gelgt
+        >>> model = gelgt.load("runs/churn")  # doctest: +SKIP
+        >>> model.metrics["metrics"]["test"]["roc_auc"]  # doctest: +SKIP
+        0.81
+    """
+    run = load_run(path)
+    config = run.config
+    model = GelGT(config.preset if config.preset in PRESETS else "cpu", seed=config.train.seed, visibility=config.sampling.visibility)
+    model._run = run
+    return model
+
+
+def _default(run: Run, source: Any) -> Any:
+    from gelgt.inference.evaluate import default_source
+
+    return default_source(run) if source is None else source
+
+
+def _tell(notices: Any) -> None:
+    for text in notices:
+        warnings.warn(text, UserWarning, stacklevel=3)

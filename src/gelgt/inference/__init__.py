@@ -1,0 +1,27 @@
+"""Inference: predictions, seed vectors and scores of a trained run, on a source that may have changed since.
+
+predictor = Predictor(load_run("runs/churn"), "sqlite:///shop.db")
+predictor.predict(entities=[42, 57], at="2026-11-01").to_pandas()
+chosen = predictor.seeds(at="2026-11-01")                               # everyone
+write_predictions(predictor.predict_table(chosen.rows, chosen.times), "all.parquet")
+"""
+
+from gelgt.inference.evaluate import evaluate_run
+from gelgt.inference.prediction import Prediction
+from gelgt.inference.predictor import Predictor
+from gelgt.inference.relbench import write_relbench
+from gelgt.inference.seeds import SeedRows
+from gelgt.inference.source import Opened, open_for
+from gelgt.inference.write import check_path, write_predictions
+
+__all__ = [
+    "Opened",
+    "Prediction",
+    "Predictor",
+    "SeedRows",
+    "check_path",
+    "evaluate_run",
+    "open_for",
+    "write_predictions",
+    "write_relbench",
+]

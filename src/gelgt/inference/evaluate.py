@@ -1,0 +1,137 @@
+"""`evaluate_run`: the scores of a run on its own task, in its own regime, beside its baselines.
+
+On the data of the training run the label tables of the run folder are used and the scores are those of `metrics.json`, bit for bit. On
+other data labels are made again from the task's definition, and the baselines, which were scored on the old ones, are left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.errors import GelgtError
+from gelgt.features import open_features
+from gelgt.inference.predictor import trained_model
+from gelgt.inference.source import open_for
+from gelgt.inference.task import hidden_columns, run_task
+from gelgt.tasks import Task
+from gelgt.training import Run, TrainingData
+from gelgt.training.fit import predict_seeds
+from gelgt.training.metrics import score
+from gelgt.training.run import choose_device
+
+EXAMPLES = ("frames",)  # addresses that name nothing to open again
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The seeds of a split, what a run says about them, and what is true.
+
+    Attributes:
+        data: Database, task and seeds.
+        labels: As `metrics.score` takes them.
+        predictions: Probabilities or values, in the order of the label table.
+        is_own: The labels are those that the run was trained and scored with.
+        notices: What the user should know.
+    """
+
+    data: TrainingData
+    labels: NDArray[Any]
+    predictions: NDArray[np.float64]
+    is_own: bool
+    notices: tuple[str, ...]
+
+
+def evaluate_run(
+    run: Run, source: Any = None, split: str = "test", *, task: Task | str | None = None, device: str = "auto", namespace: str | None = None
+) -> dict[str, Any]:
+    """Score a run, in the shape that ``gelgt evaluate --json`` prints.
+
+    Args:
+        run: The run.
+        source: Where its database is; by default where it was trained on.
+        split: ``train``, ``val`` or ``test``.
+        task: Another task with the same kind of answer, such as one with later split times; by default the run's own.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        namespace: The schema of a SQL database.
+
+    Raises:
+        GelgtError: there is no such split, the source lacks what the model knows, or labels that were given belong to other data.
+    """
+    found = score_split(run, source, split, task=task, device=device, namespace=namespace)
+    baselines = {name: {split: scores[split]} for name, scores in run.metrics.get("baselines", {}).items() if split in scores}
+    return {
+        "regime": run.config.sampling.visibility,
+        "seed": run.config.train.seed,
+        "metrics": {split: score(run.target.task_type, found.labels, found.predictions)},
+        "baselines": baselines if found.is_own else {},
+        "rows": len(found.labels),
+        "run": str(run.folder),
+        "notices": list(found.notices),
+    }
+
+
+def score_split(
+    run: Run, source: Any, split: str, *, task: Task | str | None = None, device: str = "auto", namespace: str | None = None
+) -> Scored:
+    """Predictions and labels of a split, in the run's regime."""
+    opened = open_for(run, default_source(run) if source is None else source, namespace=namespace)
+    made, is_own = run_task(run, opened.db) if task is None else (_other_task(run, opened.db, task), False)
+    made.table(split)  # is there such a split?
+    features = open_features(opened.db, statistics=run.statistics)
+    data = TrainingData(opened.db, made, run.target, run.config.sampling, hidden_columns(made), opened.db.graph(), features)
+    labels, places = _labels(run, made, split)
+    chosen = choose_device(device)
+    model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
+    predictions = predict_seeds(model, data, data.seeds[split].take(places), run.config.train, chosen)
+    notices = [*opened.notices, *_about(run, split, is_own, len(made.table(split)) - len(places))]
+    return Scored(data, labels, predictions, is_own, tuple(notices))
+
+
+def default_source(run: Run) -> str:
+    """The address that a run was trained on.
+
+    Raises:
+        GelgtError: it was trained on frames in memory.
+    """
+    address = str(run.metrics["data"]["source"])
+    if address in EXAMPLES:
+        raise GelgtError("no_source", "The run was trained on frames in memory.", hint="Give them again, or another source.")
+    return address
+
+
+def _other_task(run: Run, db: Any, task: Task | str) -> Task:
+    made = db.task(task) if not isinstance(task, Task) else task
+    if made.database.folder != db.folder:
+        raise GelgtError("other_data", "The labels of the task belong to another database.", hint="Make the task on the one given.")
+    known = (run.task["task_type"], run.task.get("entity_table"))
+    if (made.task_type, made.entity_table) != known:
+        raise GelgtError(
+            "other_task",
+            f"The run predicts a {known[0]} for '{known[1]}', not a {made.task_type} for '{made.entity_table}'.",
+            hint="Train on this task.",
+        )
+    return made
+
+
+def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Labels as the run numbers its classes, and the rows they belong to: those of classes that it never saw are left out."""
+    labels = run.target.labels(task, split)
+    places = np.arange(len(labels))
+    if run.target.task_type == "multiclass_classification" and task.classes != run.target.space.labels:
+        number = {name: place for place, name in enumerate(run.target.space.labels)}
+        ours = np.array([number.get(name, -1) for name in task.classes], np.int64)[labels]
+        places = np.flatnonzero(ours >= 0)
+        labels = ours[places]
+    return labels, places
+
+
+def _about(run: Run, split: str, is_own: bool, unseen: int) -> Iterator[str]:
+    if run.metrics.get("refit"):
+        yield f"The model was refitted on all labelled windows: it has learned the labels of '{split}'; this is no score for the future."
+    if not is_own:
+        yield "The labels are not those of the training run; its baselines were scored on others and are left out."
+    if unseen:
+        yield f"{unseen:,} rows have a class that training never saw; they are left out."

@@ -1,0 +1,179 @@
+"""`Predictor`: a trained model on a database, one verb at three levels.
+
+    predict_batch(inputs)                       tensors of one batch  →  probabilities or values
+    predict_table(rows, times)                  row numbers           →  tables with the user's keys, chunk by chunk
+    predict(entities, at) or predict(frame=…)   the user's own keys   →  Prediction
+
+A prediction at a time sees every row before it and none after, whatever regime the model was trained in (DESIGN.md section 4).
+It does not depend on who else is predicted for; twice the same question gives the same bits.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gelgt.errors import GelgtError
+from gelgt.features import Features, open_features
+from gelgt.graph import Graph
+from gelgt.inference.prediction import VECTOR, Prediction
+from gelgt.inference.seeds import SeedRows, choose_seeds
+from gelgt.inference.source import Opened, open_for
+from gelgt.inference.task import hidden_columns, run_definition
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
+from gelgt.tasks.task import Definition
+from gelgt.training import Run
+from gelgt.training.fit import autocast
+from gelgt.training.run import choose_device
+from gelgt.training.table import key_table, prediction_columns, times_column
+from gelgt.training.target import Target
+
+CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
+BATCH = 256
+Columns = Callable[[Seeds], dict[str, pa.Array]]
+
+
+class Predictor:
+    """Predicts with a run on a source.
+
+    Args:
+        run: The run.
+        source: A `Database`, what `open_for` gave, or anything that `gelgt.open` takes; it may have changed since training.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        batch_size: Subgraphs of one pass through the model.
+
+    Attributes:
+        notices: What there is to say about the source.
+
+    Raises:
+        GelgtError: the source lacks what the model knows, or the weights do not fit.
+    """
+
+    def __init__(self, run: Run, source: Any, device: str = "auto", batch_size: int = BATCH) -> None:
+        if batch_size < 1:
+            raise GelgtError("bad_option", f"batch_size is {batch_size}.", hint="Give at least 1.")
+        opened: Opened = open_for(run, source)
+        self.run, self.db, self.notices = run, opened.db, opened.notices
+        self.device, self.batch_size = choose_device(device), batch_size
+        self.task: Definition = run_definition(run, self.db)
+        self.target: Target = run.target
+        self.graph = self.db.graph()
+        self.features = open_features(self.db, statistics=run.statistics)
+        self.hide = hidden_columns(self.task)
+        self.sampler = Sampler(self.graph, run.config.sampling.model_copy(update={"visibility": "seed-time", "horizon": None}))
+        self.model = trained_model(run, self.graph, self.features, self.hide).to(self.device)
+
+    @cached_property
+    def keys(self) -> pa.Table | None:
+        """The user's keys of the entity table."""
+        return self.db.keys(self.task.entity_table)
+
+    # Tensors.
+    @torch.inference_mode()
+    def predict_batch(self, inputs: ModelInput) -> NDArray[np.float64]:
+        """Probabilities or values of a batch: (B,) or (B, C)."""
+        with autocast(self.run.config.train, self.device):
+            return self.target.decode(self.model(inputs.to(self.device)))
+
+    @torch.inference_mode()
+    def embed_batch(self, inputs: ModelInput) -> NDArray[np.float32]:
+        """Seed vectors of a batch: (B, d)."""
+        with autocast(self.run.config.train, self.device):
+            vectors: Tensor = self.model.embed(inputs.to(self.device))
+        return vectors.float().cpu().numpy()
+
+    # Tables.
+    def predict_table(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> Iterator[pa.Table]:
+        """Predictions for rows of the entity table at times in seconds since 1970, in bounded memory.
+
+        Yields:
+            Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``, probabilities. One at least, maybe empty.
+        """
+        yield from self._tables(rows, times, self._predicted)
+
+    def embed_table(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> Iterator[pa.Table]:
+        """Seed vectors likewise: the key, ``time``, ``vector_0``, ``vector_1``, …"""
+        yield from self._tables(rows, times, self._embedded)
+
+    # The user's own terms.
+    def seeds(self, entities: Any = None, at: Any = None, frame: Any = None) -> SeedRows:
+        """The rows and times that keys and times mean, checked; see `choose_seeds`."""
+        chosen = choose_seeds(self.db, self.graph, self.task, entities, at, frame)
+        return SeedRows(chosen.rows, chosen.times, (*self.notices, *chosen.notices))
+
+    def predict(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
+        """Predict for entities at a time.
+
+        Args:
+            entities: Keys of the entity table, as the source holds them; None means everyone whom the task is about.
+            at: The time; by default now, or just after the newest row, with a notice, where that lies more than one window back.
+            frame: A pandas or Arrow table of (key, time) instead.
+
+        Raises:
+            GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
+        """
+        chosen = self.seeds(entities, at, frame)
+        return Prediction(pa.concat_tables(self.predict_table(chosen.rows, chosen.times)), chosen.notices)
+
+    def embed(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
+        """The model's vectors of entities at a time; `Prediction.vectors` is the (n, d) array."""
+        chosen = self.seeds(entities, at, frame)
+        return Prediction(pa.concat_tables(self.embed_table(chosen.rows, chosen.times)), chosen.notices)
+
+    def _tables(self, rows: NDArray[np.int64], times: NDArray[np.int64], columns: Columns) -> Iterator[pa.Table]:
+        table = self.task.entity_table
+        schema = None
+        for start in range(0, max(1, len(rows)), CHUNK):
+            part = slice(start, start + CHUNK)
+            seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
+            made = key_table(self.db, table, rows[part], self.keys)
+            for name, values in {"time": times_column(seeds.time), **columns(seeds)}.items():
+                made = made.append_column(name, values)
+            schema = schema or made.schema
+            yield made.cast(schema)
+
+    def _loader(self, seeds: Seeds) -> SubgraphLoader:
+        def then(batch: Any) -> ModelInput:
+            return ModelInput.of(batch, self.features, self.hide)
+
+        return SubgraphLoader(self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then)
+
+    def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
+        parts = [self.predict_batch(inputs) for inputs in self._loader(seeds)]
+        shape = (0, self.target.space.width) if self.target.space.width else (0,)
+        found = prediction_columns(self.target, np.concatenate(parts) if parts else np.zeros(shape))
+        labels = self.target.space.labels
+        # A chunk without a single label, or without rows, does not show the type of its column.
+        if self.target.task_type == "multiclass_classification":
+            found["prediction"] = found["prediction"].cast(pa.array(labels).type)
+        elif self.target.task_type == "multilabel_classification":
+            found["prediction"] = found["prediction"].cast(pa.list_(pa.array(labels).type))
+        return found
+
+    def _embedded(self, seeds: Seeds) -> dict[str, pa.Array]:
+        parts = [self.embed_batch(inputs) for inputs in self._loader(seeds)]
+        width = self.run.config.model.width
+        vectors = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
+        return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
+
+
+def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> GelGTModel:
+    """The trained model of a run, ready to predict.
+
+    Raises:
+        GelgtError: the weights are damaged, or do not fit.
+    """
+    with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
+        model = GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
+    try:
+        model.load_state_dict(run.weights())
+    except RuntimeError as error:
+        first = str(error).strip().splitlines()[-1].strip()
+        raise GelgtError("bad_run", f"The weights of {run.folder} do not fit its model: {first}", hint="Train again.") from None
+    return model.eval()
