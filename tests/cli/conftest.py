@@ -39,6 +39,17 @@ class Result:
 
 Run = Callable[..., Result]
 
+SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
+TINY = (
+    "--set",
+    "train.epochs=1",
+    "--set",
+    "train.steps_per_epoch=3",
+    "--set",
+    "train.batch_size=32",
+)  # a model that is trained in a second
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several are slow where other tests run beside
+
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
@@ -57,16 +68,36 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return call
 
 
+GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
+
+
+def process(*arguments: object, **environment: str) -> Result:
+    """A command as a process of its own, with both streams as pipes."""
+    own = {**os.environ, **ONE_THREAD, **environment}
+    done = subprocess.run([*GELGT, *map(str, arguments)], capture_output=True, text=True, env=own, check=False, timeout=300)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def script() -> Run:
-    """The same as a process of its own, with both streams as pipes."""
+    """`script("inspect", "shop.db")` as a process of its own, with both streams as pipes."""
+    return process
 
-    def call(*arguments: object, **environment: str) -> Result:
-        command = [sys.executable, "-c", "from gelgt.cli import main; main()", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False, timeout=120)
-        return Result(done.returncode, done.stdout, done.stderr)
 
-    return call
+@dataclass(frozen=True)
+class Trained:
+    """A run of `gelgt train` on the small shop, and what the command printed."""
+
+    folder: Path
+    source: Path
+    result: Result
+
+
+@pytest.fixture(scope="session")
+def trained(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """One run for all tests that only read one."""
+    folder = tmp_path_factory.mktemp("trained") / "runs" / "soon"
+    return Trained(folder, small_shop.path, process("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--json"))
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,32 @@
 """The verbs of the command line. Each one calls the library and prints what it returns."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from gelgt.cli.config import show_command
+from gelgt.cli.demo import demo_command
+from gelgt.cli.options import (
+    DefinitionArg,
+    EntityOption,
+    EvalTimestampsOption,
+    JsonFlag,
+    MaxRowsOption,
+    NameOption,
+    NamespaceOption,
+    SchemaOption,
+    SourceArg,
+    TablesOption,
+    TaskTypeOption,
+    TestOption,
+    TimedeltaOption,
+    ValOption,
+    open_source,
+)
 from gelgt.cli.output import note, print_json, say
+from gelgt.cli.predict import evaluate_command, predict_command
+from gelgt.cli.train import report_command, train_command
 
 app = typer.Typer(
     help="Predictions on relational databases with the Gaussian Relational Graph Transformer.",
@@ -16,16 +37,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SourceArg = Annotated[
-    str, typer.Argument(help="RelBench folder or name, database URL, SQLite or DuckDB file, folder of CSV or Parquet files.")
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SchemaOption = Annotated[
-    Path | None, typer.Option("--schema", help="YAML file with keys, times and kinds to use instead of inferred ones.")
-]
-TablesOption = Annotated[str | None, typer.Option("--tables", help="Read only these tables, separated by commas.")]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", help="Schema of a SQL database, such as public.")]
-
 
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
@@ -34,14 +45,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
         say(__version__)
         raise typer.Exit
-
-
-def open_source(source: str, schema: Path | None, tables: str | None, namespace: str | None, out: Path | None = None) -> Any:
-    """Open what the user named on the command line."""
-    from gelgt.sources import open
-
-    only = [name.strip() for name in tables.split(",") if name.strip()] if tables else None
-    return open(source, schema=schema, tables=only, namespace=namespace, out=out)
 
 
 @app.command("inspect")
@@ -94,21 +97,15 @@ def import_command(
 @app.command("task")
 def task_command(
     source: SourceArg,
-    definition: Annotated[
-        str, typer.Argument(help="PREDICT sentence, task name or folder, DuckDB SQL or .sql file, or a .csv/.parquet file of labels.")
-    ],
-    name: Annotated[str | None, typer.Option("--name", help="Name of the task.")] = None,
-    val: Annotated[str | None, typer.Option("--val", help="Validation time.")] = None,
-    test: Annotated[str | None, typer.Option("--test", help="Test time.")] = None,
-    eval_timestamps: Annotated[
-        int | None, typer.Option("--eval-timestamps", help="Windows in validation and test; as many as fit.")
-    ] = None,
-    max_rows: Annotated[int, typer.Option("--max-rows", help="Training rows above this number are sampled.")] = 2_000_000,
-    timedelta: Annotated[
-        str | None, typer.Option("--timedelta", help="How far labels look ahead, such as '30 days' (SQL and files).")
-    ] = None,
-    entity: Annotated[str | None, typer.Option("--entity", help="Entity as table.column (SQL and files).")] = None,
-    task_type: Annotated[str | None, typer.Option("--task-type", help="Instead of the inferred one.")] = None,
+    definition: DefinitionArg,
+    name: NameOption = None,
+    val: ValOption = None,
+    test: TestOption = None,
+    eval_timestamps: EvalTimestampsOption = None,
+    max_rows: MaxRowsOption = 2_000_000,
+    timedelta: TimedeltaOption = None,
+    entity: EntityOption = None,
+    task_type: TaskTypeOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the task instead of tasks/NAME of the database.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the labels and write nothing.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a task of the same name.")] = False,
@@ -141,18 +138,15 @@ def task_command(
         say("", f"written to {folder}")
 
 
-@app.command("demo")
-def demo_command(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the demo's files.")] = Path("demo"),
-    as_json: JsonFlag = False,
-) -> None:
-    """Make the demo shop and take it from a SQLite file to schema, task and graph."""
-    from gelgt.cli.demo import run_demo
+app.command("train")(train_command)
+app.command("evaluate")(evaluate_command)
+app.command("predict")(predict_command)
+app.command("report")(report_command)
+app.command("demo")(demo_command)
 
-    result = run_demo(out, quiet=as_json)
-    if as_json:
-        print_json(result)
-
+config = typer.Typer(help="Presets and settings: each value, where it comes from and what it means.", no_args_is_help=True)
+config.command("show")(show_command)
+app.add_typer(config, name="config")
 
 bench = typer.Typer(help="Benchmarks: each prints the machine, the figures and the ratio to a peer of the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")

@@ -1,0 +1,37 @@
+"""Ctrl-C while training: the first one ends training with the best weights so far, a second one ends the process at once."""
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupt:
+    """Catches SIGINT for as long as it is entered, and is true once it came.
+
+    Args:
+        has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the process too.
+        tell: Is told what happens now.
+    """
+
+    def __init__(self, has_begun: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        self.has_begun, self.tell = has_begun, tell
+        self.came = False
+        self._before: Any = None
+
+    def __call__(self) -> bool:
+        return self.came
+
+    def __enter__(self) -> "Interrupt":
+        self._before = signal.signal(signal.SIGINT, self._first)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _first(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not self.has_begun():
+            raise KeyboardInterrupt
+        self.came = True
+        self.tell("interrupted: the best weights so far are being scored and kept; press Ctrl-C again to end at once")

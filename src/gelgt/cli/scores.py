@@ -1,0 +1,93 @@
+"""Prints a run for people: its scores beside its baselines, and the times that it looks for. Gives scripts the same as JSON."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gelgt.cli.output import print_table, say
+
+Scores = Mapping[str, float]
+
+
+def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What `gelgt train --json` prints."""
+    keys = ("regime", "horizon", "seed", "preset", "metric", "metrics", "baselines", "seconds", "training_seconds", "best_epoch", "ended")
+    task = metrics["task"]
+    return {
+        **{key: metrics[key] for key in keys},
+        "epochs": len(metrics["epochs"]),
+        "task": {key: task[key] for key in ("name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp")},
+        "parameters": metrics["parameters"],
+        "refit": metrics["refit"],
+        "temporal_profile": strongest(shown, limit=None),
+        "run": str(run),
+    }
+
+
+def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mapping[str, Mapping[str, Scores]] | None = None) -> None:
+    """Scores beside baselines, and what was learned about time.
+
+    Args:
+        extra: More rows of the table, such as an oracle.
+    """
+    task = metrics["task"]
+    say("", f"{task['name']}: scores beside baselines ({regime_words(metrics)})", style="bold")
+    print_scores(metrics["metric"], {metrics["model"]: metrics["metrics"], **metrics["baselines"], **(extra or {})})
+    epochs = f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: {metrics['ended']}"
+    say("", f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} parameters")
+    print_profile(shown)
+
+
+def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")) -> None:
+    """A row a model; the deciding metric of every split first, then the others of the last split."""
+    last = splits[-1]
+    names = {"val": "validation", "test": "test"}
+    others = list(dict.fromkeys(m for scores in models.values() for m in scores.get(last, {}) if m != metric))
+    headers = ["model", *(f"{names[s]} {metric}" for s in splits), *(f"{names[last]} {m}" for m in others)]
+    rows = [
+        [name, *(_number(scores.get(s, {}).get(metric)) for s in splits), *(_number(scores.get(last, {}).get(m)) for m in others)]
+        for name, scores in models.items()
+    ]
+    print_table(headers, rows, right=range(1, len(headers)))
+
+
+def regime_words(metrics: Mapping[str, Any]) -> str:
+    """The regime, and what it lets a seed see."""
+    if metrics["regime"] == "frozen":
+        return f"regime frozen: rows up to {str(metrics['horizon'])[:10]} are seen"
+    ages = f", ages from {str(metrics['horizon'])[:10]} at the latest" if metrics.get("horizon") else ""
+    return f"regime seed-time: all rows before each seed's own time are seen{ages}"
+
+
+def print_profile(shown: Mapping[str, Any]) -> None:
+    """The strongest kernels of the Gaussian bias, and the tables that attention goes to."""
+    kernels = strongest(shown)
+    if kernels:
+        say("", "What it looks for in time (kernels of the Gaussian bias, strongest first)", style="bold")
+        say(*(f"  {k['text']}, weight {k['weight']:+.2f}" for k in kernels))
+    by_table = shown.get("attention", {}).get("by_table", {})
+    if by_table:
+        share = sorted(by_table.items(), key=lambda entry: -entry[1])[:4]
+        say("Attention goes to " + ", ".join(f"{name} {value:.0%}" for name, value in share if value >= 0.005))
+
+
+def strongest(shown: Mapping[str, Any], limit: int | None = 3) -> list[dict[str, Any]]:
+    """The kernels by their largest weight in any head, falling."""
+    found = [
+        {
+            "text": kernel["text"],
+            "centre_days": kernel["centre_days"],
+            "width_days": kernel["width_days"],
+            "weight": max(kernel["weights"], key=abs),
+        }
+        for layer in shown.get("bias", ())
+        for kernel in layer["kernels"]
+        if kernel.get("weights")
+    ]
+    return sorted(found, key=lambda kernel: -abs(kernel["weight"]))[:limit]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"

@@ -1,0 +1,55 @@
+"""`gelgt config show`: every value with its origin and its meaning."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gelgt.cli.config import attributes
+from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.parametrize("kind", [GelGTConfig, SamplingConfig, TrainConfig])
+def test_every_value_has_a_meaning(kind: type[Any]) -> None:
+    assert list(attributes(kind.__doc__ or "")) == list(kind.model_fields)
+
+
+def test_origins(run: Run) -> None:
+    shown = run("config", "show", "--preset", "paper", "--task-type", "regression", "--set", "model.width=64", "--json").json
+    assert shown["preset"] == "paper"
+    values = shown["values"]
+    assert values["model.width"] == {"value": 64, "origin": "set", "meaning": "d, of every token."}
+    assert (values["model.keep"]["value"], values["model.keep"]["origin"]) == (300, "derived")
+    assert values["model.norm"]["origin"] == "preset"
+    assert values["sampling.hops"]["origin"] == "default"
+
+
+def test_for_people(run: Run) -> None:
+    result = run("config", "show")
+    assert (result.code, result.err) == (0, "")
+    row = next(line for line in result.out.splitlines() if line.startswith("model.width "))
+    assert row.split()[:3] == ["model.width", "64", "preset"]
+    assert len({line.index(" preset  ") for line in result.out.splitlines() if line.startswith("model.") and " preset  " in line}) == 1
+
+
+def test_of_a_run(run: Run, trained: Any) -> None:
+    values = run("config", "show", trained.folder, "--json").json["values"]
+    assert (values["train.epochs"]["value"], values["train.epochs"]["origin"]) == (1, "set")
+    assert (values["sampling.visibility"]["value"], values["sampling.visibility"]["origin"]) == ("seed-time", "derived")
+    assert run("config", "show", trained.folder, "--preset", "gpu", "--json").error == "bad_option"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--preset", "gpuu"), "unknown_preset"),
+        (("--task-type", "regresion"), "bad_option"),
+        (("--set", "modelwidth=3"), "unknown_setting"),
+        (("nowhere",), "no_run"),
+    ],
+)
+def test_errors(options: tuple[str, ...], code: str, run: Run) -> None:
+    result = run("config", "show", *options, "--json")
+    assert (result.code, result.error) == (2, code)
