@@ -35,6 +35,8 @@ class SamplingConfig(Config):
             half the newest rows of any table), ``full`` (everything within `hops`, whatever the budget).
         hops: Depth of the search.
         budget: Most rows of a subgraph, the seed included.
+        fanout: Of the children of a row, only so many are looked at, the newest first; None is the paper's way. An entity with a long
+            history then leaves room for what lies behind its newest rows.
         causality: ``strict`` admits rows before the seed time, ``inclusive`` also rows at it (autocomplete).
         order: In which order children are visited, and so which are cut off: ``recent`` or ``random``.
         seed: Of the random orders.
@@ -45,6 +47,7 @@ class SamplingConfig(Config):
     strategy: Strategy = "bfs"
     hops: int = Field(default=2, ge=1, le=16)
     budget: int = Field(default=300, ge=1, le=1_000_000)
+    fanout: int | None = Field(default=None, ge=1)
     causality: Causality = "strict"
     order: Literal["recent", "random"] = "recent"
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -169,10 +172,6 @@ class TrainConfig(Config):
         clip: Largest norm of the gradient.
         patience: Epochs without a better validation score after which training stops.
         average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates the weights themselves.
-        staleness: Share of the training seeds that are looked at from as long before as the test seeds lie behind the horizon. Under ``frozen``
-            a test seed sees nothing newer than the test time, however long before it that was; a model that has only ever seen fresh
-            neighbourhoods does not know what such a view is worth. Validation is then frozen at the validation time likewise. Under
-            ``seed-time`` no view is stale, and nothing changes.
         balance: Weigh positives so that both classes count alike; predicted probabilities are corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
@@ -191,7 +190,6 @@ class TrainConfig(Config):
     clip: float = Field(default=1.0, gt=0)
     patience: int = Field(default=8, ge=1)
     average: float = Field(default=0.0, ge=0, lt=1)
-    staleness: float = Field(default=0.0, ge=0, le=1)
     balance: bool = False
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

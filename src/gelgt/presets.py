@@ -11,7 +11,7 @@ paper   every value of the paper's hyper-parameter table, one learning rate
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gelgt.config import Config, GelGTConfig, SamplingConfig, TrainConfig
 from gelgt.errors import GelgtError, did_you_mean
@@ -63,7 +63,7 @@ class RunConfig(Config):
     model: GelGTConfig = GelGTConfig()
     sampling: SamplingConfig = SamplingConfig()
     train: TrainConfig = TrainConfig()
-    origins: dict[str, Origin] = {}
+    origins: dict[str, Origin] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, preset: str = "cpu", task_type: str | None = None, changes: Mapping[str, Any] | None = None) -> "RunConfig":

@@ -37,16 +37,17 @@ class Reference:
             return False
         return self.time[node] == TIMELESS or self.time[node] < limit
 
-    def neighbours(self, node: int, limit: int) -> list[int]:
-        """Parents in key order, then children newest first; only rows that may be seen."""
-        return [n for n in [p for p, _ in self.keys[node]] + self.children[node] if self.is_visible(n, limit)]
+    def neighbours(self, node: int, limit: int, fanout: int | None = None) -> list[int]:
+        """Parents in key order, then children newest first, at most `fanout` of them; only rows that may be seen."""
+        parents = [p for p, _ in self.keys[node] if self.is_visible(p, limit)]
+        return parents + [n for n in self.children[node] if self.is_visible(n, limit)][:fanout]
 
-    def search(self, seed: int, limit: int, budget: int | None, hops: int) -> tuple[list[int], list[int], bool]:
+    def search(self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None) -> tuple[list[int], list[int], bool]:
         nodes, depth = [seed], {seed: 0}
         for node in nodes:  # grows while it is read: breadth first
             if depth[node] == hops:
                 break
-            for other in self.neighbours(node, limit):
+            for other in self.neighbours(node, limit, fanout):
                 if other in depth:
                     continue
                 if budget is not None and len(nodes) == budget:
@@ -55,8 +56,8 @@ class Reference:
                 nodes.append(other)
         return nodes, [depth[n] for n in nodes], False
 
-    def bfs(self, seed: int, limit: int, budget: int | None, hops: int) -> Found:
-        nodes, depths, is_cut = self.search(seed, limit, budget, hops)
+    def bfs(self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None) -> Found:
+        nodes, depths, is_cut = self.search(seed, limit, budget, hops, fanout)
         return Found(nodes, depths, self.induced(nodes), is_cut)
 
     def recent(self, seed: int, limit: int, budget: int, hops: int) -> Found:

@@ -55,6 +55,16 @@ def test_bfs_equals_the_reference(plain: Plain, budget: int, hops: int, make_gra
 
 
 @many
+@given(plain=plain_graphs(), budget=st.integers(1, 40), hops=st.integers(1, 4), fanout=st.integers(1, 6))
+def test_fanout_looks_at_the_newest_children_alone(plain: Plain, budget: int, hops: int, fanout: int, make_graph: Make) -> None:
+    graph = make_graph(plain)
+    reference = Reference(graph)
+    nodes, times, sample = sampled(graph, budget=budget, hops=hops, fanout=fanout)
+    for b, (node, time) in enumerate(zip(nodes, times)):
+        assert found(sample, b) == reference.bfs(node, time, budget, hops, fanout)
+
+
+@many
 @given(plain=plain_graphs(), hops=st.integers(1, 4))
 def test_full_is_the_whole_neighbourhood(plain: Plain, hops: int, make_graph: Make) -> None:
     graph = make_graph(plain)

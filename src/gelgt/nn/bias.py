@@ -5,9 +5,9 @@
 and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the lemma's form, with 2σ², it is
 (Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training.
 
-W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only draw attention to its age. With free signs
-a lag can also be found by suppressing every other age, with no kernel anywhere near it; the prediction is as good, but nobody can read
-the lag from it (docs/research/mechanism.md).
+W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only draw attention to its age. With
+free signs a lag can also be found by suppressing every other age, with no kernel anywhere near it; the prediction is as good, but
+nobody can read the lag from it (docs/research/mechanism.md).
 """
 
 import math

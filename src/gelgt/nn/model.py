@@ -136,7 +136,8 @@ class GelGTModel(nn.Module):
             return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, offsets, edges)
         kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
         offsets, edges = restrict(kept, offsets, edges)
-        return Tokens(*(values[kept] for values in (h, batch.age, batch.has_time, batch.hop, batch.table, batch.node)), offsets, edges)
+        age, has_time, hop, table, node = (values[kept] for values in (batch.age, batch.has_time, batch.hop, batch.table, batch.node))
+        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges)
 
     @torch.no_grad()
     def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
@@ -185,6 +186,7 @@ class GelGTModel(nn.Module):
         for number, block in enumerate(self.blocks):
             bias = biases[min(number, len(biases) - 1)]
             if keep_weights:
+                assert isinstance(block, AttentionBlock)
                 weights.append(block.seed_weights(x, bias))
             x = block(x, bias)
         return x, mask, weights

@@ -119,7 +119,7 @@ def permuted(index: int, size: int, key: Any) -> Any:
 def search(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
     offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, has_leaves: Any, is_timeless: Any, guide: Any,
-    seed: int, limit: int, reference: int, budget: int, hops: int, shuffle: bool, key: int, is_lazy: bool, row: int, edge: int,
+    seed: int, limit: int, reference: int, budget: int, hops: int, fanout: int, shuffle: bool, key: int, is_lazy: bool, row: int, edge: int,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
@@ -127,6 +127,7 @@ def search(
 
     Args:
         has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers to, each once.
+        fanout: Children of one row that are looked at.
         is_lazy: Whether leaves of the seed may stay out of the set while nothing can look them up.
 
     Returns:
@@ -171,15 +172,16 @@ def search(
             stop = indptr[own + 1]
             start = first_before(list_time, indptr[own] + filled, stop, limit)  # the list begins with the parents
             size = stop - start
+            shown = min(size, fanout)
             order = mix(np.uint64(key) ^ mix(np.uint64(i - row))) if shuffle else np.uint64(0)
             if is_lazy and depth == 1 and has_leaves[t]:
-                late, late_end = count, min(count + size, end)
+                late, late_end = count, min(count + shown, end)
                 for c in range(late_end - late):
                     at = start + (permuted(c, size, order) if shuffle else c)
                     time, count = list_time[at], late + c
                     node[count], hop[count], age[count], has_time[count] = indices[at], depth, age_of(time, reference), time != TIMELESS
                 count = late_end
-                if size > late_end - late:
+                if shown > late_end - late:
                     return count, edge, i + 1, True
                 continue
             if size > 0:
@@ -187,7 +189,7 @@ def search(
                     slot = place(node[c], entries, stamp)
                     enter(node[c], c, slot, entries, places, stamp)
                 late = late_end
-            for c in range(size):
+            for c in range(shown):
                 at = start + (permuted(c, size, order) if shuffle else c)
                 other = np.int64(indices[at])
                 slot = place(other, entries, stamp)
@@ -300,7 +302,7 @@ BFS, RANDOM, RECENT = 0, 1, 2
 def sample_seeds(
     indptr: Any, indices: Any, list_time: Any, node_time: Any, parents: Any,
     offsets: Any, parent_start: Any, num_keys: Any, relation_start: Any, has_children: Any, has_leaves: Any, is_timeless: Any, guide: Any,
-    seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, hops: int, shuffle: bool,
+    seeds: Any, limits: Any, references: Any, keys: Any, strategy: int, budget: int, part: int, hops: int, fanout: int, shuffle: bool,
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
     heads: Any, blocks: Any, chosen: Any, entries: Any, places: Any, stamp: int,
 ) -> int:  # fmt: skip
@@ -318,7 +320,7 @@ def sample_seeds(
         end, edge_end, done, cut[b] = search(
             indptr, indices, list_time, node_time, parents,
             offsets, parent_start, num_keys, relation_start, has_children, has_leaves, is_timeless, guide,
-            seeds[b], limits[b], references[b], part, hops, is_mixed, keys[b], is_lazy, row, edge,
+            seeds[b], limits[b], references[b], part, hops, fanout, is_mixed, keys[b], is_lazy, row, edge,
             node, hop, table, age, has_time, source, target, relation, entries, places, stamp,
         )  # fmt: skip
         if strategy == RECENT:

@@ -209,6 +209,7 @@ class Sampler:
                 budget,
                 part,
                 config.hops,
+                config.fanout or np.iinfo(np.int64).max,
                 config.order == "random",
             )
             written = (*room.rows, *room.edges, room.ends[1:], room.edge_ends[1:], room.cut)

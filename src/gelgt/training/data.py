@@ -20,7 +20,7 @@ from torch import Tensor
 from gelgt.config import SamplingConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
-from gelgt.graph import NEVER, Graph
+from gelgt.graph import Graph
 from gelgt.nn import ModelInput
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
@@ -69,36 +69,6 @@ class TrainingData:
     @cached_property
     def seeds(self) -> dict[str, Seeds]:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
-
-    @cached_property
-    def gaps(self) -> NDArray[np.int64]:
-        """Seconds by which the test seeds lie behind the horizon of the frozen regime; empty in the other. Only their times are read."""
-        horizon = self.sampling.horizon
-        if self.sampling.visibility != "frozen" or horizon is None or not len(self.seeds["test"]):
-            return np.zeros(0, np.int64)
-        found: NDArray[np.int64] = np.maximum(self.seeds["test"].time - horizon, 0)
-        return found if found.any() else found[:0]
-
-    def looked_at(self, seeds: Seeds, views: NDArray[np.int64]) -> Seeds:
-        """The same seeds, seen at earlier times; an entity is never looked at before it is there."""
-        own = self.graph.node_time[seeds.node]
-        views = np.where(own == NEVER, seeds.time, np.maximum(np.minimum(views, seeds.time), own))
-        return Seeds(seeds.node, views, seeds.key)
-
-    def stale(self, seeds: Seeds, share: float, seed: int, epoch: int) -> Seeds:
-        """Training seeds as an epoch sees them: a share of them from as far back as a randomly chosen test seed lies behind the horizon."""
-        if not share or not len(self.gaps):
-            return seeds
-        random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
-        back = random.choice(self.gaps, len(seeds)) * (random.random(len(seeds)) < share)
-        return self.looked_at(seeds, seeds.time - back)
-
-    def frozen_validation(self) -> Seeds:
-        """Validation seeds that see rows up to the validation time, as test seeds see rows up to the test time."""
-        seeds = self.seeds["val"]
-        if not len(self.gaps) or self.task.val_timestamp is None:
-            return seeds
-        return self.looked_at(seeds, np.full(len(seeds), int(np.datetime64(self.task.val_timestamp, "s").astype(np.int64)) + 1))
 
     def labels(self, split: str) -> NDArray[Any]:
         return self.target.labels(self.task, split)

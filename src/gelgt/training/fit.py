@@ -60,9 +60,9 @@ class Trainer:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
         self.progress, self.stop = progress or Progress(), stop
-        self.seeds, labels = _learnable(data, splits)
+        seeds, labels = _learnable(data, splits)
         self.labels = data.target.encode(labels).to(self.device)
-        self.loader = data.loader(self.seeds, config.batch_size, torch.Generator().manual_seed(config.seed))
+        self.loader = data.loader(seeds, config.batch_size, torch.Generator().manual_seed(config.seed))
         self.steps = min(len(self.loader), config.steps_per_epoch or len(self.loader))
         self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay))
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
@@ -85,7 +85,6 @@ class Trainer:
     # One epoch, or the rest of it.
     def _epoch(self) -> None:
         state, began, saved = self.state, time.perf_counter(), time.perf_counter()
-        self.loader.seeds = self.data.stale(self.seeds, self.config.staleness, self.config.seed, state.epoch)
         batches = self.loader.epoch(state.epoch, state.step)
         try:
             for inputs in batches:
@@ -203,8 +202,7 @@ class Trainer:
         return autocast(self.config, self.device)
 
     def _validate(self) -> dict[str, float]:
-        seeds = self.data.frozen_validation() if self.config.staleness else self.data.seeds["val"]
-        labels = self.data.labels("val")
+        seeds, labels = self.data.seeds["val"], self.data.labels("val")
         if len(seeds) > self.config.eval_rows:
             places = np.linspace(0, len(seeds) - 1, self.config.eval_rows).astype(np.int64)
             seeds, labels = seeds.take(places), labels[places]
