@@ -1,17 +1,20 @@
-"""`gelgt demo`: one run from a SQLite file to schema, task and graph, with nothing but JSON on standard output."""
+"""`gelgt demo`: one run from a SQLite file to scores, predictions and a report, with nothing but JSON on standard output."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import gelgt
+from gelgt.training import load_run
 
 Run = Callable[..., Any]
 
 
 def test_the_demo(script: Run, tmp_path: Path) -> None:
-    result = script("demo", "--out", tmp_path / "demo", "--json")
-    assert (result.code, result.err) == (0, "")
+    result = script("demo", "--out", tmp_path / "demo", "--quick", "--json")
+    assert result.code == 0, result.err
     found = result.json
     assert found["inspect"]["tables"]["orders"]["primary_key"]["origin"] == "declared"
     assert found["inspect"]["findings"] == []
@@ -19,6 +22,23 @@ def test_the_demo(script: Run, tmp_path: Path) -> None:
     assert all(found["task"]["rows"].values())
     assert found["graph"]["nodes"] == sum(t["rows"] for t in found["inspect"]["tables"].values())
     assert 0.7 < found["oracle_roc_auc"] < 1
-    assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == ["project", "shop.db"]
-    saved = gelgt.open(tmp_path / "demo" / "project").task("orders-soon")
-    assert saved.rows == found["task"]["rows"]
+    assert set(found["truths"]) == {"repurchase_lag", "two_hop_quality", "noise"}
+    assert set(found["train"]["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
+    folder = tmp_path / "demo"
+    assert sorted(p.name for p in folder.iterdir()) == ["predictions.parquet", "project", "run", "shop.db"]
+    assert gelgt.open(folder / "project").task("orders-soon").rows == found["task"]["rows"]
+    assert load_run(folder / "run").metrics["metrics"] == found["train"]["metrics"]
+    assert pd.read_parquet(found["predict"]["out"])["id"].tolist() == found["predict"]["entities"]
+    assert Path(found["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_again_and_for_people(run: Run, tmp_path: Path) -> None:
+    """Each step names the command that repeats it, and a second demo replaces the first."""
+    for _ in range(2):
+        result = run("demo", "--out", tmp_path / "demo", "--quick", "--seed", 1)
+        assert result.code == 0, result.err
+    for step in ("gelgt import", "gelgt inspect", "gelgt task", "gelgt train", "gelgt predict", "gelgt report"):
+        assert f"({step} " in result.out or f"; {step} " in result.out
+    assert "oracle" in result.out
+    assert "planted repurchase_lag" in result.out
+    assert "--seed 1" in result.out

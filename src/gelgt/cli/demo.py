@@ -53,7 +53,7 @@ def run_demo(out: Path, seed: int = 0, quick: bool = False, is_quiet: bool = Fal
     if (project / "manifest.yaml").is_file():
         shutil.rmtree(project)  # of an earlier demo
     tell(f"1. A shop as a SQLite file: {out / 'shop.db'}", style="bold")
-    tell("", *(f"   planted {name}: {truth}" for name, truth in made.truths.items()), "")
+    tell(f"   with planted truths ({', '.join(made.truths)}), which step 6 compares with what was learned", "")
     tell(f"2. Its schema (gelgt import {out / 'shop.db'} {project}; gelgt inspect {project})", style="bold")
     db = open(made.url, out=project)
     db.source = str(project)

@@ -43,7 +43,12 @@ def evaluate_command(
         opened = _open(loaded, source, namespace)
         found = evaluate_run(loaded, opened, split, device=device)
     metric = loaded.metrics["metric"]
-    result = found | {"metric": metric, "split": split, "source": opened.db.source, "seconds": round(time.perf_counter() - begun, 2)}
+    result = found | {
+        "metric": metric,
+        "split": split,
+        "source": _address(loaded, source),
+        "seconds": round(time.perf_counter() - begun, 2),
+    }
     if as_json:
         print_json(result)
         return
@@ -98,7 +103,7 @@ def predict_command(
     begun = time.perf_counter()
     with working("opening the source"):
         predictor, seeds = _prepare(loaded, _open(loaded, source, namespace), device, asked)
-    result = {"rows": len(seeds), "out": None, "run": str(run), "source": predictor.db.source, "notices": list(seeds.notices)}
+    result = {"rows": len(seeds), "out": None, "run": str(run), "source": _address(loaded, source), "notices": list(seeds.notices)}
     if out is not None:
         _write(predictor, seeds, out)
         result |= {"out": str(out), "seconds": round(time.perf_counter() - begun, 2)}
@@ -171,6 +176,10 @@ def _open(run: Any, source: str | None, namespace: str | None) -> Any:
         if error.code == "cannot_open":
             hint = "A run does not keep passwords: give the address with its password as --source, or set PGPASSWORD for PostgreSQL."
         raise GelgtError(error.code, error.message, hint=hint) from None
+
+
+def _address(run: Any, source: str | None) -> str:
+    return str(run.metrics["data"]["source"]) if source is None else given.address_of(source)
 
 
 def _prepare(run: Any, opened: Any, device: str, asked: dict[str, Any]) -> tuple[Any, Any]:
