@@ -9,7 +9,6 @@
 Thin: it calls `gelgt.training`, `gelgt.inference` and `gelgt.report`, as the command line does.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -27,6 +26,7 @@ from gelgt.sources import Database, open
 from gelgt.tasks import Task
 from gelgt.training import Options, Progress, Run, load_run, train_run
 from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.run_folder import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +202,7 @@ class GelGT:
 
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
         """For each set of Gaussian kernels, its centres and widths as durations, with a sentence for people."""
-        content = json.loads((self.run.folder / "profile.json").read_text(encoding="utf-8"))
+        content = read_json(self.run.folder / "profile.json")
         return [curve["kernels"] for curve in content.get("bias") or []]
 
     def _changes(self) -> dict[str, Any]:

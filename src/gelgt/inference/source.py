@@ -6,7 +6,9 @@ the order of the run's schema. Sources that declare or infer their schema (SQL, 
 times, so that nothing is guessed again from newer rows, and tables that the model does not know are not read.
 """
 
-from collections.abc import Iterable, Mapping
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,11 +58,11 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
         return restrict(run.schema, source)
     if _is_folder(source):
         return restrict(run.schema, open(source))
-    there = _columns_there(run.schema, source, namespace)
-    new = _new_tables(run.schema, there)
-    for table in run.schema.tables.values():
-        _check_there(table, _own_columns(table), there, new)
-    db = open(source, schema=stated(run.schema, there), tables=list(run.schema.tables), namespace=namespace)
+    new = [name for name in _table_names(source, namespace) if name not in run.schema.tables]
+    try:
+        db = open(source, schema=stated(run.schema), tables=list(run.schema.tables), namespace=namespace)
+    except GelgtError as error:
+        raise _missing(error) from None
     opened = restrict(run.schema, db)
     return Opened(opened.db, (*_about_tables(new), *opened.notices))
 
@@ -72,10 +74,10 @@ def restrict(schema: DatabaseSchema, db: Database) -> Opened:
         GelgtError: see `open_for`.
     """
     there = {name: tuple(table.columns) for name, table in db.schema.tables.items()}
-    new = _new_tables(schema, there)
+    new = [name for name in there if name not in schema.tables]
     tables, notices = {}, _about_tables(new)
     for name, known in schema.tables.items():
-        notices += _check_there(known, tuple(known.columns), there, new)
+        notices += _check_there(known, there, new)
         now = db.schema.tables[name]
         _check_keys(known, now)
         notices += [text for column in now.columns if (text := _check_type(db, known, now, column))]
@@ -89,7 +91,7 @@ def restrict(schema: DatabaseSchema, db: Database) -> Opened:
     return Opened(view, tuple(notices))
 
 
-def stated(schema: DatabaseSchema, there: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+def stated(schema: DatabaseSchema) -> dict[str, Any]:
     """A schema in the form of `gelgt.open(schema=…)`.
 
     Kinds that were inferred stay out: they would change how text columns are read, and `restrict` puts the run's in place anyway.
@@ -100,8 +102,7 @@ def stated(schema: DatabaseSchema, there: Mapping[str, Iterable[str]]) -> dict[s
         fkeys = _stated_fkeys(table, schema)
         if fkeys is not None:
             entry["fkeys"] = fkeys
-        own = set(there[name])
-        chosen = {c: k for c, k in table.kinds.items() if k.origin == "manifest" and c in own}
+        chosen = {c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"}
         entry["kinds"] = {c: {"kind": k.kind, "separator": k.separator} if k.separator else k.kind for c, k in chosen.items()}
         tables[name] = entry
     if schema.val_timestamp is None or schema.test_timestamp is None:
@@ -133,40 +134,47 @@ def _is_folder(source: Any) -> bool:
     return is_relbench_folder(path) if "://" not in str(source) and path.exists() else is_hub_address(str(source))
 
 
-def _columns_there(schema: DatabaseSchema, source: Any, namespace: str | None) -> dict[str, tuple[str, ...]]:
-    """The tables and columns of a source, without its rows."""
+def _table_names(source: Any, namespace: str | None) -> list[str]:
+    """The tables of a source, without their rows; none where that fails, since it serves a notice alone."""
     opener = next((o for o in OPENERS if o.accepts(source)), None)
     if opener is None:
-        open(source, namespace=namespace)  # says what is wrong with it
-        raise AssertionError("a source without an opener was opened")
-    with opener.open(source, namespace) as opened:
-        raw = opened.tables()
-        if not set(schema.tables) <= {t.name for t in raw}:  # views are offered by name alone
-            try:
-                raw = [*raw, *opened.tables(list(schema.tables))]
-            except GelgtError as error:
-                if error.code != "unknown_table":
-                    raise
-    return {table.name: tuple(table.columns) for table in raw}
+        return []
+    try:
+        with opener.open(source, namespace) as opened:
+            database = getattr(opened, "url", None) and opened.url.get_backend_name() == "sqlite" and opened.url.database  # type: ignore[attr-defined]
+            return _sqlite_names(Path(database)) if database else [table.name for table in opened.tables()]
+    except GelgtError:
+        return []
 
 
-def _new_tables(schema: DatabaseSchema, there: Iterable[str]) -> list[str]:
-    return [name for name in there if name not in schema.tables]
+def _sqlite_names(path: Path) -> list[str]:
+    """From the catalogue: SQLite's types lie in the rows, so that its source would scan every column to describe a table."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return [name for (name,) in connection.execute(query)]
+    except (sqlite3.Error, OSError):
+        return []
 
 
 def _about_tables(new: list[str]) -> list[str]:
     return [f"Tables that the model does not know are left out: {', '.join(new)}."] if new else []
 
 
-def _own_columns(table: TableSchema) -> tuple[str, ...]:
-    """The columns that a source has to have: the user's own, not those that the import adds for composite and shared keys."""
-    keys = [(fk.column, fk.columns) for fk in table.foreign_keys]
-    keys += [(table.pkey or "", table.primary_key.columns)] if table.primary_key else []
-    added = {stored for stored, own in keys if (stored,) != own}
-    return tuple(dict.fromkeys([*(c for c in table.columns if c not in added), *(c for _, own in keys for c in own)]))
+def _missing(error: GelgtError) -> GelgtError:
+    """What the import says about a table or column that the run states, in terms of the run."""
+    codes = {"unknown_table": "missing_table", "unknown_column": "missing_column"}
+    if error.code not in codes:
+        return error
+    what = error.message.removeprefix("schema: ")
+    return GelgtError(
+        codes[error.code],
+        f"{what[0].upper()}{what[1:]} The model was trained with it.",
+        hint=f"{error.hint} Rename it back, or train again.",
+    )
 
 
-def _check_there(table: TableSchema, columns: tuple[str, ...], there: Mapping[str, tuple[str, ...]], new: list[str]) -> list[str]:
+def _check_there(table: TableSchema, there: Mapping[str, tuple[str, ...]], new: list[str]) -> list[str]:
     """Whether a table and its columns are there; a notice for columns that are gone and were ignored anyway."""
     if table.name not in there:
         raise GelgtError(
@@ -175,14 +183,14 @@ def _check_there(table: TableSchema, columns: tuple[str, ...], there: Mapping[st
             hint=f"{did_you_mean(table.name, new or there)} Rename it back, or train again.",
         )
     notices = []
-    for column in columns:
+    for column in table.columns:
         if column in there[table.name]:
             continue
         kind = table.kinds.get(column)
         if kind is not None and kind.kind == "ignored":
             notices.append(f"The column '{table.name}.{column}' is gone; the model did not use it.")
             continue
-        unknown = [c for c in there[table.name] if c not in columns]
+        unknown = [c for c in there[table.name] if c not in table.columns]
         raise GelgtError(
             "missing_column",
             f"The table '{table.name}' has no column '{column}', which the model was trained with.",

@@ -8,7 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
             "cannot_write", f"Predictions cannot be written to {target}: {error.strerror or error}.", hint="Give another file."
         ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _write(batches: Iterable[pa.Table | pa.RecordBatch], path: Path, is_csv: bool) -> int:
@@ -119,4 +120,5 @@ def written_text(path: Path) -> Iterator[Any]:
     except OSError as error:
         raise GelgtError("cannot_write", f"{path} cannot be written: {error.strerror or error}.", hint="Give another file.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,325 @@
+"""Predictions: whom, when, in which order; the same bits twice, and the same numbers in any company."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import gelgt
+from gelgt import Database, GelgtError
+from gelgt.inference import Predictor
+from gelgt.training import Run
+
+from .conftest import Twins, change, tiny_run
+
+
+@pytest.fixture(scope="module")
+def predictor(twins: Twins, binary_run: Run) -> Predictor:
+    return Predictor(binary_run, twins.whole)
+
+
+@pytest.fixture(scope="module")
+def ids(twins: Twins) -> list[int]:
+    keys = twins.cut.keys("customers")
+    assert keys is not None
+    found: list[int] = keys.column("id").to_pylist()
+    return found
+
+
+def failure(call: Callable[[], Any]) -> GelgtError:
+    with pytest.raises(GelgtError) as caught:
+        call()
+    return caught.value
+
+
+# The table.
+def test_columns_of_every_kind_of_task(twins: Twins, run_of: Callable[[str], Run]) -> None:
+    binary = Predictor(run_of("binary"), twins.whole).predict(at=twins.at).table
+    assert binary.column_names == ["id", "time", "prediction", "probability"]
+    probability = binary.column("probability").to_numpy()
+    assert ((probability > 0) & (probability < 1)).all()
+    np.testing.assert_array_equal(binary.column("prediction").to_numpy(), probability > 0.5)
+    assert set(binary.column("time").to_pylist()) == {twins.at.to_pydatetime()}
+
+    values = Predictor(run_of("regression"), twins.whole).predict(at=twins.at).table
+    assert values.column_names == ["id", "time", "prediction"]
+    assert 0 < len(values) < len(binary), "the condition on past visits applies"
+
+    classes = Predictor(run_of("multiclass"), twins.whole).predict(at=twins.at).to_pandas()
+    shares = classes.filter(like="probability_")
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (shares.idxmax(axis=1) == "probability_" + classes["prediction"]).all()
+
+    products = Predictor(run_of("products"), twins.whole).predict(at=twins.at).table
+    assert products.schema.field("sku").type == pa.string()
+
+
+def test_rows_of_an_autocomplete_task_have_times_of_their_own(twins: Twins, run_of: Callable[[str], Run]) -> None:
+    predictor = Predictor(run_of("autocomplete"), twins.cut)
+    found = predictor.predict()
+    placed = twins.cut.read("orders", ["placed_at"]).column(0)
+    assert found.table.column("time").to_pylist() == placed.to_pylist()
+    assert found.notices == ()
+    few = predictor.predict(found.table.column("id").slice(5, 3))
+    assert few.table.column("time").to_pylist() == placed.slice(5, 3).to_pylist()
+    assert predictor.hide == {"orders": ("is_gift",)}
+
+
+def test_the_hidden_column_does_not_reach_the_model(twins: Twins, run_of: Callable[[str], Run], tmp_path: Path) -> None:
+    """Flip the target of every row: predictions of an autocomplete task must not move."""
+    import shutil
+
+    shutil.copy(twins.folder / "cut.db", tmp_path / "flipped.db")
+    change(tmp_path / "flipped.db", ["UPDATE orders SET is_gift = 1 - is_gift"])
+    run = run_of("autocomplete")
+    found = [Predictor(run, url).predict().table for url in (twins.url("cut"), f"sqlite:///{tmp_path / 'flipped.db'}")]
+    assert found[0].equals(found[1])
+
+
+# Determinism.
+def test_twice_gives_the_same_bits(predictor: Predictor, twins: Twins, binary_run: Run) -> None:
+    again = Predictor(binary_run, twins.whole)
+    first = predictor.predict(at=twins.at).table
+    assert first.equals(predictor.predict(at=twins.at).table)
+    assert first.equals(again.predict(at=twins.at).table)
+
+
+def test_company_does_not_matter(predictor: Predictor, twins: Twins, binary_run: Run, ids: list[int], monkeypatch: Any) -> None:
+    all_of_them = predictor.predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
+    small = Predictor(binary_run, twins.whole, batch_size=7).predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
+    np.testing.assert_allclose(small, all_of_them, atol=1e-5, rtol=0)
+    monkeypatch.setattr("gelgt.inference.predictor.CHUNK", 11)
+    chunked = predictor.predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
+    np.testing.assert_allclose(chunked, all_of_them, atol=1e-5, rtol=0)
+    alone = [predictor.predict([key], at=twins.at).to_pandas()["probability"][0] for key in ids[:5]]
+    np.testing.assert_allclose(alone, all_of_them[:5], atol=1e-5, rtol=0)
+
+
+def test_the_generator_of_the_world_is_left_alone(twins: Twins, binary_run: Run) -> None:
+    import torch
+
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    Predictor(binary_run, twins.whole).predict(at=twins.at)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_stream_is_the_frame(predictor: Predictor, twins: Twins, monkeypatch: Any) -> None:
+    monkeypatch.setattr("gelgt.inference.predictor.CHUNK", 16)
+    chosen = predictor.seeds(at=twins.at)
+    parts = list(predictor.predict_table(chosen.rows, chosen.times))
+    assert len(parts) == -(-len(chosen) // 16)
+    assert pa.concat_tables(parts).equals(predictor.predict(at=twins.at).table)
+
+
+def test_batches_are_let_go(predictor: Predictor, twins: Twins, monkeypatch: Any) -> None:
+    """However many rows are asked for, a few batches are alive at a time."""
+    import weakref
+
+    from gelgt.nn import ModelInput
+
+    alive, most, make = weakref.WeakSet[Any](), [0], ModelInput.of
+
+    def watched(*arguments: Any) -> ModelInput:
+        made = make(*arguments)
+        alive.add(made.batch.node)
+        most[0] = max(most[0], len(alive))
+        return made
+
+    monkeypatch.setattr(ModelInput, "of", watched)
+    monkeypatch.setattr("gelgt.inference.predictor.CHUNK", 300)
+    monkeypatch.setattr(predictor, "batch_size", 16)
+    chosen = predictor.seeds(at=twins.at)
+    rows = np.resize(chosen.rows, 1500)
+    assert sum(len(t) for t in predictor.predict_table(rows, np.resize(chosen.times, 1500))) == 1500
+    assert 1 < most[0] <= 10, f"{most[0]} of {1500 // 16}"
+
+
+# Keys.
+@pytest.mark.parametrize("give", [list, np.array, pd.Series, pa.array, lambda k: [str(v) for v in k], lambda k: [float(v) for v in k]])
+def test_keys_in_many_forms(predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[list[int]], Any]) -> None:
+    wanted = [ids[7], ids[2], ids[7]]
+    found = predictor.predict(give(wanted), at=twins.at).table
+    assert found.column("id").to_pylist() == wanted, "their order, and twice what is asked twice"
+    values = found.column("probability").to_numpy()
+    assert values[0] == pytest.approx(values[2], abs=1e-6)
+
+
+def test_one_key_and_text_keys(twins: Twins, run_of: Callable[[str], Run], predictor: Predictor, ids: list[int]) -> None:
+    assert predictor.predict(ids[0], at=twins.at).table.column("id").to_pylist() == [ids[0]]
+    products = Predictor(run_of("products"), twins.whole)
+    keys = twins.whole.keys("products")
+    assert keys is not None
+    sku = keys.column(0).to_pylist()[3]
+    assert products.predict(sku, at=twins.at).table.column("sku").to_pylist() == [sku]
+    assert "'nope'" in failure(lambda: products.predict([sku, "nope"], at=twins.at)).message
+
+
+def test_unknown_keys_are_listed(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
+    error = failure(lambda: predictor.predict([ids[0], -5, -6, -5], at=twins.at))
+    assert (error.code, error.message) == ("unknown_keys", "3 keys are not in the table 'customers': -5, -6.")
+    error = failure(lambda: predictor.predict([str(ids[0]), "ann", "1.5"], at=twins.at))
+    assert (error.code, error.message) == ("unknown_keys", "2 keys are not in the table 'customers': 'ann', '1.5'.")
+    assert failure(lambda: predictor.predict([None], at=twins.at)).code == "unknown_keys"
+    assert failure(lambda: predictor.predict([], at=twins.at)).code == "no_entities"
+    frame = pd.DataFrame({"id": [ids[0], -7], "time": twins.at})
+    error = failure(lambda: predictor.predict(frame=frame))
+    assert (error.code, error.message) == ("unknown_keys", "1 key is not in the table 'customers': -7.")
+
+
+def test_entities_that_are_not_there_yet(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
+    times = twins.cut.read("customers", ["signed_up_at"]).column(0).to_pylist()
+    before = times[-1] - pd.Timedelta(days=1)
+    late = [key for key, time in zip(ids, times) if time > before]
+    error = failure(lambda: predictor.predict(ids, at=before))
+    assert error.code == "not_there_yet"
+    assert all(str(key) in error.message for key in late[:5])
+    everyone = predictor.predict(at=before).table.column("id").to_pylist()
+    assert everyone == [key for key in ids if key not in late]
+    assert failure(lambda: predictor.predict(at="1990-01-01")).code == "no_entities"
+
+
+# Times.
+def test_now_is_just_after_the_newest_row(predictor: Predictor, twins: Twins) -> None:
+    made = predictor.predict()
+    [time] = set(made.table.column("time").to_pylist())
+    newest = max(max(t for t in twins.whole.read(n, [c]).column(0).to_pylist()) for n, c in _timed(twins.whole))
+    assert time == newest.replace(microsecond=0) + pd.Timedelta(seconds=1)
+    [notice] = made.notices
+    assert str(time) in notice
+    assert predictor.predict(at=time).notices == ()
+
+
+def test_now_is_now_while_rows_are_fresh(predictor: Predictor, twins: Twins, monkeypatch: Any) -> None:
+    now = pd.Timestamp(twins.whole.read("page_pings", ["pinged_at"]).column(0).to_pylist()[-1]) + pd.Timedelta(days=3)
+    monkeypatch.setattr(pd.Timestamp, "now", lambda zone: now.tz_localize(zone))
+    made = predictor.predict()
+    assert set(made.table.column("time").to_pylist()) == {now.floor("s").to_pydatetime()}
+    assert made.notices == ()
+
+
+def _timed(db: Database) -> list[tuple[str, str]]:
+    return [(name, column) for name in db.table_names if (column := db.table(name).time_col) is not None]
+
+
+@pytest.mark.parametrize("give", [str, pd.Timestamp.to_pydatetime, pd.Timestamp.to_datetime64, lambda t: t.tz_localize("UTC")])
+def test_times_in_many_forms(predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[pd.Timestamp], Any]) -> None:
+    expected = predictor.predict(ids[:3], at=twins.at).table
+    assert predictor.predict(ids[:3], at=give(twins.at)).table.equals(expected)
+
+
+def test_a_time_that_is_none(predictor: Predictor) -> None:
+    assert failure(lambda: predictor.predict(at="soon")).code == "bad_time"
+
+
+def test_future_conditions_are_left_out_with_a_notice(twins: Twins, tmp_path: Path) -> None:
+    sentence = "PREDICT SUM(orders.shipping_fee, 0, 10, days) FOR EACH customers.id WHERE COUNT(orders.*, 0, 10, days) > 0"
+    run = tiny_run(twins.cut, twins.cut.task(sentence, val=twins.val, test=twins.test), tmp_path / "run")
+    made = Predictor(run, twins.cut).predict(at=twins.at)
+    assert len(made) == twins.cut.num_rows("customers")
+    assert made.notices == ("The condition on the future cannot be known and is left out.",)
+
+
+# Frames.
+def test_a_frame_keeps_its_order(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
+    at = twins.at.floor("s")
+    frame = pd.DataFrame({"other": 1.5, "when": [at, at - pd.Timedelta(hours=1), at], "id": [ids[4], ids[3], ids[0]]}, index=[9, 8, 7])
+    found = predictor.predict(frame=frame).to_pandas()
+    assert found["id"].tolist() == frame["id"].tolist()
+    assert found["time"].tolist() == frame["when"].tolist()
+    for row in range(3):
+        single = predictor.predict([found["id"][row]], at=found["time"][row]).to_pandas()
+        assert single["probability"][0] == pytest.approx(found["probability"][row], abs=1e-6)
+    assert predictor.predict(frame=pa.Table.from_pandas(frame)).to_pandas().equals(found)
+    assert predictor.predict(frame=found).to_pandas().equals(found), "what comes out goes in"
+    assert predictor.predict(frame=found.set_index(["id", "time"])).to_pandas().equals(found)
+    texts = frame.assign(when=frame["when"].astype(str))
+    assert predictor.predict(frame=texts).to_pandas().equals(found)
+
+
+def test_frames_that_cannot_be_read(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
+    at = twins.at.floor("s")
+    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"customer": [1], "time": [at]}))).code == "unknown_column"
+    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]]}))).code == "unknown_column"
+    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [], "time": []}))).code == "no_entities"
+    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]], "time": ["soon"]}))).code == "bad_time"
+    assert failure(lambda: predictor.predict(pd.DataFrame({"id": [ids[0]]}), at=at)).code == "bad_option"
+    assert failure(lambda: predictor.predict([1], frame=pd.DataFrame({"id": [1], "time": [at]}))).code == "bad_option"
+
+
+# Vectors.
+def test_vectors(predictor: Predictor, twins: Twins, ids: list[int], tmp_path: Path) -> None:
+    made = predictor.embed(ids[:6], at=twins.at)
+    assert made.table.column_names == ["id", "time", *(f"vector_{i}" for i in range(16))]
+    assert made.vectors.shape == (6, 16)
+    assert made.vectors.std(0).max() > 1e-3
+    import torch
+
+    out = predictor.model.head(torch.from_numpy(made.vectors))
+    probability = predictor.predict(ids[:6], at=twins.at).to_pandas()["probability"]
+    np.testing.assert_allclose(predictor.target.decode(out), probability, atol=1e-6)
+    made.save(tmp_path / "vectors.parquet")
+    assert pd.read_parquet(tmp_path / "vectors.parquet").shape == (6, 18)
+
+
+# Entities and rows that training never saw.
+def test_a_source_that_has_grown(twins: Twins, tmp_path: Path) -> None:
+    """Trained on the cut shop, asked about customers and orders that came later."""
+    run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run")
+    known = set(twins.cut.keys("customers").column(0).to_pylist())  # type: ignore[union-attr]
+    found = Predictor(run, twins.url("whole")).predict().to_pandas()  # the last customer signs up on the last day
+    new = found[~found["id"].isin(known)]
+    assert len(new) > 0
+    assert found["probability"].notna().all()
+
+
+# Keys of several parts.
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    folder = tmp_path_factory.mktemp("sensors")
+    connection = sqlite3.connect(folder / "sensors.db")
+    random = np.random.default_rng(0)
+    with connection:
+        connection.execute("CREATE TABLE sensors (site TEXT, number INTEGER, height REAL, PRIMARY KEY (site, number))")
+        connection.execute(
+            "CREATE TABLE readings (id INTEGER PRIMARY KEY, site TEXT, number INTEGER, taken_at DATETIME, value REAL,"
+            " FOREIGN KEY (site, number) REFERENCES sensors (site, number))"
+        )
+        keys = [(site, number) for site in "xyz" for number in range(1, 9)]
+        connection.executemany("INSERT INTO sensors VALUES (?, ?, ?)", [(*key, random.normal()) for key in keys])
+        times = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.sort(random.integers(0, 200 * 86_400, 600)), unit="s")
+        connection.executemany(
+            "INSERT INTO readings VALUES (?, ?, ?, ?, ?)",
+            [(i, *keys[random.integers(len(keys))], str(t), random.normal()) for i, t in enumerate(times)],
+        )
+    connection.close()
+    db = gelgt.open(folder / "sensors.db")
+    days = pd.date_range("2024-01-20", "2024-07-10", freq="10D")
+    frame = pd.DataFrame(
+        [(*key, day, int(random.integers(2))) for day in days for key in keys], columns=["site", "number", "day", "broken"]
+    )
+    task = db.task(frame, entity="sensors", timedelta="10 days", val="2024-05-01", test="2024-06-01")
+    return folder, tiny_run(db, task, folder / "run")
+
+
+def test_keys_of_several_parts(sensors: tuple[Path, Run]) -> None:
+    folder, run = sensors
+    predictor = Predictor(run, folder / "sensors.db")
+    found = predictor.predict([("y", 3), {"number": 1, "site": "x"}, ("y", "3")], at="2024-06-10").table
+    assert found.select(["site", "number"]).to_pylist() == [
+        {"site": "y", "number": 3},
+        {"site": "x", "number": 1},
+        {"site": "y", "number": 3},
+    ]
+    frame = pd.DataFrame({"number": [3], "site": ["y"], "time": pd.to_datetime(["2024-06-10"])})
+    assert predictor.predict(frame=frame).table.column("probability")[0].as_py() == pytest.approx(found.column("probability")[0].as_py())
+    error = failure(lambda: predictor.predict([("y", 3), ("q", 1)], at="2024-06-10"))
+    assert (error.code, error.message) == ("unknown_keys", "1 key is not in the table 'sensors': ('q', 1).")
+    assert failure(lambda: predictor.predict(["y"], at="2024-06-10")).code == "bad_key"
+    assert len(predictor.predict(at="2024-06-10")) == 24

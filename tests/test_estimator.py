@@ -1,0 +1,143 @@
+"""`gelgt.GelGT` and `gelgt.load`: the whole way, as DESIGN.md writes it."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import gelgt
+from gelgt import GelgtError
+from gelgt.testing import Shop
+from gelgt.training import Progress
+from gelgt.zoo import lightgbm_baseline
+
+TINY = {
+    "train.epochs": 2,
+    "train.steps_per_epoch": 4,
+    "train.batch_size": 32,
+    "model.width": 16,
+    "model.heads": 2,
+    "model.keep": 12,
+    "model.row_width": 8,
+    "sampling.budget": 24,
+}
+
+
+class Watch(Progress):
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def phase(self, name: str, facts: str = "") -> None:
+        self.phases.append(name)
+
+
+@pytest.fixture(scope="module")
+def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> gelgt.Database:
+    return gelgt.open(small_shop.url, out=tmp_path_factory.mktemp("estimator") / "shop")
+
+
+@pytest.fixture(scope="module")
+def model(db: gelgt.Database, small_shop: Shop) -> gelgt.GelGT:
+    watch = Watch()
+    with pytest.MonkeyPatch.context() as patch:
+        # Two threads of LightGBM wait for each other on a busy machine.
+        patch.setattr("gelgt.training.run.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
+        made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(db, db.task(small_shop.sentence), progress=watch)
+    assert "training" in watch.phases
+    return made
+
+
+@pytest.fixture(scope="module")
+def ids(db: gelgt.Database) -> list[int]:
+    keys = db.keys("customers")
+    assert keys is not None
+    found: list[int] = keys.column(0).to_pylist()
+    return found
+
+
+def test_scores_beside_baselines(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop) -> None:
+    found = model.evaluate()
+    assert found["metrics"]["test"] == model.metrics["metrics"]["test"]
+    assert set(found["baselines"]) == {"lightgbm", "entity-mean"}
+    assert model.evaluate(db, db.task(small_shop.sentence), split="val")["metrics"]["val"] == model.metrics["metrics"]["val"]
+    assert model.evaluate(small_shop.url)["metrics"] == found["metrics"]
+    assert (found["seed"], model.run.config.train.seed, model.run.config.origins["model.width"]) == (3, 3, "set")
+
+
+def test_predict_and_embed(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int]) -> None:
+    frame = model.predict(db, entities=ids[:2], at=small_shop.test_timestamp)
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == ["id", "time", "prediction", "probability"]
+    assert frame["id"].tolist() == ids[:2]
+    assert frame.attrs["notices"] == []
+    pd.testing.assert_frame_equal(model.predict(small_shop.url, ids[:2], small_shop.test_timestamp), frame)
+    pd.testing.assert_frame_equal(model.predict(frame=frame), frame, atol=1e-6)
+    assert model.embed(db, ids[:2], small_shop.test_timestamp).shape == (2, 18)
+    with pytest.warns(UserWarning, match="just after it"):
+        everyone = model.predict(db)
+    assert len(everyone) == db.num_rows("customers")
+    assert "just after it" in everyone.attrs["notices"][0]
+
+
+def test_save_and_load(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int], tmp_path: Path) -> None:
+    ids = ids[:50]
+    path = model.save(tmp_path / "deep" / "churn")
+    again = gelgt.load(path)
+    pd.testing.assert_frame_equal(
+        again.predict(db, ids, small_shop.test_timestamp), model.predict(db, ids, small_shop.test_timestamp), check_exact=True
+    )
+    assert again.metrics == model.metrics
+    assert again.evaluate(db)["metrics"] == model.evaluate(db)["metrics"]
+    assert again.evaluate()["metrics"] == model.evaluate()["metrics"], "it knows where its data was"
+    assert again.temporal_profile() == model.temporal_profile()
+    assert "centre" in again.temporal_profile()[0][0]["text"]
+    assert os.listdir(path.parent) == ["churn"]
+    with pytest.raises(GelgtError) as caught:
+        model.save(path)
+    assert caught.value.code == "run_exists"
+
+
+def test_save_is_whole_or_not_at_all(model: gelgt.GelGT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gelgt.estimator.os.replace", full)
+    with pytest.raises(GelgtError, match="No space left"):
+        model.save(tmp_path / "run")
+    assert os.listdir(tmp_path) == []
+
+
+def test_report(model: gelgt.GelGT, tmp_path: Path) -> None:
+    assert model.report(tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert model.report() == model.run.folder / "report.html"
+
+
+def test_a_temporary_run_lives_as_long_as_the_model(small_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gc
+
+    monkeypatch.setattr("gelgt.training.run.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
+    made = gelgt.GelGT(settings={**TINY, "train.epochs": 1, "train.steps_per_epoch": 1}).fit(small_shop.url, small_shop.sentence)
+    folder = made.run.folder
+    assert folder.is_dir()
+    assert json.loads((folder / "config.json").read_text())["train"]["epochs"] == 1
+    del made
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_mistakes_are_told_early() -> None:
+    with pytest.raises(GelgtError) as caught:
+        gelgt.GelGT(preset="cup")
+    assert caught.value.code == "unknown_preset"
+    with pytest.raises(GelgtError, match=r"Did you mean 'model\.width'"):
+        gelgt.GelGT(settings={"model.widht": 3})
+    with pytest.raises(GelgtError) as caught:
+        gelgt.GelGT().predict({})
+    assert caught.value.code == "not_fitted"
+    with pytest.raises(GelgtError) as caught:
+        gelgt.GelGT().fit({}, "PREDICT …", resume=True)
+    assert caught.value.code == "bad_option"
