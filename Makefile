@@ -1,5 +1,5 @@
 # make setup   create .venv with gelgt and everything its development needs
-# make demo    the demo shop, from a SQLite file to schema, task and graph
+# make demo    the demo shop, from a SQLite file to a trained model, its scores beside baselines, and a report
 # make test    the test suite (what CI runs)
 # make check   lint, format, types, import order, then the test suite
 
