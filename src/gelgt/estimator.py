@@ -74,7 +74,7 @@ class GelGT:
         self._predictor_source: Any = None
 
     def __repr__(self) -> str:
-        state = "not fitted" if self._run is None else f"{self._run.task['name']}, {self._run.folder}"
+        state = "not fitted" if self._run is None else f"{self._run.task.get('name')}, {self._run.folder}"
         return f"GelGT(preset={self.preset!r}, seed={self.seed}: {state})"
 
     def fit(
@@ -123,8 +123,8 @@ class GelGT:
             task: By default the model's own.
             split: ``train``, ``val`` or ``test``.
         """
-        own = task is None or (isinstance(task, Task) and task.database is self._database)
-        found = evaluate_run(self.run, self._source(db), split, task=None if own else task, device=self.device)
+        source = task.database if db is None and isinstance(task, Task) else self._source(db)
+        found = evaluate_run(self.run, source, split, task=task, device=self.device)
         _tell(found["notices"])
         return found
 

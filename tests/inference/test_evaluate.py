@@ -80,6 +80,9 @@ def test_another_task(twins: Twins, binary_run: Run) -> None:
     found = evaluate_run(binary_run, twins.whole, task=later)
     assert found["rows"] == later.rows["test"]
     assert found["metrics"]["test"] != binary_run.metrics["metrics"]["test"]
+    assert found["baselines"] == {}
+    same = evaluate_run(binary_run, twins.whole, task=twins.task("binary"))
+    assert same == evaluate_run(binary_run, twins.whole), "the same labels, so its baselines stand beside it"
     with pytest.raises(GelgtError) as caught:
         evaluate_run(binary_run, twins.whole, task=SENTENCES["products"])
     assert caught.value.code == "other_task"

@@ -11,7 +11,7 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
-from gelgt.inference import Predictor
+from gelgt.inference import Predictor, evaluate_run
 from gelgt.training import Run, load_run
 from gelgt.training.run_folder import FORMAT, REQUIRED, SUCCESS, finish_run
 
@@ -61,13 +61,29 @@ def test_missing_and_edited_files(folder: Path, name: str) -> None:
     assert refused(folder).code == "bad_run"
 
 
-@pytest.mark.parametrize("name", [n for n in REQUIRED if n.endswith(".json") and n != "metrics.json"])
+@pytest.mark.parametrize("name", [n for n in REQUIRED if n != "model.safetensors"])
 def test_nonsense_with_a_right_checksum(folder: Path, name: str, twins: Twins) -> None:
     for text in ("[]", "{", "{}", '{"a": 1}', "null", '"x"', "\udcff"):
         (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
         finish_run(folder)
         with pytest.raises(GelgtError):
-            Predictor(load_run(folder), twins.whole)
+            _use(folder, twins)
+
+
+def _use(folder: Path, twins: Twins) -> None:
+    run = load_run(folder)
+    Predictor(run, twins.whole)
+    evaluate_run(run)
+
+
+@pytest.mark.parametrize(
+    "content", ["gelgt: 3", "kind: forecast", "kind: [1]", "name: x\nkind: autocomplete\ntask_type: regression\nentity_table: 3"]
+)
+def test_tasks_that_are_none(folder: Path, twins: Twins, content: str) -> None:
+    (folder / "task.yaml").write_text(content)
+    finish_run(folder)
+    with pytest.raises(GelgtError):
+        _use(folder, twins)
 
 
 def test_no_success_and_other_formats(folder: Path) -> None:
@@ -103,8 +119,6 @@ class Bomb:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "features.json", "task.yaml", "labels/test.parquet", "profile.json"])
 def test_a_pickle_never_runs(folder: Path, twins: Twins, tmp_path: Path, name: str) -> None:
-    from gelgt.inference import evaluate_run
-
     mark = tmp_path / "it ran"
     content = pickle.dumps(Bomb(mark))
     pickle.loads(content)
@@ -142,7 +156,6 @@ def test_weights_of_another_model(folder: Path, twins: Twins) -> None:
 
 def test_sql_of_a_stranger_cannot_reach_out(folder: Path, twins: Twins, tmp_path: Path) -> None:
     """A task's SQL runs when labels are made again; it sees the tables alone."""
-    from gelgt.inference import evaluate_run
     from gelgt.schema.manifest import dump_yaml, load_yaml
 
     (tmp_path / "secret.csv").write_text("a\n1\n")

@@ -15,14 +15,12 @@ from gelgt.errors import GelgtError
 from gelgt.features import open_features
 from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
-from gelgt.inference.task import hidden_columns, run_task
+from gelgt.inference.task import given_task, hidden_columns, run_definition, run_task
 from gelgt.tasks import Task
 from gelgt.training import Run, TrainingData
 from gelgt.training.fit import predict_seeds
 from gelgt.training.metrics import score
 from gelgt.training.run import choose_device
-
-EXAMPLES = ("frames",)  # addresses that name nothing to open again
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,11 @@ def score_split(
 ) -> Scored:
     """Predictions and labels of a split, in the run's regime."""
     opened = open_for(run, default_source(run) if source is None else source, namespace=namespace)
-    made, is_own = run_task(run, opened.db) if task is None else (_other_task(run, opened.db, task), False)
+    made, is_own = run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
     made.table(split)  # is there such a split?
+    hide = hidden_columns(run_definition(run, opened.db))
     features = open_features(opened.db, statistics=run.statistics)
-    data = TrainingData(opened.db, made, run.target, run.config.sampling, hidden_columns(made), opened.db.graph(), features)
+    data = TrainingData(opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features)
     labels, places = _labels(run, made, split)
     chosen = choose_device(device)
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
@@ -96,24 +95,11 @@ def default_source(run: Run) -> str:
     Raises:
         GelgtError: it was trained on frames in memory.
     """
-    address = str(run.metrics["data"]["source"])
-    if address in EXAMPLES:
+    known = run.metrics.get("data")
+    address = known.get("source") if isinstance(known, dict) else None
+    if not isinstance(address, str) or address == "frames":
         raise GelgtError("no_source", "The run was trained on frames in memory.", hint="Give them again, or another source.")
     return address
-
-
-def _other_task(run: Run, db: Any, task: Task | str) -> Task:
-    made = db.task(task) if not isinstance(task, Task) else task
-    if made.database.folder != db.folder:
-        raise GelgtError("other_data", "The labels of the task belong to another database.", hint="Make the task on the one given.")
-    known = (run.task["task_type"], run.task.get("entity_table"))
-    if (made.task_type, made.entity_table) != known:
-        raise GelgtError(
-            "other_task",
-            f"The run predicts a {known[0]} for '{known[1]}', not a {made.task_type} for '{made.entity_table}'.",
-            hint="Train on this task.",
-        )
-    return made
 
 
 def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -170,10 +170,10 @@ def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str,
         GelgtError: the weights are damaged, or do not fit.
     """
     with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
-        model = GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
-    try:
-        model.load_state_dict(run.weights())
-    except RuntimeError as error:
-        first = str(error).strip().splitlines()[-1].strip()
-        raise GelgtError("bad_run", f"The weights of {run.folder} do not fit its model: {first}", hint="Train again.") from None
+        try:
+            model = GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
+            model.load_state_dict(run.weights())
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[-1].strip()
+            raise GelgtError("bad_run", f"The weights of {run.folder} do not fit its model: {first}", hint="Train again.") from None
     return model.eval()

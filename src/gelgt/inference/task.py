@@ -20,9 +20,16 @@ from gelgt.training import Run
 
 
 def run_definition(run: Run, db: Database) -> Definition:
-    """What a run predicts, on a database that may have changed since."""
+    """What a run predicts, on a database that may have changed since.
+
+    Raises:
+        GelgtError: ``task.yaml`` does not hold a task of this database.
+    """
     with tempfile.TemporaryDirectory(prefix="gelgt-task-") as folder:
-        return read_manifest(db, _write_manifest(run, Path(folder)))[0]
+        try:
+            return read_manifest(db, _write_manifest(run, Path(folder)))[0]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise GelgtError("bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again.") from None
 
 
 def hidden_columns(task: Definition) -> dict[str, tuple[str, ...]]:
@@ -38,16 +45,42 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
     Raises:
         GelgtError: ``labels_of_other_data``: they were given, not made, and belong to data that has changed.
     """
-    if hash_files([db.path(name) for name in db.table_names]) == run.metrics["data"]["hash"]:
+    if is_training_data(run, db):
         return _own_task(run, db), True
-    if run.task["kind"] == "external":
+    definition = run_definition(run, db)
+    if definition.kind == "external":
         raise GelgtError(
             "labels_of_other_data",
-            f"The labels of '{run.task['name']}' were given for data that has changed since.",
+            f"The labels of '{definition.name}' were given for data that has changed since.",
             hint="Evaluate on the data of the training run, or make the task again from a frame.",
         )
     with tempfile.TemporaryDirectory(prefix="gelgt-task-") as folder:
         return db.task(_write_manifest(run, Path(folder))), False
+
+
+def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Task, bool]:
+    """A task that a user names, and whether the labels of a split are the run's own.
+
+    Raises:
+        GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of another database.
+    """
+    made = task if isinstance(task, Task) else db.task(task)
+    if made.database.folder != db.folder:
+        raise GelgtError("other_data", "The labels of the task belong to another database.", hint="Make the task on the one given.")
+    known = run_definition(run, db)
+    if (made.task_type, made.entity_table) != (known.task_type, known.entity_table):
+        raise GelgtError(
+            "other_task",
+            f"The run predicts a {known.task_type} for '{known.entity_table}', not a {made.task_type} for '{made.entity_table}'.",
+            hint="Train on this task.",
+        )
+    return made, is_training_data(run, db) and made.table(split).equals(_own_task(run, db).table(split))
+
+
+def is_training_data(run: Run, db: Database) -> bool:
+    """Whether a database holds the rows that a run was trained on, so that row numbers mean the same."""
+    known = run.metrics.get("data")
+    return isinstance(known, dict) and known.get("hash") == hash_files([db.path(name) for name in db.table_names])
 
 
 def _write_manifest(run: Run, folder: Path) -> Path:
