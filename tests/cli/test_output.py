@@ -105,7 +105,7 @@ def test_version_and_help(run: Run) -> None:
     assert run("--version") == type(run("--version"))(0, f"{gelgt.__version__}\n", "")
     help_ = run("--help")
     assert help_.code == 0
-    for verb in ("inspect", "import", "task", "demo", "bench"):
+    for verb in ("inspect", "import", "task", "train", "evaluate", "predict", "report", "config", "demo", "bench"):
         assert verb in help_.out
 
 

@@ -103,7 +103,13 @@ def predict_command(
     begun = time.perf_counter()
     with working("opening the source"):
         predictor, seeds = _prepare(loaded, _open(loaded, source, namespace), device, asked)
-    result = {"rows": len(seeds), "out": None, "run": str(run), "source": _address(loaded, source), "notices": list(seeds.notices)}
+    result: dict[str, Any] = {
+        "rows": len(seeds),
+        "out": None,
+        "run": str(run),
+        "source": _address(loaded, source),
+        "notices": list(seeds.notices),
+    }
     if out is not None:
         _write(predictor, seeds, out)
         result |= {"out": str(out), "seconds": round(time.perf_counter() - begun, 2)}

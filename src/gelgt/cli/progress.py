@@ -74,9 +74,9 @@ class Lines(Progress):
         told = f"loss {record['loss']:.4f}"
         if value is not None:
             is_best = best_epoch == record["epoch"]
-            self.best = value if is_best or self.best is None else self.best
-            told += f", validation {self.metric} {value:.4f}"
-            told += ", the best so far" if is_best else f" (best {self.best:.4f}, epoch {best_epoch})"
+            self.best = value if is_best else self.best  # unknown after --resume, until it is beaten
+            before = f" (best so far {f'{self.best:.4f}, ' if self.best is not None else ''}epoch {best_epoch})"
+            told += f", validation {self.metric} {value:.4f}" + (", the best so far" if is_best else before)
             self.best_epoch = best_epoch
         self.print(f"  epoch {record['epoch']:>2}/{self.epochs:<3} {duration(record['seconds']):>7}  {told}")
 
@@ -106,13 +106,14 @@ class Live(Lines):
 
     def __init__(self, first: str) -> None:
         super().__init__()
+        out = console(stderr=True)
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            BarColumn(16),
+            BarColumn(16 if out.width >= 100 else 6),
             TextColumn("{task.fields[facts]}", markup=False),
         )
-        self.bar = Bar(*columns, console=console(stderr=True), transient=True, refresh_per_second=4)
+        self.bar = Bar(*columns, console=out, transient=True, refresh_per_second=4)
         self.task = self.bar.add_task(first, total=None, facts="")
 
     def __enter__(self) -> "Live":
@@ -135,10 +136,10 @@ class Live(Lines):
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         super().step(epoch, step, steps, loss, seconds)
-        facts = f"{duration(self.left(epoch, step, steps, seconds))} left at most, loss {loss:.4f}"
+        facts = f"≤ {duration(self.left(epoch, step, steps, seconds))} left, loss {loss:.4f}"
         if self.best is not None:
             rival = f" ({self.rivals.partition(',')[0]})" if self.rivals else ""
-            facts += f", best {self.metric} {self.best:.4f}{rival}"
+            facts += f", {self.metric} {self.best:.4f}{rival}"
         done = (epoch - 1) * steps + step
         self.bar.update(self.task, description=f"epoch {epoch}/{self.epochs}", total=self.epochs * steps, completed=done, facts=facts)
 

@@ -34,12 +34,20 @@ def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mappi
     say("", f"{task['name']}: scores beside baselines ({regime_words(metrics)})", style="bold")
     print_scores(metrics["metric"], {metrics["model"]: metrics["metrics"], **metrics["baselines"], **(extra or {})})
     epochs = f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: {metrics['ended']}"
+    if metrics["refit"]:
+        again = metrics["refit"]
+        say(
+            "",
+            f"Then refitted on all {again['rows']:,} labelled rows for {again['epochs']} epochs; the scores are those of the model before.",
+        )
     say("", f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} parameters")
     print_profile(shown)
 
 
 def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")) -> None:
     """A row a model; the deciding metric of every split first, then the others of the last split."""
+    from gelgt.training.metrics import SMALLER_IS_BETTER
+
     last = splits[-1]
     names = {"val": "validation", "test": "test"}
     others = list(dict.fromkeys(m for scores in models.values() for m in scores.get(last, {}) if m != metric))
@@ -49,6 +57,9 @@ def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits
         for name, scores in models.items()
     ]
     print_table(headers, rows, right=range(1, len(headers)))
+    smaller = [m for m in (metric, *others) if m in SMALLER_IS_BETTER]
+    if metric in smaller:
+        say(f"smaller is better: {', '.join(smaller)}")
 
 
 def regime_words(metrics: Mapping[str, Any]) -> str:

@@ -130,8 +130,15 @@ def train(db: Any, task: Any, out: Path, config: Any, options: Any, progress: "L
     for text in task.notices:
         progress.notice(text)
     progress.prepare(config.train, MAIN.get(task.task_type, ""))
-    with Interrupt(lambda: progress.has_begun, progress.print) as stop:
-        return train_run(db, task, out, config, options, progress=progress, stop=stop)
+    try:
+        with Interrupt(lambda: progress.has_begun, progress.print) as stop:
+            return train_run(db, task, out, config, options, progress=progress, stop=stop)
+    except KeyboardInterrupt:
+        has_checkpoint = (out / "checkpoint.safetensors").exists()
+        progress.print(
+            "ended at once; --resume goes on from the last checkpoint" if has_checkpoint else "ended before anything was trained"
+        )
+        raise
 
 
 def finish(trained: Any, out: Path, notices: list[str], *, with_report: bool, is_quiet: bool, extra: Any = None) -> dict[str, Any]:
@@ -180,7 +187,8 @@ def _print_next(result: dict[str, Any], out: Path) -> None:
         say(f"Training ended early ({result['ended']}); the same command with --resume goes on from the checkpoint.")
     say("", "next", style="bold")
     say(f"  gelgt predict  {_word(out)} --all --out predictions.parquet   # for every entity, from all rows there are")
-    say(f"  gelgt evaluate {_word(out)}                                   # the test scores again, from the weights")
+    if not result["refit"]:
+        say(f"  gelgt evaluate {_word(out)}                                   # the test scores again, from the weights")
 
 
 def _word(path: Path) -> str:
