@@ -14,6 +14,8 @@ import pytest
 import gelgt
 from gelgt.testing import Shop
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `gelgt.cli.main` does, before anything here loads torch
+
 
 @dataclass(frozen=True)
 class Result:
