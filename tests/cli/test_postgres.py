@@ -37,13 +37,16 @@ def _has_reader(connection: Any) -> bool:
 
 
 @pytest.mark.postgres
-def test_the_story(script: Run, reader: str, tmp_path: Path) -> None:
+def test_the_story(run: Run, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = reader.replace("reader@", f"reader:{quote(PASSWORD, safe='')}@")
     cache, folder, out = tmp_path / "cache", tmp_path / "runs" / "soon", tmp_path / "soon.parquet"
     printed = []
+    monkeypatch.setenv("GELGT_CACHE", str(cache))
 
     def call(*arguments: object, **environment: str) -> Any:
-        result = script(*arguments, GELGT_CACHE=str(cache), **environment)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        result = run(*arguments)
         printed.append(result.out + result.err)
         return result
 

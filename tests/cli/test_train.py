@@ -124,12 +124,12 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
     assert whole["epochs"] >= 2
 
 
-def test_control_c_keeps_the_best_weights_and_resume_goes_on(small_shop: Shop, tmp_path: Path) -> None:
+def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_shop: Shop, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = ("--set", "train.steps_per_epoch=2", "--set", "train.batch_size=32", "--set", "train.patience=1000", "--no-report", "--json")
-    command = [*GELGT, "train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings]
+    command = ("train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings)
+    endless = [*GELGT, *command, "--set", "train.epochs=100000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    endless = [*command, "--set", "train.epochs=100000"]
     process = subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     assert any(line.strip().startswith("epoch  2/") for line in process.stderr)
@@ -143,11 +143,10 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(small_shop: Shop, t
     assert load_run(folder).metrics["ended"] == "interrupted"
     epochs = result["epochs"]
     assert epochs >= 2
-    more = [*command, "--set", f"train.epochs={epochs + 1}", "--resume"]
-    done = subprocess.run(more, capture_output=True, text=True, env=environment, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "goes on after" in done.stderr
-    whole = json.loads(done.stdout)
+    done = run(*command, "--set", f"train.epochs={epochs + 1}", "--resume")
+    assert done.code == 0, done.err
+    assert "goes on after" in done.err
+    whole = done.json
     assert (whole["ended"], whole["epochs"]) == ("all epochs", epochs + 1)
 
 
