@@ -56,7 +56,7 @@ class SamplingConfig(Config):
 
 
 Bias = Literal["gaussian", "linear-decay", "time-bins", "none"]
-Encoder = Literal["table", "hop", "age", "row", "structure"]
+Encoder = Literal["table", "hop", "age", "row", "structure", "recency"]
 ENCODERS: tuple[Encoder, ...] = ("table", "hop", "age", "row", "structure")
 
 
@@ -69,11 +69,15 @@ class GelGTConfig(Config):
         heads: H.
         keep: M, rows that refinement keeps, the seed included; None keeps all.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
+        gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, in which
+            a thousand page views do not drown the one order.
+        wiring: ``parallel`` branches are the paper's; ``stacked`` lets attention see rows that message passing has already told of their
+            parents and children. Attention knows ages, not keys: on its own it cannot tell which product belongs to the newest order.
         ffn_ratio: Hidden width of a block's feed-forward network over d.
         dropout: Of feed-forward, and of what a block adds.
         attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest one.
         gnn_dropout: Of the GNN branch.
-        encoders: Which of the five encoders there are.
+        encoders: Which encoders there are: the paper's five, and ``recency`` (rank among the rows of its table, log of the age).
         row_width: Of each column inside the row encoder.
         row_layers: Residual blocks of the row encoder.
         structure: What the structure encoder starts from.
@@ -98,6 +102,8 @@ class GelGTConfig(Config):
     heads: int = Field(default=4, ge=1)
     keep: int | None = Field(default=200, ge=1)
     gnn_layers: int = Field(default=3, ge=0)
+    gnn_mean: Literal["all", "relation"] = "all"
+    wiring: Literal["parallel", "stacked"] = "parallel"
     ffn_ratio: int = Field(default=2, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)

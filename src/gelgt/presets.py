@@ -30,10 +30,10 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "row_width": 16,
             "row_layers": 1,
             "attention_dropout": 0.0,
-            "encoders": ("table", "hop", "age", "row"),
+            "encoders": ("table", "hop", "age", "row", "recency"),
         },
         "sampling": {"budget": 128},
-        "train": {"epochs": 30, "batch_size": 128, "rate": 2e-3, "average": 0.98, "steps_per_epoch": 100, "patience": 8},
+        "train": {"eval_rows": 4000, "epochs": 30, "batch_size": 128, "rate": 2e-3, "average": 0.98, "steps_per_epoch": 100, "patience": 8},
     },
     "gpu": {
         "model": {"width": 256, "layers": 2, "heads": 4, "keep": 200, "row_width": 64, "row_layers": 2, "kernels": 8},

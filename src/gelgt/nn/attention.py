@@ -63,7 +63,6 @@ class AttentionBlock(nn.Module):
         out: Tensor = x + self.dropout(self.ffn(self.norm_2(x)))
         return out
 
-
     def seed_weights(self, x: Tensor, bias: Tensor) -> Tensor:
         """The attention weights of the seeds, the first rows: (B, N, d), (B, H or 1, N, N) → (B, H, N)."""
         seeds, rows, width = x.shape

@@ -13,6 +13,7 @@ from torch_frame.nn.models import ResNet
 from gelgt.nn.rows import RowFrames
 
 MAX_HOP = 20
+MAX_RANK = 31
 
 
 class HopEncoder(nn.Module):
@@ -48,6 +49,42 @@ class AgeEncoder(nn.Module):
         angle = age.float()[:, None] * self.frequencies  # (T, d/2)
         known = self.linear(torch.cat([angle.sin(), angle.cos()], dim=1).to(self.linear.weight.dtype))
         return torch.where(has_time[:, None], known, self.timeless.to(known.dtype))
+
+
+class RecencyEncoder(nn.Module):
+    """How recent a row is among those of its table around the seed: a learned vector for its rank, newest first, and a linear map of log(1 + age).
+
+    The newest order and the newest payment both have rank 0, whatever their age; rows of one moment share a rank.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.rank = nn.Embedding(MAX_RANK + 2, width)
+        self.linear = nn.Linear(1, width)
+
+    def forward(self, age: Tensor, has_time: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
+        """(T,) each → (T, d)."""
+        rank = recency_rank(age, table, subgraph).clamp(max=MAX_RANK)
+        known = self.rank(rank) + self.linear(torch.log1p(age.float())[:, None].to(self.linear.weight.dtype))
+        timeless = self.rank(torch.full_like(rank[:1], MAX_RANK + 1))
+        return torch.where(has_time[:, None], known, timeless)
+
+
+def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
+    """How many distinct ages among the rows of the same table and subgraph are smaller: (T,) each → (T,)."""
+    order = torch.argsort(age, stable=True)
+    order = order[torch.argsort(table[order], stable=True)]
+    order = order[torch.argsort(subgraph[order], stable=True)]
+    group, ages = subgraph[order] * (int(table.max()) + 1 if len(table) else 1) + table[order], age[order]
+    is_first = torch.ones_like(group, dtype=torch.bool)
+    is_first[1:] = group[1:] != group[:-1]
+    is_new = is_first.clone()
+    is_new[1:] |= ages[1:] != ages[:-1]
+    distinct = is_new.long().cumsum(0) - 1
+    start = torch.where(is_first, distinct, 0).cummax(0).values
+    rank = torch.empty_like(distinct)
+    rank[order] = distinct - start
+    return rank
 
 
 class RowEncoder(nn.Module):

@@ -1,4 +1,7 @@
-"""④ The GNN branch: GraphSAGE over foreign keys in both directions, read at the seed (paper, hyper-parameter appendix)."""
+"""④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter appendix)."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -6,25 +9,48 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.nn.aggr import Aggregation
 
 
-class SegmentAggregation(Aggregation):  # type: ignore[misc]  # PyG is untyped
-    """Sum or mean of the messages of each row, over edges that are sorted by target.
+@dataclass(frozen=True)
+class Messages:
+    """E' edges along which messages go, sorted by target.
+
+    Attributes:
+        index: (2, E') source and target.
+        weight: (E',) share of a message in what its target receives.
+    """
+
+    index: Tensor
+    weight: Tensor
+
+
+class SegmentSum(Aggregation):  # type: ignore[misc]  # PyG is untyped
+    """Sum of the messages of each row, over edges that are sorted by target.
 
     One segment is one sum in a fixed order. PyG's own scatter adds with atomics on CUDA, in another order each time, and a prediction would
     not give the same bits twice.
     """
 
-    def __init__(self, is_mean: bool) -> None:
-        super().__init__()
-        self.is_mean = is_mean
-
     def forward(self, x: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None, dim: int = -2) -> Tensor:
         """(E, d), (E,) ascending → (dim_size, d)."""
         rows = int(index[-1]) + 1 if dim_size is None else dim_size
         bounds = torch.searchsorted(index, torch.arange(rows + 1, device=index.device))
-        sums = torch.segment_reduce(x.float(), "sum", offsets=bounds, axis=0, initial=0.0)
-        if self.is_mean:
-            sums = sums / (bounds[1:] - bounds[:-1]).clamp(min=1)[:, None]
-        return sums.to(x.dtype)
+        return torch.segment_reduce(x.float(), "sum", offsets=bounds, axis=0, initial=0.0).to(x.dtype)
+
+
+class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
+    """GraphSAGE whose messages carry weights; with 1/degree it is the mean."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, width, aggr=SegmentSum())
+
+    def forward(self, x: Tensor, messages: Messages) -> Tensor:
+        """(T, d) → (T, d)."""
+        # propagate_type: (x: OptPairTensor, weight: Tensor)
+        received = self.propagate(messages.index, x=(x, x), weight=messages.weight.to(x.dtype), size=None)
+        out: Tensor = self.lin_l(received) + self.lin_r(x)
+        return out
+
+    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
+        return x_j * weight[:, None]
 
 
 class GNNBranch(nn.Module):
@@ -32,18 +58,37 @@ class GNNBranch(nn.Module):
 
     def __init__(self, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.convolutions = nn.ModuleList(SAGEConv(width, width, aggr=SegmentAggregation(is_mean=True)) for _ in range(layers))
+        self.convolutions = nn.ModuleList(WeightedSAGE(width) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, edge_index: Tensor, seeds: Tensor) -> Tensor:
-        """(T, d), (2, E) in both directions, sorted by target, (B,) → (B, d)."""
+    def forward(self, h: Tensor, messages: Messages) -> Tensor:
+        """(T, d) → (T, d)."""
         for convolution, norm in zip(self.convolutions, self.norms):
-            h = h + self.dropout(nn.functional.gelu(norm(convolution(h, edge_index))))
-        return h[seeds]
+            h = h + self.dropout(nn.functional.gelu(norm(convolution(h, messages))))
+        return h
 
 
 def both_ways(edge_index: Tensor) -> Tensor:
-    """Foreign keys carry messages in both directions: (2, E) → (2, 2E), sorted by target as `SegmentAggregation` needs it."""
+    """Foreign keys carry messages in both directions: (2, E) → (2, 2E), sorted by target as `SegmentSum` needs it."""
     edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     return edges[:, torch.argsort(edges[1], stable=True)]
+
+
+def messages(edge_index: Tensor, relation: Tensor, mean: Literal["all", "relation"], rows: int) -> Messages:
+    """Messages along foreign keys in both directions.
+
+    Args:
+        edge_index: (2, E) child and parent.
+        relation: (E,) relation ids.
+        mean: ``all`` gives a row the mean of all its neighbours, as GraphSAGE does; ``relation`` the sum of one mean for each relation and
+            direction, so that a thousand page views do not drown the one order.
+        rows: T.
+    """
+    edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    group = torch.zeros_like(edges[1]) if mean == "all" else torch.cat([2 * relation, 2 * relation + 1])
+    groups = 1 if mean == "all" or not len(relation) else 2 * (int(relation.max()) + 1)
+    kind = edges[1] * groups + group
+    order = torch.argsort(kind, stable=True)
+    count = torch.bincount(kind, minlength=rows * groups)
+    return Messages(edges[:, order], 1.0 / count[kind[order]])

@@ -5,7 +5,7 @@ row at a time (or, in the paper's preset, running statistics in evaluation): a p
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ from gelgt.graph import Graph
 from gelgt.nn.attention import AttentionBlock, ReadOut, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias, make_bias
 from gelgt.nn.centroids import GlobalModule
-from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder, TableColumns
-from gelgt.nn.gnn import GNNBranch, both_ways
+from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder, TableColumns
+from gelgt.nn.gnn import GNNBranch, Messages, both_ways, messages
 from gelgt.nn.refinement import refine, restrict, semantic_scores
 from gelgt.nn.rows import RowFrames, collect_rows
 from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
@@ -53,6 +53,7 @@ class Tokens:
     node: Tensor
     offsets: Tensor
     edges: Tensor
+    relation: Tensor
 
 
 class GelGTModel(nn.Module):
@@ -88,6 +89,8 @@ class GelGTModel(nn.Module):
                 self.encoders[name] = HopEncoder(width)
             elif name == "age":
                 self.encoders[name] = AgeEncoder(width)
+            elif name == "recency":
+                self.encoders[name] = RecencyEncoder(width)
             elif name == "row":
                 self.encoders[name] = RowEncoder(width, config.row_width, config.row_layers, config.norm, _columns(features, hide or {}))
             else:
@@ -115,12 +118,13 @@ class GelGTModel(nn.Module):
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = self.refined(inputs)
+        passed = None if self.gnn is None else self.gnn(tokens.h, self.messages(tokens))  # (T, d)
         branches = []
         if self.read_out is not None:
-            x, mask, _ = self.attend(tokens)
+            x, mask, _ = self.attend(self.wired(tokens, passed))
             branches.append(self.read_out(x, mask))
-        if self.gnn is not None:
-            branches.append(self.gnn(tokens.h, both_ways(tokens.edges), tokens.offsets[:-1]))
+        if passed is not None:
+            branches.append(passed[tokens.offsets[:-1]])
         seeds: Tensor = branches[0]
         if self.balance is not None:
             share = torch.sigmoid(self.balance)
@@ -133,11 +137,18 @@ class GelGTModel(nn.Module):
         subgraph, offsets, edges = batch.batch, batch.offsets, batch.edge_index
         h = self.encode(batch, inputs.rows, subgraph)  # (T, d)
         if self.config.keep is None:
-            return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, offsets, edges)
+            return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, offsets, edges, batch.edge_relation)
         kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
-        offsets, edges = restrict(kept, offsets, edges)
+        offsets, edges, inside = restrict(kept, offsets, edges)
         age, has_time, hop, table, node = (values[kept] for values in (batch.age, batch.has_time, batch.hop, batch.table, batch.node))
-        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges)
+        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges, batch.edge_relation[inside])
+
+    def messages(self, tokens: "Tokens") -> Messages:
+        return messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h))
+
+    def wired(self, tokens: "Tokens", passed: Tensor | None) -> "Tokens":
+        """What attention sees: the rows alone (`parallel`), or what message passing made of them (`stacked`)."""
+        return tokens if passed is None or self.config.wiring == "parallel" else replace(tokens, h=passed)
 
     @torch.no_grad()
     def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
@@ -146,7 +157,8 @@ class GelGTModel(nn.Module):
         The mean over blocks and heads of the seed's own row of attention weights.
         """
         tokens = self.refined(inputs)
-        _, mask, weights = self.attend(tokens, keep_weights=True)
+        passed = None if self.gnn is None else self.gnn(tokens.h, self.messages(tokens))
+        _, mask, weights = self.attend(self.wired(tokens, passed), keep_weights=True)
         return tokens, torch.stack(weights).mean(dim=(0, 2))[mask]
 
     def encode(self, batch: SubgraphBatch, rows: RowFrames, subgraph: Tensor) -> Tensor:
@@ -159,6 +171,8 @@ class GelGTModel(nn.Module):
                 parts.append(encoder(batch.hop))
             elif name == "age":
                 parts.append(encoder(batch.age, batch.has_time))
+            elif name == "recency":
+                parts.append(encoder(batch.age, batch.has_time, batch.table, subgraph))
             elif name == "row":
                 parts.append(encoder(rows)[rows.inverse])
             else:

@@ -34,7 +34,7 @@ def refine(scores: Tensor, hop: Tensor, offsets: Tensor, batch: Tensor, keep: in
     return rank < keep
 
 
-def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Offsets and edges of the subgraphs that keep only some rows.
 
     Args:
@@ -42,8 +42,8 @@ def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor,
         edge_index: (2, E) among all rows.
 
     Returns:
-        (B + 1,) offsets and (2, E') edges, both ends kept, in the new numbering.
+        (B + 1,) offsets, (2, E') edges with both ends kept in the new numbering, and (E,) which edges those are.
     """
     before = torch.cat([torch.zeros(1, dtype=torch.int64, device=kept.device), kept.to(torch.int64).cumsum(0)])  # rows kept before each row
     inside = kept[edge_index[0]] & kept[edge_index[1]]
-    return before[offsets], before[edge_index[:, inside]]
+    return before[offsets], before[edge_index[:, inside]], inside

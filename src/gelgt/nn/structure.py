@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
-from gelgt.nn.gnn import SegmentAggregation
+from gelgt.nn.gnn import SegmentSum
 
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # SplitMix64's constants as signed numbers
 
@@ -73,7 +73,7 @@ class StructureEncoder(nn.Module):
             GINConv(
                 nn.Sequential(nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)),
                 train_eps=True,
-                aggr=SegmentAggregation(is_mean=False),
+                aggr=SegmentSum(),
             )
             for _ in range(layers)
         )

@@ -1,0 +1,33 @@
+"""A tiny shop and tasks of every type on it, shared by the tests of training."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gelgt
+from gelgt import Database, Task
+from gelgt.testing import Shop
+
+sys.path.insert(0, str(Path(__file__).parent))  # for tiny.py
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Tensors this small gain nothing from threads, and on a busy machine threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Database:
+    return gelgt.open(small_shop.url, out=tmp_path_factory.mktemp("training") / "shop")
+
+
+@pytest.fixture(scope="session")
+def task(db: Database, small_shop: Shop) -> Task:
+    return db.task(small_shop.sentence, name="orders-soon", val=small_shop.val_timestamp, test=small_shop.test_timestamp)

@@ -1,0 +1,162 @@
+"""The fit loop: it learns, it is reproducible, it stops, and a resumed run is an unbroken one."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import small
+
+from gelgt import Database, GelgtError, Task
+from gelgt.presets import RunConfig
+from gelgt.training.checkpoint import CHECKPOINT, load_checkpoint, load_tensors
+from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.fit import Trainer, predict_seeds
+from gelgt.training.progress import Progress
+from gelgt.training.run import make_model
+
+
+def trainer(db: Database, task: Task, config: RunConfig, **options: Any) -> Trainer:
+    config = in_regime(config, task)
+    data = TrainingData.of(db, task, config)
+    return Trainer(make_model(data, config), data, config.train, **options)
+
+
+def weights(of: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in of.model.state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_seed_gives_the_same_weights_and_another_seed_others(db: Database, task: Task, average: float) -> None:
+    runs = [trainer(db, task, small(train__seed=seed, train__average=average)) for seed in (0, 0, 1)]
+    states = [run.run() for run in runs]
+    assert same(weights(runs[0]), weights(runs[1]))
+    assert not same(weights(runs[0]), weights(runs[2]))
+    assert [r | {"seconds": 0} for r in states[0].history] == [r | {"seconds": 0} for r in states[1].history]
+
+
+def test_the_world_is_not_seeded(db: Database, task: Task) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trainer(db, task, small(train__epochs=1)).run()
+    assert torch.equal(torch.rand(3), expected)
+
+
+class Stopper(Progress):
+    """Ends training after some steps, and remembers the epochs."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.steps, self.after, self.records, self.was_resumed = 0, after, [], False
+
+    def step(self, *facts: Any) -> None:
+        self.steps += 1
+
+    def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
+        self.records.append(record)
+
+    def resumed(self, epoch: int, step: int) -> None:
+        self.was_resumed = True
+
+    def __call__(self) -> bool:
+        return self.after is not None and self.steps >= self.after
+
+
+@pytest.mark.parametrize("after", [1, 3, 4, 5, 7])
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path, after: int, average: float) -> None:
+    """Cut within an epoch, at its end, and within the next."""
+    config = small(train__average=average, train__decay="cosine")
+    whole = trainer(db, task, config)
+    state = whole.run()
+    first = Stopper(after)
+    cut = trainer(db, task, config, folder=tmp_path, progress=first, stop=first)
+    assert cut.run().ended == "interrupted"
+    second = Stopper()
+    rest = trainer(db, task, config, folder=tmp_path, progress=second)
+    ended = rest.run()
+    assert second.was_resumed
+    assert first.steps + second.steps == 8
+    assert ended.ended == state.ended == "all epochs"
+    assert same(weights(rest), weights(whole))
+    assert [r["loss"] for r in ended.history][-1] == state.history[-1]["loss"]
+
+
+def test_a_checkpoint_of_another_run_is_refused(db: Database, task: Task, tmp_path: Path) -> None:
+    stopper = Stopper(1)
+    trainer(db, task, small(), folder=tmp_path, key="one", stop=stopper, progress=stopper).run()
+    with pytest.raises(GelgtError) as caught:
+        trainer(db, task, small(), folder=tmp_path, key="two").run()
+    assert caught.value.code == "other_run"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
+def test_a_damaged_checkpoint_is_refused(db: Database, task: Task, tmp_path: Path, damage: str) -> None:
+    stopper = Stopper(1)
+    trainer(db, task, small(), folder=tmp_path, stop=stopper, progress=stopper).run()
+    path = tmp_path / CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 255
+    path.write_bytes({"truncated": bytes(content[: len(content) // 2]), "changed": bytes(content), "empty": b""}[damage])
+    with pytest.raises(GelgtError) as caught:
+        load_checkpoint(tmp_path, "")
+    assert caught.value.code == "damaged_file"
+    assert not list(tmp_path.glob(".*")), "nothing temporary is left"
+
+
+def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) -> None:
+    """A rate that destroys the weights: later epochs cannot be better than the first forever."""
+    watch = Stopper()
+    run = trainer(db, task, small(train__epochs=40, train__patience=2, train__rate=0.3, train__average=0.0), progress=watch)
+    state = run.run()
+    assert state.ended == "no better validation score"
+    scores = [record["val"]["roc_auc"] for record in watch.records]
+    assert state.best == max(scores)
+    assert scores.index(max(scores)) + 1 == state.best_epoch == len(scores) - 2
+    predicted = predict_seeds(run.model, run.data, run.data.seeds["val"], run.config, "cpu")
+    from gelgt.training.metrics import roc_auc
+
+    assert roc_auc(run.data.labels("val"), predicted) == pytest.approx(state.best, abs=1e-12)
+
+
+def test_a_time_limit_ends_training(db: Database, task: Task) -> None:
+    run = trainer(db, task, small(train__epochs=1000, train__steps_per_epoch=None, train__time_limit=1.0, train__patience=1000))
+    state = run.run()
+    assert state.ended == "time limit"
+    assert state.history  # what there is was scored
+
+
+def test_the_rate_rises_and_falls(db: Database, task: Task) -> None:
+    run = trainer(db, task, small(train__warmup=4, train__decay="cosine", train__epochs=3))
+    rates = [run._rate(step) for step in range(12)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert all(a > b for a, b in pairwise(rates[4:]))
+    assert rates[-1] < 0.2
+
+
+def test_it_learns(db: Database, task: Task) -> None:
+    """The loss falls below that of the base rate, and the validation rows are ranked better than by chance."""
+    config = small(train__epochs=5, train__steps_per_epoch=40, train__patience=5, train__rate=5e-3)
+    run = trainer(db, task, config)
+    state = run.run()
+    losses = [record["loss"] for record in state.history]
+    rate = run.data.labels("train").mean()
+    assert min(losses) < -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    assert state.best is not None
+    assert state.best > 0.58
+
+
+def test_tensors_and_texts_come_back(tmp_path: Path) -> None:
+    from gelgt.training.checkpoint import save_tensors
+
+    tensors = {"a": torch.arange(3), "b": torch.zeros(0), "c": torch.tensor(2.5), "d": torch.ones(2, 2, dtype=torch.bfloat16)}
+    save_tensors(tmp_path / "x.safetensors", tensors, {"note": "ü"})
+    found, meta = load_tensors(tmp_path / "x.safetensors")
+    assert same(found, tensors)
+    assert meta == {"note": "ü"}

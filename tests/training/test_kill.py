@@ -1,0 +1,81 @@
+"""A training run that is killed at any moment and resumed ends as one that was not; no moment leaves a folder that looks whole and is not."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import small
+
+import gelgt
+from gelgt import Database, GelgtError, Task
+from gelgt.training import Options, load_run, train_run
+from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.run_folder import SUCCESS
+
+KILLS = 10
+
+
+def work(folder: str, task_folder: str, out: str) -> None:
+    """One process: train, or go on."""
+    torch.set_num_threads(1)
+    db = gelgt.open(folder)
+    train_run(
+        db, db.task(Path(task_folder)), Path(out), small("binary_classification", train__checkpoint_seconds=1e-3), Options(resume=True)
+    )
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_run(run).weights()
+
+
+def test_kill_at_random_moments(db: Database, task: Task, tmp_path: Path) -> None:
+    task_folder = task.save(tmp_path / "task")
+    context = multiprocessing.get_context("forkserver")  # torch is imported once, every process starts at once
+    context.set_forkserver_preload(["gelgt.training.run", "gelgt.nn", "lightgbm", "torch_geometric.nn"])
+
+    def start(out: Path) -> "multiprocessing.process.BaseProcess":
+        process = context.Process(target=work, args=(str(db.folder), str(task_folder), str(out)))
+        process.start()
+        return process
+
+    began = time.perf_counter()
+    whole = start(tmp_path / "whole")
+    whole.join()
+    assert whole.exitcode == 0
+    length = time.perf_counter() - began
+    began = time.perf_counter()
+    again = start(tmp_path / "again")
+    again.join()
+    length = min(length, time.perf_counter() - began)  # the first one also started the server
+    expected = weights(tmp_path / "whole")
+    assert all(torch.equal(expected[name], value) for name, value in weights(tmp_path / "again").items())
+
+    moments, kills, runs, resumed = random.Random(0), 0, 0, 0
+    while kills < KILLS:
+        out = tmp_path / f"run-{runs}"
+        process = start(out)
+        time.sleep(moments.uniform(0.05, 1.0) * length)
+        if process.is_alive():
+            os.kill(process.pid or 0, signal.SIGKILL)
+            kills += 1
+        process.join()
+        resumed += (out / CHECKPOINT).exists()
+        if (out / SUCCESS).exists():
+            assert weights(out).keys() == expected.keys()  # whole, so it loads
+            runs += 1
+        else:
+            with pytest.raises(GelgtError) as caught:
+                load_run(out)
+            assert caught.value.code in ("incomplete_run", "no_run")
+    assert resumed > 0, "some moments lie within training"
+    last = start(tmp_path / f"run-{runs}")
+    last.join()
+    for number in range(runs + 1):
+        found = weights(tmp_path / f"run-{number}")
+        assert all(torch.equal(expected[name], value) for name, value in found.items())
+        assert not list((tmp_path / f"run-{number}").glob("**/.*.tmp")), "what a killed process left half-written is gone"

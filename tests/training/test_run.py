@@ -1,0 +1,171 @@
+"""Run folders: what they hold, what they refuse, and the two regimes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tiny import small
+
+import gelgt
+from gelgt import Database, GelgtError, Task
+from gelgt.training import Options, Progress, in_regime, load_run, train_run
+from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.metrics import score
+
+
+@pytest.fixture(scope="module")
+def run(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "orders-soon"
+    train_run(db, task, out, small(task.task_type), Options(baseline_hops=(1, 2), command="gelgt train …"))
+    return out
+
+
+def test_the_folder_holds_everything(run: Path, db: Database, task: Task) -> None:
+    loaded = load_run(run)
+    assert loaded.config.preset == "cpu"
+    assert loaded.task["gelgt"]["val_timestamp"] and loaded.task["gelgt"]["sentence"] == task.sentence
+    assert loaded.metrics["regime"] == "seed-time"
+    assert loaded.metrics["horizon"] is None
+    assert set(loaded.metrics["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
+    assert loaded.metrics["data"]["hash"] and loaded.metrics["data"]["source"] == db.source
+    assert list(loaded.schema.tables) == db.table_names
+    assert not (run / CHECKPOINT).exists()
+    assert not [p for p in run.rglob("*") if p.suffix in (".pt", ".pkl", ".pickle")]
+    assert len(loaded.metrics["epochs"]) == 2
+
+
+def test_scores_follow_from_the_predictions(run: Path) -> None:
+    loaded = load_run(run)
+    for split in ("val", "test"):
+        table = pq.read_table(run / "predictions" / f"{split}.parquet").to_pandas()
+        assert list(table.columns)[:4] == ["id", "time", "prediction", "probability"]
+        assert (
+            score("binary_classification", table["label"].to_numpy(), table["probability"].to_numpy()) == loaded.metrics["metrics"][split]
+        )
+        for name in ("lightgbm", "entity-mean"):
+            found = score("binary_classification", table["label"].to_numpy(), table[f"baseline:{name}"].to_numpy())
+            assert found == loaded.metrics["baselines"][name][split]
+
+
+def test_profile_sums_to_one(run: Path) -> None:
+    shown = json.loads((run / "profile.json").read_text())
+    for part in ("by_table", "by_hop", "rows_by_table", "rows_by_hop"):
+        assert sum(shown["attention"][part].values()) == pytest.approx(1.0, abs=1e-3)
+    assert 0 < shown["fusion"] < 1
+    assert shown["bias"][0]["kernels"][0]["text"].startswith("centre")
+
+
+def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path: Path) -> None:
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, task, run, small())
+    assert caught.value.code == "run_exists"
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, task, tmp_path, small())
+    assert caught.value.code == "not_empty"
+    told: list[str] = []
+
+    class Notices(Progress):
+        def notice(self, text: str) -> None:
+            told.append(text)
+
+    train_run(db, task, run, small(), Options(resume=True), progress=Notices())
+    assert "finished" in told[0]
+
+
+def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
+    config = small(task.task_type)
+    whole = train_run(db, task, tmp_path / "whole", config)
+    steps = iter(range(100))
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 5)
+    assert cut.metrics["ended"] == "interrupted"
+    assert (tmp_path / "cut" / CHECKPOINT).exists()
+    assert cut.metrics["metrics"]["test"]
+    rest = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
+    assert rest.metrics["ended"] == "all epochs"
+    assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
+    assert rest.metrics["metrics"] == whole.metrics["metrics"]
+
+
+def test_refit_learns_from_every_window_and_keeps_the_scores(db: Database, task: Task, tmp_path: Path) -> None:
+    config = small(task.task_type)
+    plain, again = train_run(db, task, tmp_path / "plain", config), train_run(db, task, tmp_path / "refit", config, Options(refit=True))
+    assert again.metrics["refit"] == {"rows": sum(task.rows.values()), "epochs": plain.metrics["best_epoch"]}
+    assert again.metrics["metrics"] == plain.metrics["metrics"]
+    assert not all(torch.equal(plain.weights()[name], value) for name, value in again.weights().items())
+
+
+def test_regimes(db: Database, task: Task, relbench_data: Callable[[str], Path]) -> None:
+    assert in_regime(small(), task).sampling.visibility == "seed-time"
+    frozen = in_regime(small(), task, "frozen").sampling
+    assert frozen.horizon == int(pd.Timestamp(task.test_timestamp).timestamp())
+    assert in_regime(small(), task, "seed-time", as_of=7).sampling.horizon == 7
+    f1 = gelgt.open(relbench_data("rel-f1"))
+    assert in_regime(small(), f1.task("driver-dnf")).sampling.visibility == "frozen"
+    assert in_regime(small(), f1.task("driver-dnf")).origins["sampling.horizon"] == "derived"
+
+
+def labelled(db: Database, values: Any, **options: Any) -> Task:
+    """A task whose labels are given, for customers that exist at all times."""
+    joined = db.read("customers", ["signed_up_at"]).column(0).to_pandas()
+    keys = pd.Series(db.keys("customers").column(0).to_pylist())
+    old = keys[joined.argsort()[:40]].tolist()
+    times = pd.date_range(joined.sort_values().iloc[60] + pd.Timedelta(days=1), periods=10, freq="15D")
+    frame = pd.DataFrame([(key, time) for time in times for key in old], columns=["id", "time"])
+    frame["y"] = [values[i % len(values)] for i in range(len(frame))]
+    split = {"val": times[7], "test": times[9]} | options
+    return db.task(frame, entity="customers.id", time_col="time", target_col="y", timedelta="5 days", **split)
+
+
+@pytest.mark.parametrize(
+    ("values", "task_type", "metric"),
+    [
+        ([1.5, 2.5, -3.0, 8.0], "regression", "mae"),
+        (["red", "green", "blue"], "multiclass_classification", "mrr"),
+        ([0, 1, 1], "binary_classification", "roc_auc"),
+    ],
+)
+def test_every_type_of_task(db: Database, tmp_path: Path, values: Any, task_type: str, metric: str) -> None:
+    task = labelled(db, values, task_type=task_type)
+    found = train_run(db, task, tmp_path / "run", small(task_type, train__epochs=1))
+    assert found.metrics["metric"] == metric
+    assert metric in found.metrics["metrics"]["test"]
+    assert all(metric in scores["test"] for scores in found.metrics["baselines"].values())
+    table = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet")
+    probabilities = [name for name in table.column_names if name.startswith("probability_")]
+    assert len(probabilities) == (3 if task_type == "multiclass_classification" else 0)
+    if task_type == "multiclass_classification":
+        assert set(table.column("prediction").to_pylist()) <= {"red", "green", "blue"}
+        assert np.allclose(sum(table.column(p).to_numpy() for p in probabilities), 1)
+
+
+def test_a_multilabel_task(db: Database, tmp_path: Path) -> None:
+    """Label tables of a RelBench folder may hold lists."""
+    numbers = labelled(db, [0, 1, 2], task_type="regression")
+    lists = pa.array([["a"], ["a", "b"], []])
+
+    def with_lists(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index("y")
+        return table.set_column(place, "y", lists.take(table.column("y").cast(pa.int64()).combine_chunks()))
+
+    labels = {split: with_lists(table) for split, table in numbers.labels.items()}
+    task = replace(numbers, task_type="multilabel_classification", labels=labels)
+    found = train_run(db, task, tmp_path / "run", small(task.task_type, train__epochs=1))
+    assert "macro_auprc" in found.metrics["metrics"]["test"]
+    table = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet")
+    assert {"probability_a", "probability_b"} <= set(table.column_names)
+    assert table.column("label").to_pylist() == labels["test"].column("y").to_pylist()
+
+
+def test_a_task_without_times_is_refused(db: Database, task: Task, tmp_path: Path) -> None:
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, replace(task, time_col=None), tmp_path / "run", small())
+    assert caught.value.code == "no_times"

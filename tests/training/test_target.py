@@ -1,0 +1,65 @@
+"""Labels to what a network learns, and back."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from gelgt import GelgtError, Task
+from gelgt.training.target import Target
+
+
+def test_binary_starts_at_the_base_rate(task: Task) -> None:
+    target = Target.of(task)
+    rate = target.labels(task, "train").mean()
+    assert target.decode(torch.tensor([target.start]))[0] == pytest.approx(rate)
+    assert target.metric == "roc_auc"
+
+
+def test_balance_moves_the_loss_and_not_the_probability(task: Task) -> None:
+    """The best constant logit under weighted loss still decodes to the base rate."""
+    target = Target.of(task, balance=True)
+    labels = target.labels(task, "train")
+    logit = torch.zeros(1, 1, requires_grad=True)
+    encoded = target.encode(labels)
+    for _ in range(200):
+        loss = target.loss(logit.expand(len(labels), 1), encoded)
+        (gradient,) = torch.autograd.grad(loss, logit)
+        logit = (logit - 2.0 * gradient).detach().requires_grad_()
+    assert target.weight == pytest.approx((1 - labels.mean()) / labels.mean())
+    assert logit.item() == pytest.approx(0.0, abs=0.05)  # both classes count alike
+    assert target.decode(logit)[0] == pytest.approx(labels.mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("task_type", ["regression", "multiclass_classification", "binary_classification"])
+def test_json_gives_the_same_target(task: Task, task_type: str) -> None:
+    from dataclasses import replace
+
+    target = Target.of(task)
+    if task_type != "binary_classification":
+        target = replace(target, space=replace(target.space, task_type=task_type, labels=("a", "b") if "multi" in task_type else ()))
+    assert Target.from_dict(json.loads(json.dumps(target.to_dict()))) == target
+    with pytest.raises(GelgtError, match="target"):
+        Target.from_dict({"space": {}})
+
+
+def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:
+    from gelgt.zoo.labels import LabelSpace
+
+    target = Target(LabelSpace("regression"), mean=10.0, std=2.0, low=7.0, high=13.0)
+    assert target.encode(np.array([10.0, 14.0])).tolist() == [0.0, 2.0]
+    assert target.decode(torch.tensor([[0.5], [9.0], [-9.0]])).tolist() == [11.0, 13.0, 7.0]
+    assert target.loss(torch.tensor([[1.0], [0.0]]), torch.tensor([0.0, 0.5])).item() == pytest.approx(0.75)
+
+
+def test_multiclass_and_multilabel_decode_to_probabilities() -> None:
+    from gelgt.zoo.labels import LabelSpace
+
+    classes = Target(LabelSpace("multiclass_classification", ("a", "b", "c")), start=(0.0, 0.0, 0.0))
+    assert classes.outputs == 3
+    assert classes.decode(torch.tensor([[0.0, 1.0, 2.0]])).sum() == pytest.approx(1.0)
+    assert classes.loss(torch.zeros(2, 3), torch.tensor([0, 2])).item() == pytest.approx(np.log(3))
+    labels = Target(LabelSpace("multilabel_classification", (0, 1), True), start=(0.0, 0.0))
+    assert labels.decode(torch.zeros(1, 2)).tolist() == [[0.5, 0.5]]
+    assert labels.loss(torch.zeros(2, 2), torch.ones(2, 2)).item() == pytest.approx(np.log(2))
