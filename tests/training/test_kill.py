@@ -1,4 +1,4 @@
-"""A training run that is killed at any moment and resumed ends as one that was not; no moment leaves a folder that looks whole and is not."""
+"""A run that is killed at any moment and resumed ends as one that was not; no moment leaves a folder that only looks whole."""
 
 import multiprocessing
 import os

@@ -31,11 +31,13 @@ def run(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_the_folder_holds_everything(run: Path, db: Database, task: Task) -> None:
     loaded = load_run(run)
     assert loaded.config.preset == "cpu"
-    assert loaded.task["gelgt"]["val_timestamp"] and loaded.task["gelgt"]["sentence"] == task.sentence
+    assert loaded.task["gelgt"]["val_timestamp"]
+    assert loaded.task["gelgt"]["sentence"] == task.sentence
     assert loaded.metrics["regime"] == "seed-time"
     assert loaded.metrics["horizon"] is None
     assert set(loaded.metrics["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
-    assert loaded.metrics["data"]["hash"] and loaded.metrics["data"]["source"] == db.source
+    assert loaded.metrics["data"]["hash"]
+    assert loaded.metrics["data"]["source"] == db.source
     assert list(loaded.schema.tables) == db.table_names
     assert not (run / CHECKPOINT).exists()
     assert not [p for p in run.rglob("*") if p.suffix in (".pt", ".pkl", ".pickle")]
