@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.nn import GINConv, SAGEConv
 
-from gelgt.nn.gnn import GNNBranch, SegmentAggregation, both_ways
+from gelgt.nn.gnn import GNNBranch, SegmentSum, WeightedSAGE, both_ways, messages
 
 
 def edges_of(rows: int, count: int, seed: int) -> torch.Tensor:
@@ -15,28 +15,47 @@ def test_edges_go_both_ways_sorted_by_target() -> None:
     assert edges.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
 
 
-def test_segments_equal_pygs_mean_and_sum() -> None:
+def test_segments_equal_pygs_sum() -> None:
     edges, x = both_ways(edges_of(20, 30, 0)), torch.randn(20, 8, dtype=torch.float64)
-    for is_mean, name in ((True, "mean"), (False, "sum")):
-        torch.manual_seed(0)
-        ours = SAGEConv(8, 8, aggr=SegmentAggregation(is_mean)).double()
-        torch.manual_seed(0)
-        theirs = SAGEConv(8, 8, aggr=name).double()
-        torch.testing.assert_close(ours(x, edges), theirs(x, edges), atol=1e-5, rtol=1e-5)
+    ours, theirs = (GINConv(torch.nn.Identity(), aggr=aggregation) for aggregation in (SegmentSum(), "sum"))
+    torch.testing.assert_close(ours(x, edges), theirs(x, edges), atol=1e-5, rtol=1e-5)
+
+
+def test_the_mean_of_all_neighbours_is_pygs_graphsage() -> None:
+    edges, x = edges_of(20, 30, 0), torch.randn(20, 8, dtype=torch.float64)
+    ours, theirs = WeightedSAGE(8).double(), SAGEConv(8, 8, aggr="mean").double()
+    theirs.load_state_dict(ours.state_dict())
+    relation = torch.randint(0, 3, (30,), generator=torch.Generator().manual_seed(1))
+    found = ours(x, messages(edges, relation, "all", 20))
+    torch.testing.assert_close(found, theirs(x, both_ways(edges)), atol=1e-5, rtol=1e-5)
+
+
+def test_one_mean_for_each_relation_and_direction() -> None:
+    """Row 0 has three children by relation 0, one by relation 1, and a parent by relation 1."""
+    edges = torch.tensor([[1, 2, 3, 4, 0], [0, 0, 0, 0, 5]])
+    relation = torch.tensor([0, 0, 0, 1, 1])
+    sent = messages(edges, relation, "relation", 6)
+    received = {(int(s), int(t)): float(w) for s, t, w in zip(*sent.index, sent.weight)}
+    assert sent.index[1].tolist() == sorted(sent.index[1].tolist())
+    assert [round(received[s, 0], 6) for s in (1, 2, 3, 4, 5)] == [0.333333, 0.333333, 0.333333, 1.0, 1.0]
+    assert all(received[0, t] == 1.0 for t in (1, 2, 3, 4, 5))
 
 
 def test_rows_without_edges_and_graphs_without_edges() -> None:
     none = torch.zeros(2, 0, dtype=torch.int64)
-    conv = GINConv(torch.nn.Identity(), aggr=SegmentAggregation(is_mean=False))
+    conv = GINConv(torch.nn.Identity(), aggr=SegmentSum())
     x = torch.randn(3, 4)
     torch.testing.assert_close(conv(x, both_ways(none)), x)
-    out = GNNBranch(4, 2, 0.0).eval()(x, both_ways(none), torch.tensor([1]))
-    assert torch.isfinite(out).all()
+    for mean in ("all", "relation"):
+        out = GNNBranch(4, 2, 0.0).eval()(x, messages(none, none[0], mean, 3))
+        assert out.shape == (3, 4)
+        assert torch.isfinite(out).all()
 
 
 def test_gradients_reach_the_neighbours() -> None:
     x = torch.randn(3, 4, requires_grad=True)
-    GNNBranch(4, 1, 0.0)(x, both_ways(torch.tensor([[1], [0]])), torch.tensor([0])).sum().backward()
+    sent = messages(torch.tensor([[1], [0]]), torch.tensor([0]), "all", 3)
+    GNNBranch(4, 1, 0.0)(x, sent)[0].sum().backward()
     assert x.grad is not None
     assert x.grad[1].abs().sum() > 0
     assert x.grad[2].abs().sum() == 0

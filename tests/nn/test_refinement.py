@@ -89,7 +89,7 @@ def test_restrict_keeps_edges_with_both_ends(found: list[Subgraph], data: st.Dat
     edges = []
     for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist()):
         edges += data.draw(st.lists(st.tuples(st.integers(start, stop - 1), st.integers(start, stop - 1)), max_size=10))
-    new_offsets, new_edges = restrict(torch.tensor(kept), offsets, torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T)
+    new_offsets, new_edges, _ = restrict(torch.tensor(kept), offsets, torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T)
     names = {old: new for new, old in enumerate(i for i in range(size) if kept[i])}
     assert new_edges.T.tolist() == [[names[a], names[b]] for a, b in edges if kept[a] and kept[b]]
     assert new_offsets.tolist() == [sum(kept[:start]) for start in offsets.tolist()]
