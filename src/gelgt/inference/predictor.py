@@ -21,6 +21,7 @@ from torch import Tensor
 from gelgt.errors import GelgtError
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
+from gelgt.inference.memory import release_memory
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import Opened, open_for
@@ -35,7 +36,8 @@ from gelgt.training.table import key_table, prediction_columns, times_column
 from gelgt.training.target import Target
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
-BATCH = 256
+BATCH = 128  # larger ones are no faster on a CPU, and need more memory
+RELEASE = 8  # batches after which freed memory goes back to the system
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
@@ -138,6 +140,14 @@ class Predictor:
             schema = schema or made.schema
             yield made.cast(schema)
 
+    def _each(self, seeds: Seeds, work: Callable[[ModelInput], NDArray[Any]]) -> list[NDArray[Any]]:
+        found = []
+        for number, inputs in enumerate(self._loader(seeds)):
+            found.append(work(inputs))
+            if number % RELEASE == RELEASE - 1:
+                release_memory()
+        return found
+
     def _loader(self, seeds: Seeds) -> SubgraphLoader:
         def then(batch: Any) -> ModelInput:
             return ModelInput.of(batch, self.features, self.hide)
@@ -145,7 +155,7 @@ class Predictor:
         return SubgraphLoader(self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then)
 
     def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
-        parts = [self.predict_batch(inputs) for inputs in self._loader(seeds)]
+        parts = self._each(seeds, self.predict_batch)
         shape = (0, self.target.space.width) if self.target.space.width else (0,)
         found = prediction_columns(self.target, np.concatenate(parts) if parts else np.zeros(shape))
         labels = self.target.space.labels
@@ -157,7 +167,7 @@ class Predictor:
         return found
 
     def _embedded(self, seeds: Seeds) -> dict[str, pa.Array]:
-        parts = [self.embed_batch(inputs) for inputs in self._loader(seeds)]
+        parts = self._each(seeds, self.embed_batch)
         width = self.run.config.model.width
         vectors = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
         return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
