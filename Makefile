@@ -20,7 +20,7 @@ demo: setup
 	$(BIN)/gelgt demo
 
 test: setup
-	$(BIN)/python -m pytest -m "not gpu and not slow and not mysql"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 
 lint: setup
 	$(BIN)/ruff check .

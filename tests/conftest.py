@@ -17,6 +17,9 @@ from gelgt.testing import Shop, shop
 
 # Some virtual machines announce AMX and then fault on it, which ends the process at the first bfloat16 product.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# Threads that wait by spinning take each other's cores, and tests take ten times as long on a busy machine.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and their tensors are small
 
 PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
 

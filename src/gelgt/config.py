@@ -69,10 +69,11 @@ class GelGTConfig(Config):
         heads: H.
         keep: M, rows that refinement keeps, the seed included; None keeps all.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
-        gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, in which
+        gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
-        wiring: ``parallel`` branches are the paper's; ``stacked`` lets attention see rows that message passing has already told of their
-            parents and children. Attention knows ages, not keys: on its own it cannot tell which product belongs to the newest order.
+        wiring: ``parallel`` branches over the refined rows are the paper's. ``stacked``, messages pass over all sampled rows, and attention
+            sees the refined ones as they then are. Attention knows ages, not keys: on its own it cannot tell which product belongs to
+            the newest order.
         ffn_ratio: Hidden width of a block's feed-forward network over d.
         dropout: Of feed-forward, and of what a block adds.
         attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest one.

@@ -95,7 +95,12 @@ class RunConfig(Config):
             if value == "none" and "'none'" not in str(sections[name].model_fields[key].annotation):
                 value = None  # a word of its own only where a setting knows it, such as model.bias
             values[name][key], origins[path] = value, "set"
-        made: dict[str, Any] = {name: kind(**values[name]) for name, kind in sections.items()}
+        made: dict[str, Any] = {}
+        for name, kind in sections.items():
+            try:
+                made[name] = kind(**values[name])
+            except GelgtError as error:  # whose message begins with the name of the value
+                raise GelgtError(error.code, f"{name}.{error.message}", hint=error.hint) from None
         return cls(preset=preset, origins=origins, **made)
 
     def with_values(self, origin: Origin, **changes: Any) -> "RunConfig":

@@ -52,7 +52,7 @@ class AgeEncoder(nn.Module):
 
 
 class RecencyEncoder(nn.Module):
-    """How recent a row is among those of its table around the seed: a learned vector for its rank, newest first, and a linear map of log(1 + age).
+    """How recent a row is among those of its table around the seed: a learned vector for its rank, newest first, and log(1 + age).
 
     The newest order and the newest payment both have rank 0, whatever their age; rows of one moment share a rank.
     """

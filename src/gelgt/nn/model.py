@@ -18,7 +18,7 @@ from gelgt.nn.attention import AttentionBlock, ReadOut, choose_backend, mask_bia
 from gelgt.nn.bias import GaussianBias, make_bias
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder, TableColumns
-from gelgt.nn.gnn import GNNBranch, Messages, both_ways, messages
+from gelgt.nn.gnn import GNNBranch, both_ways, messages
 from gelgt.nn.refinement import refine, restrict, semantic_scores
 from gelgt.nn.rows import RowFrames, collect_rows
 from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
@@ -117,38 +117,47 @@ class GelGTModel(nn.Module):
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = self.refined(inputs)
-        passed = None if self.gnn is None else self.gnn(tokens.h, self.messages(tokens))  # (T, d)
+        tokens, passed = self.branches(inputs)
         branches = []
         if self.read_out is not None:
-            x, mask, _ = self.attend(self.wired(tokens, passed))
+            x, mask, _ = self.attend(tokens)
             branches.append(self.read_out(x, mask))
         if passed is not None:
-            branches.append(passed[tokens.offsets[:-1]])
+            branches.append(passed)
         seeds: Tensor = branches[0]
         if self.balance is not None:
             share = torch.sigmoid(self.balance)
             seeds = share * branches[0] + (1 - share) * branches[1]
         return seeds if self.everyone is None else seeds + self.everyone(seeds)
 
-    def refined(self, inputs: ModelInput) -> "Tokens":
-        """The encoded rows that refinement keeps."""
+    def branches(self, inputs: ModelInput) -> tuple["Tokens", Tensor | None]:
+        """What attention sees, and the seeds (B, d) as message passing leaves them.
+
+        Parallel branches both see the rows that refinement keeps. Stacked, message passing sees every sampled row, and refinement
+        chooses among what it made of them.
+        """
         batch = inputs.batch.to_packed()
-        subgraph, offsets, edges = batch.batch, batch.offsets, batch.edge_index
-        h = self.encode(batch, inputs.rows, subgraph)  # (T, d)
+        h = self.encode(batch, inputs.rows, batch.batch)  # (T, d)
+        tokens = Tokens(
+            h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, batch.offsets, batch.edge_index, batch.edge_relation
+        )
+        if self.gnn is None:
+            return self.refined(tokens, batch.batch), None
+        if self.config.wiring == "parallel":
+            tokens = self.refined(tokens, batch.batch)
+        passed = self.gnn(tokens.h, messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h)))  # (T, d)
+        seeds = passed[tokens.offsets[:-1]]
+        return (tokens if self.config.wiring == "parallel" else self.refined(replace(tokens, h=passed), batch.batch)), seeds
+
+    def refined(self, tokens: "Tokens", subgraph: Tensor) -> "Tokens":
+        """The rows that refinement keeps."""
         if self.config.keep is None:
-            return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, offsets, edges, batch.edge_relation)
-        kept = refine(semantic_scores(h, offsets, subgraph), batch.hop, offsets, subgraph, self.config.keep)
-        offsets, edges, inside = restrict(kept, offsets, edges)
-        age, has_time, hop, table, node = (values[kept] for values in (batch.age, batch.has_time, batch.hop, batch.table, batch.node))
-        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges, batch.edge_relation[inside])
-
-    def messages(self, tokens: "Tokens") -> Messages:
-        return messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h))
-
-    def wired(self, tokens: "Tokens", passed: Tensor | None) -> "Tokens":
-        """What attention sees: the rows alone (`parallel`), or what message passing made of them (`stacked`)."""
-        return tokens if passed is None or self.config.wiring == "parallel" else replace(tokens, h=passed)
+            return tokens
+        h, offsets = tokens.h, tokens.offsets
+        kept = refine(semantic_scores(h, offsets, subgraph), tokens.hop, offsets, subgraph, self.config.keep)
+        offsets, edges, inside = restrict(kept, offsets, tokens.edges)
+        age, has_time, hop, table, node = (values[kept] for values in (tokens.age, tokens.has_time, tokens.hop, tokens.table, tokens.node))
+        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges, tokens.relation[inside])
 
     @torch.no_grad()
     def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
@@ -156,9 +165,8 @@ class GelGTModel(nn.Module):
 
         The mean over blocks and heads of the seed's own row of attention weights.
         """
-        tokens = self.refined(inputs)
-        passed = None if self.gnn is None else self.gnn(tokens.h, self.messages(tokens))
-        _, mask, weights = self.attend(self.wired(tokens, passed), keep_weights=True)
+        tokens, _ = self.branches(inputs)
+        _, mask, weights = self.attend(tokens, keep_weights=True)
         return tokens, torch.stack(weights).mean(dim=(0, 2))[mask]
 
     def encode(self, batch: SubgraphBatch, rows: RowFrames, subgraph: Tensor) -> Tensor:

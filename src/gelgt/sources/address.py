@@ -23,7 +23,8 @@ def scrub(message: str, url: URL) -> str:
     for key, value in url.query.items():
         if any(word in key.lower() for word in _SECRET_WORDS):
             secrets += [value] if isinstance(value, str) else list(value)
-    forms = {form for s in secrets for form in (s, quote(s, safe=""), quote_plus(s), unquote(s), repr(s)[1:-1])}
+    # quote(s, safe=" +") is how SQLAlchemy writes a password into an address.
+    forms = {form for s in secrets for form in (s, quote(s, safe=""), quote(s, safe=" +"), quote_plus(s), unquote(s), repr(s)[1:-1])}
     for form in sorted(forms, key=len, reverse=True):
         if form:
             message = message.replace(form, "***")

@@ -105,4 +105,5 @@ class PostgresSource(SQLSource):
     def _adbc_uri(self) -> str:
         if self.url.host is None and not self.url.query:
             raise SourceError("bad_url", f"{self.address} names no host.", hint="Write postgresql://user@host/database.")
-        return self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        # SQLAlchemy leaves spaces as they are, which libpq takes for the end of the address.
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=False).replace(" ", "%20")

@@ -36,7 +36,7 @@ def read_folder(folder: Path, source: str) -> Database:
     content = load_yaml(folder / MANIFEST)
     ours: dict[str, Any] = content.get("gelgt") or {}
     findings = [Finding(**entry) for entry in ours.get("findings") or []]
-    db = Database(folder, _read_schema(folder, content), str(ours.get("source") or source), findings)
+    db = Database(folder, _read_schema(folder, content), source, findings)
     if "format" in ours:
         db.follows_contract = not _is_edited(content)
         if db.follows_contract and all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values()):

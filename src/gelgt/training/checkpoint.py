@@ -76,13 +76,18 @@ def load_checkpoint(folder: Path, key: str) -> tuple[State, dict[str, Tensor]] |
     tensors, meta = load_tensors(path)
     if meta.get("format") != str(FORMAT):
         raise GelgtError("newer_run", f"{path.name} has format {meta.get('format')}, not {FORMAT}.", hint="Use the gelgt that wrote it.")
-    if meta.get("key") != key:
+    check_key(meta.get("key"), key, folder)
+    return State(**json.loads(meta["state"])), tensors
+
+
+def check_key(found: str | None, key: str, folder: Path) -> None:
+    """Refuse to go on with a run that was started otherwise."""
+    if found != key:
         raise GelgtError(
             "other_run",
-            f"The checkpoint in {folder} belongs to a run with another configuration, task or data.",
+            f"{folder} holds a run with another configuration, task or data.",
             hint="Resume with the settings it was started with, or choose another --out.",
         )
-    return State(**json.loads(meta["state"])), tensors
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:

@@ -56,6 +56,10 @@ class TrainingData:
         Raises:
             GelgtError: the task has no times, or recommends rows.
         """
+        if task.task_type == "recommendation":
+            raise GelgtError(
+                "cannot_train", f"'{task.name}' recommends rows, which cannot be trained yet.", hint="Predict a value or a class."
+            )
         if task.time_col is None:
             raise GelgtError("no_times", f"The task '{task.name}' has no seed times.", hint="Give the labels a time column.")
         target = Target.of(task, config.train.balance)

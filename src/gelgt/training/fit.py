@@ -113,10 +113,13 @@ class Trainer:
     def _close_epoch(self, began: float) -> None:
         state, config = self.state, self.config
         is_whole = state.step >= self.steps
-        if state.step and (is_whole or not self.best):
-            self._judge(began)
-        if is_whole:
-            state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        if not is_whole:
+            self.save()  # before the part of an epoch is judged: a resumed run takes its other steps first
+            if state.step and not self.best:
+                self._judge(began)
+            return
+        self._judge(began)
+        state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         if not state.ended and self.watch and state.waited >= config.patience:
             state.ended = "no better validation score"
         if not state.ended and state.epoch >= config.epochs:

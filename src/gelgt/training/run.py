@@ -27,7 +27,7 @@ from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
 from gelgt.tasks.times import duration_text, time_text
-from gelgt.training.checkpoint import CHECKPOINT, State, save_tensors
+from gelgt.training.checkpoint import CHECKPOINT, State, check_key, load_checkpoint, save_tensors
 from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.fit import Trainer, predict_seeds
 from gelgt.training.metrics import score
@@ -109,13 +109,13 @@ def train_run(
     options, progress = options or Options(), progress or Progress()
     clock = _Clock(progress)
     config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
-    if not _prepare(out, options):
+    content_hash = hash_files([db.path(name) for name in db.table_names])
+    key = _run_key(config, task, content_hash, options)
+    if not _prepare(out, options, key):
         progress.notice(f"{out} holds a finished run; nothing is left to do.")
         return load_run(out)
     data = TrainingData.of(db, task, config)
     clock.done("data", _facts(data))
-    content_hash = hash_files([db.path(name) for name in db.table_names])
-    key = _run_key(config, task, content_hash, options)
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock)
     model = make_model(data, config)
@@ -129,8 +129,9 @@ def train_run(
     clock.done("scoring")
     refit = None
     if options.refit and state.ended != "interrupted":
-        model, refit = _refit(data, config, state, device, progress, stop)
-        clock.done("refit")
+        again, refit = _refit(data, config, state, device, progress, stop)
+        model = model if again is None else again
+        clock.done("refit", "interrupted; the selected weights are kept" if again is None else "")
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
         "metrics": {split: score(data.target.task_type, data.labels(split), p) for split, p in predictions.items()},
         "baselines": {
@@ -138,6 +139,7 @@ def train_run(
             for name, found in baselines.items()
         },
         "refit": refit,
+        "key": key,
     }
     _write(out, data, config, model, metrics, shown, predictions, baselines)
     if state.ended not in ("interrupted", "time limit"):
@@ -171,11 +173,13 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _prepare(out: Path, options: Options) -> bool:
+def _prepare(out: Path, options: Options, key: str) -> bool:
     """Make room for a run; false where a finished one is to be resumed."""
     is_done, is_begun = (out / SUCCESS).exists(), (out / CHECKPOINT).exists()
     if options.resume:
+        load_checkpoint(out, key)  # one of another run is refused before any work
         if is_done and not is_begun:
+            check_key(load_run(out).metrics.get("key"), key, out)
             return False
         (out / SUCCESS).unlink(missing_ok=True)  # what follows changes the folder: it is not whole until the end
     elif is_done or is_begun:
@@ -222,12 +226,14 @@ def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _
 
 def _refit(
     data: TrainingData, config: RunConfig, state: State, device: torch.device, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel, dict[str, Any]]:
-    """A model trained anew on every labelled window, for as many epochs as validation chose."""
+) -> tuple[GelGTModel | None, dict[str, Any] | None]:
+    """A model trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
     splits = ("train", "val", "test")
     again = config.train.model_copy(update={"epochs": max(1, state.best_epoch), "time_limit": None})
     model = make_model(data, config)
     done = Trainer(model, data, again, device, splits=splits, watch=False, progress=progress, stop=stop).run()
+    if done.ended == "interrupted":
+        return None, None
     return model, {"rows": sum(data.task.rows[s] for s in splits), "epochs": done.epoch}
 
 
