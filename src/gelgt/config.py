@@ -81,6 +81,8 @@ class GelGTConfig(Config):
         encoders: Which encoders there are: the paper's five, and ``recency`` (rank among the rows of its table, log of the age).
         row_width: Of each column inside the row encoder.
         row_layers: Residual blocks of the row encoder.
+        row_names: Whether text of tables without time is read: names of things, by which a small training set is learned by heart.
+        row_times: Whether a row's own time is a feature, on top of its age: a year that training has not seen says nothing.
         structure: What the structure encoder starts from.
         structure_width: Its width.
         structure_layers: Its GIN layers.
@@ -112,6 +114,8 @@ class GelGTConfig(Config):
     encoders: tuple[Encoder, ...] = ENCODERS
     row_width: int = Field(default=64, ge=1)
     row_layers: int = Field(default=2, ge=1)
+    row_names: bool = True
+    row_times: bool = True
     structure: Literal["noise", "laplacian"] = "noise"
     structure_width: int = Field(default=64, ge=64, multiple_of=64)
     structure_layers: int = Field(default=2, ge=1)

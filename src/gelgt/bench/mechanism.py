@@ -6,9 +6,9 @@ without the bias by a plain loop: Adam, cross entropy, early stopping on validat
     alone     no age encoder: the bias is all that knows time
     beside    with the age encoder: AUC, and the steps until validation reaches 98 % of its best
 
-The strongest kernel has the largest positive part (norm over heads) in its column of W. By the whole column's norm a kernel that suppresses
-other ages can come first; `peak_days`, where the bias averaged over heads is largest, does not depend on how it is composed. The model is
-one attention block of width 32; refinement, GNN branch and structure noise, which could hide or leak what is asked here, are off.
+The strongest kernel has the largest weights (norm over heads) in its column of W; weights are positive (see docs/research/mechanism.md for
+what free signs do). `peak_days` is where the bias averaged over heads is largest. The model is one attention block of width 32;
+refinement, GNN branch and structure noise, which could hide or leak what is asked here, are off.
 """
 
 import argparse

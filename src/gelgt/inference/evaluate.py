@@ -15,9 +15,10 @@ from gelgt.errors import GelgtError
 from gelgt.features import open_features
 from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
-from gelgt.inference.task import given_task, hidden_columns, run_definition, run_task
+from gelgt.inference.task import given_task, run_definition, run_task
 from gelgt.tasks import Task
 from gelgt.training import Run, TrainingData
+from gelgt.training.data import hidden
 from gelgt.training.fit import predict_seeds
 from gelgt.training.metrics import score
 from gelgt.training.run import choose_device
@@ -78,7 +79,7 @@ def score_split(
     opened = open_for(run, default_source(run) if source is None else source, namespace=namespace)
     made, is_own = run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
     made.table(split)  # is there such a split?
-    hide = hidden_columns(run_definition(run, opened.db))
+    hide = hidden(run_definition(run, opened.db), opened.db, run.statistics, run.config.model)
     features = open_features(opened.db, statistics=run.statistics)
     data = TrainingData(opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features)
     labels, places = _labels(run, made, split)

@@ -25,11 +25,12 @@ from gelgt.inference.memory import release_memory
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import Opened, open_for
-from gelgt.inference.task import hidden_columns, run_definition
+from gelgt.inference.task import run_definition
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
+from gelgt.training.data import hidden
 from gelgt.training.fit import autocast
 from gelgt.training.run import choose_device
 from gelgt.training.table import key_table, prediction_columns, times_column
@@ -67,7 +68,7 @@ class Predictor:
         self.target: Target = run.target
         self.graph = self.db.graph()
         self.features = open_features(self.db, statistics=run.statistics)
-        self.hide = hidden_columns(self.task)
+        self.hide = hidden(self.task, self.db, run.statistics, run.config.model)
         self.sampler = Sampler(self.graph, run.config.sampling.model_copy(update={"visibility": "seed-time", "horizon": None}))
         self.model = trained_model(run, self.graph, self.features, self.hide).to(self.device)
 

@@ -32,11 +32,6 @@ def run_definition(run: Run, db: Database) -> Definition:
             raise GelgtError("bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again.") from None
 
 
-def hidden_columns(task: Definition) -> dict[str, tuple[str, ...]]:
-    """The columns that a task must not see, by table."""
-    return {table: tuple(c for t, c in task.remove_columns if t == table) for table, _ in task.remove_columns}
-
-
 def run_task(run: Run, db: Database) -> tuple[Task, bool]:
     """The task of a run with its label tables, and whether they are the run's own.
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import SamplingConfig, Visibility
+from gelgt.config import GelGTConfig, SamplingConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import Graph
@@ -27,6 +27,7 @@ from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
 from gelgt.schema.manifest import MANIFEST, load_yaml
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
+from gelgt.tasks.task import Definition
 from gelgt.training.target import Target
 
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
@@ -64,7 +65,7 @@ class TrainingData:
             raise GelgtError("no_times", f"The task '{task.name}' has no seed times.", hint="Give the labels a time column.")
         target = Target.of(task, config.train.balance)
         features = open_features(db, fit_until=task.val_timestamp) if statistics is None else open_features(db, statistics=statistics)
-        return cls(db, task, target, config.sampling, hidden(task), db.graph(), features)
+        return cls(db, task, target, config.sampling, hidden(task, db, features.statistics, config.model), db.graph(), features)
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -95,11 +96,18 @@ class TrainingData:
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
 
 
-def hidden(task: Task) -> dict[str, tuple[str, ...]]:
-    """The columns that a task must not see, by table."""
+def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: GelGTConfig) -> dict[str, tuple[str, ...]]:
+    """The columns that the row encoder does not see, by table: those that the task forbids, and those that the configuration leaves out."""
     found: dict[str, tuple[str, ...]] = {}
-    for table, column in task.remove_columns:
-        found[table] = (*found.get(table, ()), column)
+    for name, columns in statistics.tables.items():
+        own_time = db.table(name).time_col
+        out = [column for table, column in task.remove_columns if table == name]
+        if not config.row_names and own_time is None:
+            out += [column for column, s in columns.items() if s.kind == "text"]
+        if not config.row_times and own_time is not None:
+            out.append(own_time)
+        if out:
+            found[name] = tuple(dict.fromkeys(out))
     return found
 
 
