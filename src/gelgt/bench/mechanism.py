@@ -180,7 +180,7 @@ def run_study(
     seeds: Sequence[int] = (0, 1, 2),
     rows: Sequence[int] = (1000, 4000, 16_000),
     *,
-    alone_rows: int = 4000,
+    alone_rows: int = 16_000,
     training: Training | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
@@ -241,6 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the study as JSON; one line a training on stderr."""
     parser = argparse.ArgumentParser(prog="python -m gelgt.bench.mechanism")
     parser.add_argument("--lags", type=float, nargs="*", default=[7, 30, 180], help="days, for the part without the age encoder")
+    parser.add_argument("--alone-rows", type=int, default=16_000, help="of training, for the part without the age encoder")
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 4000, 16_000], help="of training, for the part with it")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = vars(parser.parse_args(arguments))

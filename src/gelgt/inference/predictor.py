@@ -38,7 +38,7 @@ from gelgt.training.target import Target
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
 BATCH = 128  # larger ones are no faster on a CPU, and need more memory
-RELEASE = 8  # batches after which freed memory goes back to the system
+RELEASE = 2  # batches after which freed memory goes back to the system
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
