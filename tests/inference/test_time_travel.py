@@ -46,12 +46,13 @@ def test_predictions_do_not_know_what_came_later(twins: Twins, run_of: Callable[
     assert keys is not None
     found = [p.predict(keys.column(0), at=twins.at).table for p in (whole, cut)]
     same_bits(*found)
-    assert spread(found[0]) > 1e-4
     same_bits(*(p.predict(at=twins.at).table for p in (whole, cut)))  # everyone
-    same_bits(*(p.embed(keys.column(0), at=twins.at).table for p in (whole, cut)))
-    if name != "autocomplete":
-        later = whole.predict(keys.column(0), at=twins.at + pd.Timedelta(days=9)).table
-        assert not later.drop_columns("time").equals(found[0].drop_columns("time")), "the hostile rows are there to be seen, later"
+    # Values are clamped and may all be one number after a few steps; vectors show what the model saw.
+    vectors = [p.embed(keys.column(0), at=twins.at) for p in (whole, cut)]
+    same_bits(*(made.table for made in vectors))
+    assert vectors[0].vectors.std(0).max() > 1e-3
+    later = whole.embed(keys.column(0), at=twins.at + pd.Timedelta(days=9))
+    assert not np.array_equal(later.vectors, vectors[0].vectors), "the hostile rows are there to be seen, later"
 
 
 @pytest.mark.parametrize("name", ["binary", "products"])
