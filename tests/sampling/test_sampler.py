@@ -62,10 +62,26 @@ def test_inclusive_does_not_trust_seconds_that_were_cut(tmp_path: Path) -> None:
         "events": pd.DataFrame({"id": [1, 2], "user_id": [1, 1], "at": pd.to_datetime(["2024-01-01 00:00:00.0", "2024-01-01 00:00:00.5"])}),
     }
     graph = gelgt.open(frames).graph()
-    assert graph.has_fractions
     at = int(pd.Timestamp("2024-01-01").timestamp())
+    assert graph.first_fraction == at
     user = graph.nodes("users", [0])
     assert len(Sampler(graph, SamplingConfig(causality="inclusive")).sample(user, [at]).node) == 1
+
+
+def test_a_later_fraction_changes_nothing_before_it() -> None:
+    """Whether a row of the seed's own second is admitted cannot depend on a row that comes later."""
+    import pandas as pd
+
+    times = ["2024-01-01 00:00:00", "2024-01-02 00:00:00", "2024-01-09 00:00:00.25"]
+    found = []
+    for count in (2, 3):
+        events = pd.DataFrame({"id": range(count), "user_id": 1, "at": pd.to_datetime(times[:count], format="ISO8601")})
+        graph = gelgt.open({"users": pd.DataFrame({"id": [1]}), "events": events}).graph()
+        at = int(pd.Timestamp("2024-01-02").timestamp())
+        sample = Sampler(graph, SamplingConfig(causality="inclusive")).sample(graph.nodes("users", [0]), [at])
+        found.append((sample.age.tolist(), sample.hop.tolist()))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 3
 
 
 def test_seeds_from_the_future_are_refused(history: Graph) -> None:

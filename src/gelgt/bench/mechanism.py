@@ -39,6 +39,7 @@ from gelgt.sampling.batch import SubgraphBatch
 from gelgt.testing.lag import LagDatabase, auc, lag_database
 
 HIDE = {"events": ("happened_at",)}
+CLIP = 1.0  # largest norm of the gradient, as in `gelgt train`
 BUDGET = 43  # the seed and its newest 42 events: four lags
 _BLOCK: dict[str, Any] = {"width": 32, "layers": 1, "heads": 4, "keep": None, "gnn_layers": 0, "row_width": 16, "row_layers": 1}
 Start = Callable[[GaussianBias, Tensor], None]  # sets μ and σ from the ages seen in training
@@ -137,6 +138,7 @@ def _fit(model: GelGTModel, data: Data, seed: int, training: Training) -> Outcom
         logits = model(ModelInput.of(batch, data.features, HIDE)).squeeze(1)  # (B,)
         optimiser.zero_grad()
         torch.autograd.backward(functional.binary_cross_entropy_with_logits(logits, label[batch.index]))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimiser.step()
         if step % training.eval_every == 0:
             reached, waited = evaluate(model, data, "val"), waited + 1

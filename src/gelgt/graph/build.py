@@ -27,7 +27,7 @@ from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
 
-FORMAT = 2  # part of the cache key: raise it when the files change their meaning
+FORMAT = 3  # part of the cache key: raise it when the files change their meaning
 MICROSECONDS = 1_000_000
 CHUNK = 1 << 22
 
@@ -54,14 +54,14 @@ def build_graph(db: Database, folder: Path) -> None:
     parents = create_array(folder / "parents.npy", (int(starts[-1]),), node_type)
     first_node = dict(zip(tables, offsets.tolist()))
     findings: list[Finding] = []
-    has_fractions = False
+    first_fraction = NEVER
     for number, table in enumerate(tables.values()):
         times = node_time[offsets[number] : offsets[number + 1]]
         block = parents[starts[number] : starts[number + 1]].reshape(rows[number], keys[number])
-        found, fractions = _read_table(db, table, times, block, first_node)
-        findings, has_fractions = findings + found, has_fractions or fractions
+        found, fraction = _read_table(db, table, times, block, first_node)
+        findings, first_fraction = findings + found, min(first_fraction, fraction)
     relations = [(name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys]
-    finish_graph(folder, dict(zip(tables, rows.tolist())), relations, findings, has_fractions)
+    finish_graph(folder, dict(zip(tables, rows.tolist())), relations, findings, first_fraction)
 
 
 def finish_graph(
@@ -69,7 +69,7 @@ def finish_graph(
     rows: Mapping[str, int],
     relations: Sequence[tuple[str, str, str]],
     findings: Sequence[Finding] = (),
-    has_fractions: bool = False,
+    first_fraction: int = NEVER,
 ) -> None:
     """Complete a folder that holds `node_time.npy` and `parents.npy`: lists of neighbours, counts, description.
 
@@ -96,7 +96,7 @@ def finish_graph(
         "rows": sizes.tolist(),
         "relations": [list(relation) for relation in relations],
         "counts": counts,
-        "has_fractions": has_fractions,
+        "first_fraction": int(first_fraction),
         "findings": [finding.to_dict() for finding in findings],
     }
     (folder / "graph.json").write_text(json.dumps(meta, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -136,24 +136,24 @@ def _connect(
 
 def _read_table(
     db: Database, table: TableSchema, times: NDArray[np.int64], block: NDArray[Any], first_node: dict[str, int]
-) -> tuple[list[Finding], bool]:
-    """Fill one table's times and parents from its rows; says also whether a time had a fraction of a second."""
+) -> tuple[list[Finding], int]:
+    """Fill one table's times and parents from its rows; gives also the first second that a time had a fraction of."""
     keys = table.foreign_keys
     columns = list(dict.fromkeys([*([table.time_col] if table.time_col else []), *(fk.column for fk in keys)]))
     times.fill(TIMELESS if table.time_col is None else NEVER)
     dangling = [0] * len(keys)
-    start, has_fractions = 0, False
+    start, first_fraction = 0, NEVER
     for batch in db.batches(table.name, columns) if columns else ():
         stop = start + batch.num_rows
         if table.time_col is not None:
-            times[start:stop], fractions = _seconds(batch.column(table.time_col), table)
-            has_fractions = has_fractions or fractions
+            times[start:stop], fraction = _seconds(batch.column(table.time_col), table)
+            first_fraction = min(first_fraction, fraction)
         for j, fk in enumerate(keys):
             found, lost = _parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
             block[start:stop, j] = np.where(found >= 0, found + first_node[fk.table], -1)
             dangling[j] += lost
         start = stop
-    return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), has_fractions
+    return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), first_fraction
 
 
 def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[Finding]:
@@ -168,10 +168,11 @@ def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[
     return found
 
 
-def _seconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], bool]:
-    """Whole seconds since 1970, rounded down on either side of it, and whether anything was cut."""
+def _seconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], int]:
+    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which something was cut."""
     values, known = microseconds(column, table)
-    return np.where(known, values // MICROSECONDS, NEVER), bool(np.any(values[known] % MICROSECONDS))
+    seconds = values // MICROSECONDS
+    return np.where(known, seconds, NEVER), int(seconds[known & (values % MICROSECONDS != 0)].min(initial=NEVER))
 
 
 def _parent_rows(column: pa.Array, parent_rows: int, table: TableSchema, fk: ForeignKey) -> tuple[NDArray[np.int64], int]:

@@ -55,7 +55,8 @@ class Graph:
         num_keys: Foreign keys of each table.
         parent_start: Where each table's block of `parents` begins (tables + 1).
         findings: Null times and dangling keys, with their counts.
-        has_fractions: Whether any time was cut to whole seconds; then rows of one second have no known order.
+        first_fraction: The first second that a time had a fraction of (`NEVER` if none had): from there on, rows of one second have no
+            known order. Rows that come later cannot change what it says about a seed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +68,7 @@ class Graph:
         self.offsets = np.concatenate([[0], np.cumsum(meta["rows"])]).astype(np.int64)
         self.num_keys = np.array([sum(r.child == t for r in self.relations) for t in self.tables], np.int64)
         self.parent_start = np.concatenate([[0], np.cumsum(np.diff(self.offsets) * self.num_keys)]).astype(np.int64)
-        self.has_fractions: bool = meta["has_fractions"]
+        self.first_fraction: int = meta["first_fraction"]
         self._counts: dict[str, Any] = meta["counts"]
         self._numbers = {name: number for number, name in enumerate(self.tables)}
 

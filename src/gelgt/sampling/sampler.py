@@ -94,9 +94,9 @@ class Sampler:
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each seed time, the first second whose rows are not admitted."""
-        # Where times had fractions, rows of the seed's own second may lie after it: they are not admitted.
-        inclusive = self.config.causality == "inclusive" and not self.graph.has_fractions
-        limits = times + 1 if inclusive else times
+        # Once times have fractions, rows of the seed's own second may lie after it: they are not admitted.
+        inclusive = (self.config.causality == "inclusive") & (times < self.graph.first_fraction)
+        limits = times + inclusive
         return (
             np.minimum(limits, self.config.horizon + 1)
             if self.config.visibility == "frozen" and self.config.horizon is not None
