@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import settings
 
 from gelgt.testing import Shop, shop
 
@@ -20,6 +21,11 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # Threads that wait by spinning take each other's cores, and tests take ten times as long on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and their tensors are small
+
+# The same examples each time, so that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
 

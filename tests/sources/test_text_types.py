@@ -142,3 +142,13 @@ def test_doubts_about_text(values: list[str], code: str | None) -> None:
     assert found.verdict() == pa.string()
     doubt = found.doubts()
     assert (doubt and doubt[0]) == code
+
+
+def test_an_empty_text_that_is_stated_to_be_a_number_is_missing() -> None:
+    import pandas as pd
+
+    import gelgt
+
+    frames = {"things": pd.DataFrame({"id": [1, 2], "size": ["", ""]})}
+    db = gelgt.open(frames, schema={"things": {"pkey": "id", "kinds": {"size": "numerical"}}})
+    assert db.read("things", ["size"]).column(0).to_pylist() == [None, None]

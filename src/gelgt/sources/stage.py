@@ -172,7 +172,7 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
                     text, before = texts[name], array.null_count
                     if unit or text is None:
                         array = _from_epoch(array, unit)
-                    elif arrow == pa.float64() and not text.maybe["float"]:
+                    elif arrow == pa.float64() and not (text.numbers and text.maybe["float"]):  # only because the user says so
                         array = parse_numbers(array)
                     else:
                         array = parse_text(array, arrow, staged.name, name, numbers=text.numbers)
