@@ -25,8 +25,6 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "width": 64,
             "layers": 1,
             "keep": 48,
-            "dropout": 0.2,
-            "gnn_dropout": 0.2,
             "gnn_layers": 2,
             "gnn_mean": "relation",
             "wiring": "stacked",
@@ -37,7 +35,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "row_names": False,
             "row_times": False,
         },
-        "sampling": {"budget": 128, "fanout": 48},
+        "sampling": {"budget": 80, "fanout": 32},
         "train": {
             "epochs": 30,
             "batch_size": 128,

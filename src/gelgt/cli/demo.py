@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TASK = "orders-soon"
 CUSTOMERS = 6  # whose predictions are shown beside the truth
+LIMIT = 150.0  # seconds of training: enough for the truths, and the whole demo stays within minutes
 QUICK = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.batch_size": 32}
 
 
@@ -105,11 +106,11 @@ def _train(run: Path, db: Any, task: Any, made: "Shop", seed: int, quick: bool, 
 
     if any((run / name).exists() for name in ("_SUCCESS", "config.json", "checkpoint.safetensors")):
         shutil.rmtree(run)  # of an earlier demo
-    command = f"gelgt train {run.parent / 'project'} {TASK} --baseline-hops 2 --seed {seed} --out {run}"
+    command = f"gelgt train {run.parent / 'project'} {TASK} --baseline-hops 2 --time-limit 150s --seed {seed} --out {run}"
     if not is_quiet:
         say("", f"5. Training, beside baselines ({command})", style="bold")
         say("   Ctrl-C ends it early and keeps the best weights so far.", "")
-    config = RunConfig.of("cpu", task.task_type, {"train.seed": seed, **(QUICK if quick else {})})
+    config = RunConfig.of("cpu", task.task_type, {"train.seed": seed, "train.time_limit": LIMIT, **(QUICK if quick else {})})
     with training_progress("data") as progress:
         trained = train(db, task, run, config, Options(baseline_hops=(1, 2), command=command), progress)
     result = finish(trained, run, progress.notices, with_report=True, is_quiet=True)
