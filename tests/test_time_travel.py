@@ -19,23 +19,8 @@ import gelgt
 from gelgt import Database
 from gelgt.graph import Graph
 from gelgt.testing import Shop, shop
+from gelgt.testing.hostile import HOSTILE, TIMES
 
-TIMES = {
-    "customers": "signed_up_at",
-    "order_items": "ordered_at",
-    "orders": "placed_at",
-    "page_pings": "pinged_at",
-    "support_tickets": "opened_at",
-    "visits": "visited_at",
-}
-HOSTILE = (
-    "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",
-    "UPDATE orders SET channel = 'teleport', shipping_fee = 1e12, coupon = 'X' || id WHERE placed_at > :t",
-    "UPDATE order_items SET quantity = 1000000, unit_price = -1e9 WHERE ordered_at > :t",
-    "UPDATE page_pings SET latency_ms = 'n/a', status_code = id WHERE pinged_at > :t",
-    "UPDATE support_tickets SET subject = 'no such ' || id, body = 'b' || id WHERE opened_at > :t",
-    "UPDATE visits SET device = 'fridge ' || id, seconds = NULL WHERE visited_at > :t",
-)
 WINDOW = pd.Timedelta(days=10)
 
 

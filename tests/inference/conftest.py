@@ -15,6 +15,7 @@ import gelgt
 from gelgt import Database
 from gelgt.presets import RunConfig
 from gelgt.testing import Shop, shop
+from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, Run, train_run
 
 TINY: Mapping[str, Any] = {
@@ -29,22 +30,6 @@ TINY: Mapping[str, Any] = {
     "model.row_width": 8,
     "sampling.budget": 24,
 }
-TIMES = {
-    "customers": "signed_up_at",
-    "order_items": "ordered_at",
-    "orders": "placed_at",
-    "page_pings": "pinged_at",
-    "support_tickets": "opened_at",
-    "visits": "visited_at",
-}
-HOSTILE = (
-    "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",
-    "UPDATE orders SET channel = 'teleport', shipping_fee = 1e12, coupon = 'X' || id WHERE placed_at > :t",
-    "UPDATE order_items SET quantity = 1000000, unit_price = -1e9 WHERE ordered_at > :t",
-    "UPDATE page_pings SET latency_ms = 'n/a', status_code = id WHERE pinged_at > :t",
-    "UPDATE support_tickets SET subject = 'no such ' || id, body = 'b' || id WHERE opened_at > :t",
-    "UPDATE visits SET device = 'fridge ' || id, seconds = NULL WHERE visited_at > :t",
-)
 SENTENCES = {
     "binary": "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id",
     "regression": "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id WHERE COUNT(visits.*, -40, 0, days) > 0",

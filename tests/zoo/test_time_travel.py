@@ -17,16 +17,9 @@ from gelgt import Database
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
 from gelgt.testing import shop
+from gelgt.testing.hostile import TIMES
 from gelgt.zoo import Aggregates, aggregates, entity_mean, lightgbm_baseline
 
-TIMES = {
-    "customers": "signed_up_at",
-    "order_items": "ordered_at",
-    "orders": "placed_at",
-    "page_pings": "pinged_at",
-    "support_tickets": "opened_at",
-    "visits": "visited_at",
-}
 HOSTILE = (
     "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",
     "UPDATE orders SET channel = 'teleport', shipping_fee = 1e12, coupon = 'X' || id WHERE placed_at > :t",

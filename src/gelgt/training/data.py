@@ -6,7 +6,7 @@ The regime decides what a seed may see (DESIGN.md section 4):
     seed-time   all rows before each seed's own time. The default for everything else, and always for predictions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -139,12 +139,6 @@ def is_relbench(db: Database) -> bool:
         if "://" not in str(folder) and (folder / MANIFEST).is_file():
             return "gelgt" not in load_yaml(folder / MANIFEST)
     return False
-
-
-def chunks(seeds: Seeds, size: int) -> Iterator[Seeds]:
-    """Seeds in parts of a bounded size."""
-    for start in range(0, len(seeds), size):
-        yield seeds.take(np.arange(start, min(start + size, len(seeds))))
 
 
 def joined(parts: Sequence[Seeds]) -> Seeds:

@@ -20,7 +20,7 @@ from gelgt.config import TrainConfig
 from gelgt.nn import GelGTModel
 from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
-from gelgt.training.data import TrainingData
+from gelgt.training.data import TrainingData, joined
 from gelgt.training.metrics import is_better, score
 from gelgt.training.progress import Progress
 
@@ -271,8 +271,6 @@ def predict_seeds(
 
 def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing."""
-    from gelgt.training.data import joined
-
     labels = np.concatenate([data.labels(split) for split in splits])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1))
     return joined([data.seeds[split] for split in splits]).take(usable), labels[usable]
