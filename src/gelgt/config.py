@@ -175,6 +175,7 @@ class TrainConfig(Config):
     Attributes:
         epochs: At most so many; early stopping usually ends before.
         batch_size: Seeds of a step.
+        parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
         weight_decay: Decoupled from the gradient; none for μ and σ.
@@ -193,6 +194,7 @@ class TrainConfig(Config):
 
     epochs: int = Field(default=50, ge=1)
     batch_size: int = Field(default=128, ge=1)
+    parts: int = Field(default=1, ge=1, le=64)
     steps_per_epoch: int | None = Field(default=None, ge=1)
     rate: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)

@@ -39,6 +39,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
         "train": {
             "epochs": 30,
             "batch_size": 128,
+            "parts": 2,
             "steps_per_epoch": 100,
             "rate": 2e-3,
             "warmup": 20,

@@ -162,3 +162,30 @@ def test_tensors_and_texts_come_back(tmp_path: Path) -> None:
     found, meta = load_tensors(tmp_path / "x.safetensors")
     assert same(found, tensors)
     assert meta == {"note": "ü"}
+
+
+def test_parts_side_by_side_are_the_same_as_one_after_the_other(db: Database, task: Task) -> None:
+    """Two parts give the same bits in two threads as in one."""
+    threads = trainer(db, task, small(train__parts=2, model__dropout=0.2, train__epochs=2))
+    threads.run()
+    alone = trainer(db, task, small(train__parts=2, model__dropout=0.2, train__epochs=2))
+    alone.lanes.count = 1
+    alone.run()
+    assert same(weights(threads), weights(alone))
+
+
+def test_the_gradient_of_parts_is_that_of_the_batch(db: Database, task: Task) -> None:
+    found = []
+    for parts in (1, 2, 3):
+        made = trainer(db, task, small(train__parts=parts, model__dropout=0.0, model__gnn_dropout=0.0, train__batch_size=30))
+        batches = made.loader.epoch(0)
+        first = [next(batches) for _ in range(parts)]
+        batches.close()
+        loss = made._step(first)
+        found.append((loss, [p.grad for p in made.parameters]))
+    for loss, gradients in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5)
+        for one, other in zip(found[0][1], gradients):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-3)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import GelGTConfig
+from gelgt.nn.dropout import Dropout
+from gelgt.nn.dropout import dropout as dropped
 
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
 Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
@@ -19,13 +21,15 @@ Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 def reference_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
     """softmax(QKᵀ/√(d/H) + bias) V, as it is written."""
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2) + bias
     weights = torch.softmax(scores, dim=-1)
-    return functional.dropout(weights, dropout) @ v if dropout else weights @ v
+    return dropped(weights, dropout) @ v if dropout else weights @ v
 
 
 def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
     """PyTorch's fused attention with the bias as its additive mask."""
+    if not q.is_cuda and (dropout or (bias.requires_grad and torch.is_grad_enabled())):  # not fused on a CPU, and half as fast
+        return reference_attention(q, k, v, bias.to(q.dtype), dropout)
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout)
 
 
@@ -51,8 +55,8 @@ class AttentionBlock(nn.Module):
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         hidden = config.ffn_ratio * width
-        self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(hidden, width))
-        self.dropout = nn.Dropout(config.dropout)
+        self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width))
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         """(B, N, d), (B, H or 1, N, N) → (B, N, d)."""

@@ -10,6 +10,7 @@ from torch_frame import NAStrategy, stype
 from torch_frame.nn import EmbeddingEncoder, LinearEmbeddingEncoder, LinearEncoder, MultiCategoricalEmbeddingEncoder, TimestampEncoder
 from torch_frame.nn.models import ResNet
 
+from gelgt.nn.dropout import Dropout
 from gelgt.nn.rows import RowFrames
 
 MAX_HOP = 20
@@ -142,7 +143,7 @@ class Mixer(nn.Module):
     def __init__(self, parts: int, width: int, dropout: float) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(parts))
-        self.mlp = nn.Sequential(nn.Linear(parts * width, width), nn.GELU(), nn.Dropout(dropout), nn.Linear(width, width))
+        self.mlp = nn.Sequential(nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width))
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """[(T, d), …] → (T, d)."""

@@ -1,25 +1,38 @@
 """④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter appendix)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 from torch_geometric.nn.aggr import Aggregation
+
+from gelgt.nn.dropout import Dropout
+
+
+@dataclass(frozen=True)
+class Way:
+    """E' edges, those of one row behind each other.
+
+    Attributes:
+        other: (E',) the row at the other end.
+        weight: (E',) share of a message in what its target receives.
+        starts: (T,) where the edges of each row begin.
+    """
+
+    other: Tensor
+    weight: Tensor
+    starts: Tensor
 
 
 @dataclass(frozen=True)
 class Messages:
-    """E' edges along which messages go, sorted by target.
+    """The edges along which messages go: `received` by target, for the forward pass, and `sent` by source, for the backward pass."""
 
-    Attributes:
-        index: (2, E') source and target.
-        weight: (E',) share of a message in what its target receives.
-    """
-
-    index: Tensor
-    weight: Tensor
+    received: Way
+    sent: Way
 
 
 class SegmentSum(Aggregation):  # type: ignore[misc]  # PyG is untyped
@@ -40,17 +53,35 @@ class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
     """GraphSAGE whose messages carry weights; with 1/degree it is the mean."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(width, width, aggr=SegmentSum())
+        super().__init__(width, width)
 
     def forward(self, x: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""
-        # propagate_type: (x: OptPairTensor, weight: Tensor)
-        received = self.propagate(messages.index, x=(x, x), weight=messages.weight.to(x.dtype), size=None)
+        received: Tensor = _WeightedSum.apply(x, messages)  # type: ignore[no-untyped-call]
         out: Tensor = self.lin_l(received) + self.lin_r(x)
         return out
 
-    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
-        return x_j * weight[:, None]
+
+class _WeightedSum(torch.autograd.Function):
+    """What each row receives, (T, d) → (T, d), one sum in a fixed order for each row, in both directions.
+
+    No message is ever written to memory. Autograd's way would add up gradients with atomics on CUDA, in another order each time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, messages: Messages) -> Tensor:
+        ctx.sent = messages.sent
+        return _sum_up(x, messages.received)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _sum_up(gradient, ctx.sent), None
+
+
+def _sum_up(x: Tensor, way: Way) -> Tensor:
+    if not len(way.other):
+        return torch.zeros_like(x)
+    return functional.embedding_bag(way.other, x.contiguous(), way.starts, mode="sum", per_sample_weights=way.weight.to(x.dtype))
 
 
 class GNNBranch(nn.Module):
@@ -60,12 +91,12 @@ class GNNBranch(nn.Module):
         super().__init__()
         self.convolutions = nn.ModuleList(WeightedSAGE(width) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, h: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""
         for convolution, norm in zip(self.convolutions, self.norms):
-            h = h + self.dropout(nn.functional.gelu(norm(convolution(h, messages))))
+            h = h + self.dropout(functional.gelu(norm(convolution(h, messages))))
         return h
 
 
@@ -89,6 +120,12 @@ def messages(edge_index: Tensor, relation: Tensor, mean: Literal["all", "relatio
     group = torch.zeros_like(edges[1]) if mean == "all" else torch.cat([2 * relation, 2 * relation + 1])
     groups = 1 if mean == "all" or not len(relation) else 2 * (int(relation.max()) + 1)
     kind = edges[1] * groups + group
-    order = torch.argsort(kind, stable=True)
-    count = torch.bincount(kind, minlength=rows * groups)
-    return Messages(edges[:, order], 1.0 / count[kind[order]])
+    weight = 1.0 / torch.bincount(kind, minlength=rows * groups)[kind]
+    source, target = edges
+    return Messages(_way(target, source, weight, rows), _way(source, target, weight, rows))
+
+
+def _way(row: Tensor, other: Tensor, weight: Tensor, rows: int) -> Way:
+    order = torch.argsort(row, stable=True)
+    starts = torch.searchsorted(row[order], torch.arange(rows, device=row.device))
+    return Way(other[order], weight[order], starts)

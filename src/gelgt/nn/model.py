@@ -17,6 +17,7 @@ from gelgt.graph import Graph
 from gelgt.nn.attention import AttentionBlock, ReadOut, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias, make_bias
 from gelgt.nn.centroids import GlobalModule
+from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder, TableColumns
 from gelgt.nn.gnn import GNNBranch, both_ways, messages
 from gelgt.nn.refinement import refine, restrict, semantic_scores
@@ -107,7 +108,7 @@ class GelGTModel(nn.Module):
         self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
         self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
         self.head = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(width, outputs)
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), Dropout(config.dropout), nn.Linear(width, outputs)
         )
 
     def forward(self, inputs: ModelInput) -> Tensor:

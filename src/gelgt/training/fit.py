@@ -1,13 +1,16 @@
 """The fit loop: Adam, warm-up, gradient clipping, early stopping on the validation metric, checkpoints.
 
-Every step seeds its own dropout from (run seed, step), and the order of an epoch depends on the run's generator and the epoch alone. So a
-run that was killed and resumed takes the same steps as one that was not, and ends with the same weights.
+Every step seeds its own dropout from (run seed, step, part), and the order of an epoch depends on the run's generator and the epoch alone.
+So a run that was killed and resumed takes the same steps as one that was not, and ends with the same weights.
+
+On a CPU a step works on `parts` of its batch side by side, and adds their gradients up in order: the same sums on any number of cores.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
-from gelgt.nn import GelGTModel
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.dropout import own_dropout
 from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, joined
+from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import is_better, score
 from gelgt.training.progress import Progress
 
+EVAL_BATCH = 256  # seeds that are scored at a time, at least
 LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
 
 
@@ -62,9 +68,13 @@ class Trainer:
         self.progress, self.stop = progress or Progress(), stop
         seeds, labels = _learnable(data, splits)
         self.labels = data.target.encode(labels).to(self.device)
-        self.loader = data.loader(seeds, config.batch_size, torch.Generator().manual_seed(config.seed))
-        self.steps = min(len(self.loader), config.steps_per_epoch or len(self.loader))
-        self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay))
+        self.parts = parts_of(model, config, self.device)
+        self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
+        steps = -(-len(self.loader) // self.parts)
+        self.steps = min(steps, config.steps_per_epoch or steps)
+        self.lanes = Lanes(self.parts)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay), fused=True)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
         self.best: dict[str, Tensor] = {}
@@ -74,7 +84,7 @@ class Trainer:
         """Train to the end, from the folder's checkpoint if there is one."""
         self._resume()
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=devices), self.lanes:
             while not self.state.ended:
                 self._epoch()
         if self.best:
@@ -85,10 +95,10 @@ class Trainer:
     # One epoch, or the rest of it.
     def _epoch(self) -> None:
         state, began, saved = self.state, time.perf_counter(), time.perf_counter()
-        batches = self.loader.epoch(state.epoch, state.step)
+        batches = self.loader.epoch(state.epoch, state.step * self.parts)
         try:
-            for inputs in batches:
-                state.loss += self._step(inputs)
+            while parts := list(islice(batches, self.parts)):
+                state.loss += self._step(parts)
                 state.step, state.total = state.step + 1, state.total + 1
                 now = time.perf_counter()
                 state.seconds, began = state.seconds + now - began, now
@@ -150,23 +160,38 @@ class Trainer:
         self.progress.epoch(record, state.best_epoch)
 
     # One step.
-    def _step(self, inputs: Any) -> float:
+    def _step(self, parts: list[ModelInput]) -> float:
         state, config = self.state, self.config
-        torch.manual_seed((config.seed * 1_000_003 + state.total) % 2**63)
         factor = self._rate(state.total)
         for group, rate in zip(self.optimiser.param_groups, self.rates):
             group["lr"] = rate * factor
         self.model.train()
-        inputs = inputs.to(self.device)
-        with self._precision():
-            out = self.model(inputs)
-        loss = self.data.target.loss(out, self.labels[inputs.batch.index])
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        rows = sum(len(part.batch.index) for part in parts)
+        done = self.lanes.map(self._part, ((number, part, rows) for number, part in enumerate(parts)))
+        loss, gradients = next(done)
+        for more, others in done:
+            loss = loss + more
+            gradients = [_sum(own, other) for own, other in zip(gradients, others)]
+        for parameter, gradient in zip(self.parameters, gradients):
+            parameter.grad = gradient
+        torch.nn.utils.clip_grad_norm_(self.parameters, config.clip)
         self.optimiser.step()
         self._move_average()
-        return float(loss.detach())
+        return float(loss)
+
+    def _part(self, job: tuple[int, ModelInput, int]) -> tuple[Tensor, list[Tensor | None]]:
+        """Loss and gradients of one part of a batch, weighted by its share of the rows."""
+        number, inputs, rows = job
+        seed = (self.config.seed * 1_000_003 + self.state.total) * 64 + number
+        if self.device.type == "cuda":
+            torch.manual_seed(seed % 2**63)
+        with own_dropout(seed), torch.enable_grad():
+            inputs = inputs.to(self.device)
+            with self._precision():
+                out = self.model(inputs)
+            labels = self.labels[inputs.batch.index]
+            loss = self.data.target.loss(out, labels) * (len(labels) / rows)
+            return loss.detach(), list(torch.autograd.grad(loss, self.parameters, allow_unused=True))
 
     def _rate(self, step: int) -> float:
         """The rate of a step over the configured one."""
@@ -184,8 +209,8 @@ class Trainer:
             return
         done = self.state.total + 1
         decay = min(self.config.average, done / (done + 9))  # young averages forget faster
-        for name, parameter in self.model.named_parameters():
-            self.average[name].lerp_(parameter, 1 - decay)
+        names, parameters = zip(*self.model.named_parameters())
+        torch._foreach_lerp_([self.average[name] for name in names], list(parameters), 1 - decay)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -247,6 +272,12 @@ class Trainer:
         self.progress.resumed(self.state.epoch, self.state.step)
 
 
+def parts_of(model: GelGTModel, config: TrainConfig, device: torch.device) -> int:
+    """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics of another."""
+    has_shared_state = model.config.norm == "batch" or bool(model.config.centroids)
+    return 1 if device.type != "cpu" or has_shared_state else config.parts
+
+
 def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
     """bf16 where the configuration wants it."""
     if config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda"):
@@ -254,17 +285,20 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
     return nullcontext()
 
 
-@torch.inference_mode()
 def predict_seeds(
     model: GelGTModel, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str, batch_size: int = 0
 ) -> NDArray[np.float64]:
     """Probabilities or values of seeds, in their order."""
     model.eval()
     device = torch.device(device)
-    parts = []
-    for inputs in data.loader(seeds, batch_size or max(256, config.batch_size)):
+
+    @torch.inference_mode()
+    def work(inputs: ModelInput) -> NDArray[np.float64]:
         with autocast(config, device):
-            parts.append(data.target.decode(model(inputs.to(device))))
+            return data.target.decode(model(inputs.to(device)))
+
+    with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
+        parts = list(lanes.map(work, data.loader(seeds, batch_size or max(EVAL_BATCH, config.batch_size))))
     width = () if not data.target.space.width else (data.target.space.width,)
     return np.concatenate(parts) if parts else np.zeros((0, *width))
 
@@ -274,3 +308,9 @@ def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDAr
     labels = np.concatenate([data.labels(split) for split in splits])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1))
     return joined([data.seeds[split] for split in splits]).take(usable), labels[usable]
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
