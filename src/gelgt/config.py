@@ -95,7 +95,7 @@ class GelGTConfig(Config):
         share_bias: One set of kernels for all blocks, or one each.
         time_rate: Learning rate of μ and σ over that of the other parameters.
         norm: ``layer``, or ``batch`` where the paper has it (row and structure encoder), with running statistics in evaluation.
-        backend: Of attention: ``auto``, ``reference`` or ``sdpa``.
+        backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's interpreter).
         centroids: Of the global module; 0 switches it off.
         centroid_decay: Of their moving averages.
     """
@@ -128,7 +128,7 @@ class GelGTConfig(Config):
     share_bias: bool = True
     time_rate: float = Field(default=30.0, gt=0)
     norm: Literal["layer", "batch"] = "layer"
-    backend: Literal["auto", "reference", "sdpa"] = "auto"
+    backend: Literal["auto", "reference", "sdpa", "fused"] = "auto"
     centroids: int = Field(default=0, ge=0)
     centroid_decay: float = Field(default=0.99, gt=0, lt=1)
 

@@ -1,19 +1,24 @@
 """⑤ Gaussian attention: pre-norm blocks of softmax(QKᵀ/√(d/H) + bias) V and a feed-forward network, and the read-out.
 
 Backends compute the same: `reference` writes the formula out and works in any precision, `sdpa` is PyTorch's fused attention with the
-bias as its mask. A fused kernel that never writes the bias to memory joins `BACKENDS` under a name of its own.
+bias as its mask. Both take the bias as a tensor of all pairs of padded rows. `fused` (`nn/kernels/`) takes a `TimeBias` instead and works
+on packed rows: it computes the bias of a pair where it needs it.
 """
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import GelGTConfig
+from gelgt.errors import GelgtError
+from gelgt.nn.bias import GaussianBias, TemporalBias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.dropout import dropout as dropped
+from gelgt.nn.kernels import FAR, why_not
 
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
 Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
@@ -36,11 +41,57 @@ def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float
 BACKENDS: dict[str, Backend] = {"reference": reference_attention, "sdpa": sdpa_attention}
 
 
-def choose_backend(config: GelGTConfig) -> tuple[str, str]:
-    """The backend and the reason for it."""
-    if config.backend != "auto":
+CPU = torch.device("cpu")
+
+
+def choose_backend(config: GelGTConfig, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> tuple[str, str]:
+    """The backend for tensors of a device and type, and the reason for it."""
+    if config.backend in BACKENDS:
         return config.backend, "named by the configuration"
-    return "sdpa", "fused and exact on every device; the bias is written once per forward"
+    problem = why_not(device, dtype, config.width // config.heads, config.num_kernels if config.bias == "gaussian" else 0)
+    if problem is None and config.bias not in ("gaussian", "none"):
+        problem = f"the fused kernel has no {config.bias} bias"
+    if config.backend == "fused":
+        if problem is not None:
+            raise GelgtError("bad_backend", f"{problem[0].upper()}{problem[1:]}.", hint="Leave the backend at auto, or set it to sdpa.")
+        return "fused", "named by the configuration"
+    if problem is None and device.type == "cuda":
+        return "fused", "one kernel with the bias inside"
+    return "sdpa", f"{problem or 'the interpreter is for tests'}; PyTorch's own is exact on every device, with the bias written once"
+
+
+class TimeBias(NamedTuple):
+    """What `fused` needs to know of B packed subgraphs to compute the bias of any two rows.
+
+    Attributes:
+        time: (T,) float32 ages; `FAR` where a row has none.
+        offsets: (B + 1,) first row of each subgraph.
+        longest: Rows of the longest, or more.
+        kernels: μ (G,), s (G,), W (H, G), b (H,); None for no bias.
+        is_log: Whether differences are taken as log(1 + days).
+    """
+
+    time: Tensor
+    offsets: Tensor
+    longest: int
+    kernels: tuple[Tensor, Tensor, Tensor, Tensor] | None
+    is_log: bool
+
+    @classmethod
+    def of(cls, bias: TemporalBias | None, age: Tensor, has_time: Tensor, offsets: Tensor, longest: int) -> "TimeBias":
+        """From packed ages (T,) and flags (T,)."""
+        time = torch.where(has_time, age, FAR).float()
+        if not isinstance(bias, GaussianBias):
+            return cls(time, offsets, longest, None, False)
+        with torch.autocast(age.device.type, enabled=False):
+            mu, scale, weight, shift = (c.float() for c in bias.coefficients())
+        return cls(time, offsets, longest, (mu, scale, weight, shift), bias.is_log_time)
+
+    def attend(self, qkv: Tensor, dropout: float) -> Tensor:
+        """(T, 3, H, d/H) → (T, H, d/H)."""
+        from gelgt.nn.kernels.op import gaussian_attention  # imports Triton
+
+        return gaussian_attention(qkv, self.time, self.offsets, self.longest, self.kernels, self.is_log, dropout)
 
 
 class AttentionBlock(nn.Module):
@@ -51,19 +102,23 @@ class AttentionBlock(nn.Module):
         width = config.width
         self.heads = config.heads
         self.rate = config.dropout if config.attention_dropout is None else config.attention_dropout
-        self.attend = BACKENDS[choose_backend(config)[0]]
+        self.attend = BACKENDS.get(config.backend, sdpa_attention)  # of a bias that is a tensor
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         hidden = config.ffn_ratio * width
         self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width))
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """(B, N, d), (B, H or 1, N, N) → (B, N, d)."""
-        seeds, rows, width = x.shape
-        q, k, v = self.qkv(self.norm_1(x)).view(seeds, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        attended = self.attend(q, k, v, bias, self.rate if self.training else 0.0)  # (B, H, N, d/H)
-        x = x + self.dropout(self.out(attended.transpose(1, 2).reshape(seeds, rows, width)))
+    def forward(self, x: Tensor, bias: Tensor | TimeBias) -> Tensor:
+        """Padded (B, N, d) with a bias (B, H or 1, N, N), or packed (T, d) with a `TimeBias` → the same shape."""
+        rate = self.rate if self.training else 0.0
+        qkv = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1))  # (…, 3, H, d/H)
+        if isinstance(bias, TimeBias):
+            attended = bias.attend(qkv, rate)
+        else:
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)
+            attended = self.attend(q, k, v, bias, rate).transpose(1, 2)
+        x = x + self.dropout(self.out(attended.reshape(x.shape)))
         out: Tensor = x + self.dropout(self.ffn(self.norm_2(x)))
         return out
 

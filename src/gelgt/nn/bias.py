@@ -96,6 +96,10 @@ class GaussianBias(TemporalBias):
         """(H, G) W."""
         return functional.softplus(self.mix.weight) if self.is_positive else self.mix.weight
 
+    def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """μ (G), s (G), W (H, G), b (H) of Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) + b_h, whatever the form and the parameters."""
+        return self.mu, math.sqrt(self.factor) * self.sigma, self.weight, self.mix.bias
+
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
         known = (has_time[:, :, None] & has_time[:, None, :]).to(self.mu.dtype)  # (B, N, N)
         return self._mixed((age[:, :, None] - age[:, None, :]).abs(), known)
@@ -105,11 +109,8 @@ class GaussianBias(TemporalBias):
 
     def _mixed(self, difference: Tensor, known: Tensor) -> Tensor:
         time = torch.log1p(difference) if self.is_log_time else difference
-        scale = math.sqrt(self.factor) * self.sigma
         with torch.autocast(difference.device.type, enabled=False):
-            flat: Tensor = _GaussianMix.apply(
-                time.to(self.mu.dtype).reshape(-1), known.reshape(-1), self.mu, scale, self.weight, self.mix.bias
-            )  # type: ignore[no-untyped-call]
+            flat: Tensor = _GaussianMix.apply(time.to(self.mu.dtype).reshape(-1), known.reshape(-1), *self.coefficients())  # type: ignore[no-untyped-call]
         return flat.view(self.heads, *difference.shape).transpose(0, 1)
 
     def kernels(self, difference: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gelgt.config import GelGTConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn.attention import AttentionBlock, ReadOut, choose_backend, mask_bias
+from gelgt.nn.attention import AttentionBlock, ReadOut, TimeBias, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias, make_bias
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.dropout import Dropout
@@ -81,7 +81,6 @@ class GelGTModel(nn.Module):
         super().__init__()
         self.config, self.noise_seed = config, noise_seed
         width = config.width
-        self.backend, self.backend_reason = choose_backend(config)
         self.encoders = nn.ModuleDict()
         for name in config.encoders:
             if name == "table":
@@ -196,13 +195,27 @@ class GelGTModel(nn.Module):
         place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
         return structure_noise(batch.seed_key, batch.seed_time, place, subgraph, self.config.structure_width, self.noise_seed)
 
+    @property
+    def backend(self) -> str:
+        """Of attention, where the model's parameters are now."""
+        return choose_backend(self.config, next(self.parameters()).device)[0]
+
+    @property
+    def backend_reason(self) -> str:
+        return choose_backend(self.config, next(self.parameters()).device)[1]
+
     def attend(self, tokens: "Tokens", keep_weights: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds' weights (B, H, N) of each block."""
+        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds' weights (B, H, N) of each block.
+
+        The fused backend works on the packed rows, which are padded afterwards. The others need padded rows and the whole bias, and so
+        does looking at weights.
+        """
         h, offsets = tokens.h, tokens.offsets
         lengths = offsets[1:] - offsets[:-1]
         mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]  # (B, N)
-        x = h.new_zeros(*mask.shape, h.shape[1])
-        x[mask] = h
+        if choose_backend(self.config, h.device, h.dtype)[0] == "fused" and not keep_weights:
+            return pad_rows(self.attend_packed(tokens, mask.shape[1]), offsets, mask), mask, []
+        x = pad_rows(h, offsets, mask)
         ages, known = spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0)
         biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [mask_bias(None, mask, x.dtype)]
         weights = []
@@ -213,6 +226,15 @@ class GelGTModel(nn.Module):
                 weights.append(block.seed_weights(x, bias))
             x = block(x, bias)
         return x, mask, weights
+
+    def attend_packed(self, tokens: "Tokens", longest: int) -> Tensor:
+        """The attention blocks by the fused backend: (T, d) → (T, d)."""
+        made = [bias for bias in self.biases if isinstance(bias, GaussianBias)]
+        biases = [TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, longest) for bias in made or (None,)]
+        x = tokens.h
+        for number, block in enumerate(self.blocks):
+            x = block(x, biases[min(number, len(biases) - 1)])
+        return x
 
     def start_times(self, ages: Tensor) -> None:
         """Start μ and σ from the ages (days) of rows seen in training."""
@@ -241,6 +263,14 @@ class GelGTModel(nn.Module):
         if times:
             groups.append({"params": times, "lr": rate * self.config.time_rate, "weight_decay": 0.0})
         return groups
+
+
+def pad_rows(x: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
+    """(T, d) → (B, N, d), zeros where the mask is false."""
+    seeds, rows = mask.shape
+    shift = torch.arange(seeds, device=x.device) * rows - offsets[:-1]  # packed place → padded place
+    place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(shift, offsets[1:] - offsets[:-1], output_size=len(x))
+    return x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, place, x).view(seeds, rows, -1)
 
 
 def duration(days: Any) -> str:

@@ -173,7 +173,7 @@ class Trainer:
             loss = loss + more
             gradients = [_sum(own, other) for own, other in zip(gradients, others)]
         for parameter, gradient in zip(self.parameters, gradients):
-            parameter.grad = gradient
+            parameter.grad = None if gradient is None else gradient.contiguous()
         torch.nn.utils.clip_grad_norm_(self.parameters, config.clip)
         self.optimiser.step()
         self._move_average()
