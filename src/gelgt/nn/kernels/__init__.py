@@ -1,0 +1,41 @@
+"""Triton kernels for attention with the Gaussian bias, which is computed where it is needed and never written to memory.
+
+    tiles.py      what the kernels share            launch.py   tile sizes, memory, launches
+    forward.py    attention                         op.py       the differentiable function
+    backward.py   its gradients
+
+This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
+"""
+
+import os
+from importlib.util import find_spec
+
+import torch
+
+FAR = 1.0e9  # days; where a row without time stands
+SIZES = (32, 64, 128)
+MAX_KERNELS = 16
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def why_not(device: torch.device, dtype: torch.dtype, size: int, kernels: int) -> str | None:
+    """Why the kernels cannot be used for heads of a size and so many Gaussians; None if they can.
+
+    Example:
+        >>> why_not(torch.device("cpu"), torch.float32, 64, 4)
+        'the fused kernel needs a CUDA device'
+    """
+    is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # slow, but needs no device
+    if device.type != "cuda" and not is_interpreted:
+        return "the fused kernel needs a CUDA device"
+    if find_spec("triton") is None:
+        return "the fused kernel needs Triton, which is not installed"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return "the fused kernel needs a device of compute capability 8.0 or newer"
+    if dtype not in DTYPES:
+        return f"the fused kernel has no {str(dtype).removeprefix('torch.')}"
+    if size not in SIZES:
+        return f"the fused kernel has heads of {', '.join(map(str, SIZES))}, not {size}"
+    if kernels > MAX_KERNELS:
+        return f"the fused kernel has at most {MAX_KERNELS} Gaussians, not {kernels}"
+    return None

@@ -1,0 +1,212 @@
+"""The backward kernels. With P the weights, dS = P ∘ (dO Vᵀ - δ) and δ_i = dO_i · O_i:
+
+    queries_kernel   a tile of queries walks over the keys: δ, dQ = dS K /√D, and the sums over pairs that μ, s, W and b need
+    keys_kernel      a tile of keys walks over the queries: dV = Pᵀ dO, dK = dSᵀ Q /√D
+    sums_kernel      adds the sums of all programs up, in a fixed order, and makes gradients of them
+
+With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and Gaussian: ∂W = A, ∂μ_g = 2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and
+∂b = Σ dS over pairs that both have a time. Nothing is added atomically, so two runs give the same bits.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)
+import triton
+import triton.language as tl
+
+from gelgt.nn.kernels.tiles import (
+    LOG2E,
+    ROOT,
+    between,
+    drop_columns,
+    drop_rows,
+    flipped,
+    gaussian,
+    is_known,
+    kept,
+    kernels_of,
+    locate,
+    rows_of,
+    weights_of,
+)
+
+
+@triton.jit
+def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sums within a row, (ROWS, COLUMNS) → (ROWS, 4): exactly those of numbers that one thread holds, so nothing is exchanged."""
+    return tl.sum(tl.sum(tl.reshape(tile, (ROWS, COLUMNS // 8, 4, 2)), 3), 1)
+
+
+@triton.jit
+def queries_kernel(
+    tokens, qkv, time, places, mu, sigma, mix, shift, seed, out, lse, d_out, delta, d_qkv, partial,
+    tiles, total, longest, count, root, factor, scale, threshold, upscale,
+    H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
+    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, POLY: tl.constexpr,
+):  # fmt: skip
+    """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs, 3G + 1)."""
+    tile, h, b, start, length = locate(places, tiles, H, longest, IS_PACKED)
+    place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    row_q = rows_of(start, length, place_q)
+    columns = tl.arange(0, D)
+    q = tl.load(qkv + row_q.to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :])
+    at_out = row_q.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
+    d_o = tl.load(d_out + at_out)
+    shared = tl.sum(d_o.to(tl.float32) * tl.load(out + at_out).to(tl.float32), 1)
+    line = h.to(tl.int64) * total
+    tl.store(delta + line + row_q, shared, mask=place_q < length)
+    # exp2(-∞): padding has no weights
+    level = tl.where(place_q < length, tl.load(lse + line + row_q) * factor, float("inf"))
+    if G > 0:
+        time_q = flipped(tl.load(time + row_q))
+        known_q = is_known(time_q)
+        shifted = known_q * (tl.load(shift + h) * root)
+        for_b = tl.zeros([BLOCK_Q, 4], tl.float32)
+    slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
+    weights = weights_of(mix, h, root, G)
+    sums = ()
+    for g in tl.static_range(3 * G):
+        sums = sums + (tl.zeros([BLOCK_Q, 4], tl.float32),)
+    of_rows = drop_rows(seed, row_q, h, H) if HAS_DROPOUT else 0
+    d_q = tl.zeros([BLOCK_Q, D], tl.float32)
+    for first in tl.range(0, tl.where(tile * BLOCK_Q < length, length, 0), BLOCK_K):
+        place_k = first + tl.arange(0, BLOCK_K)
+        closed = tl.where(place_k < length, 0.0, -float("inf"))
+        k = tokens.load([start + first, (H + h) * D])
+        v = tokens.load([start + first, (2 * H + h) * D])
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        d_weight = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
+        near = ()
+        if G > 0:
+            time_k = tl.load(time + rows_of(start, length, place_k))
+            known_k = is_known(time_k)
+            apart = between(time_q[:, None], time_k[None, :], IS_LOG)
+            scores += shifted[:, None] * known_k[None, :] + closed[None, :]
+            for g in tl.static_range(G):
+                d, one = gaussian(apart, slopes[g], offsets[g], g < POLY)
+                scores += weights[g] * one
+                near = near + (one,)
+        else:
+            scores += closed[None, :]
+        weight = tl.exp2(scores * factor - level[:, None])
+        if HAS_DROPOUT:
+            is_kept = kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold)
+            d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
+        d_score = weight * (d_weight - shared[:, None])
+        d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision=PRECISION)
+        if G > 0:  # while that product runs
+            added = ()
+            for g in tl.static_range(G):
+                d = apart * slopes[g] - offsets[g]
+                zeroth = d_score * near[g]
+                once = zeroth * d
+                added = added + (
+                    sums[3 * g] + fold(zeroth, BLOCK_Q, BLOCK_K),
+                    sums[3 * g + 1] + fold(once, BLOCK_Q, BLOCK_K),
+                    sums[3 * g + 2] + fold(once * d, BLOCK_Q, BLOCK_K),
+                )
+            sums = added
+            for_b += fold(d_score * known_k[None, :], BLOCK_Q, BLOCK_K)
+    end = length if IS_PACKED else longest
+    at_d = d_qkv + (start + place_q).to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :]
+    value = d_q * tl.where(place_q < length, scale, 0.0)[:, None]
+    tl.store(at_d, value.to(d_qkv.dtype.element_ty), mask=(place_q < end)[:, None])
+    if G > 0:
+        at = partial + (h * count + b * tiles + tile) * (3 * G + 1)
+        for g in tl.static_range(G):
+            tl.store(at + g, tl.sum(tl.sum(sums[3 * g], 1), 0))
+            tl.store(at + G + g, tl.sum(tl.sum(sums[3 * g + 1], 1), 0) / ROOT)
+            tl.store(at + 2 * G + g, tl.sum(tl.sum(sums[3 * g + 2], 1), 0) / LOG2E)
+        tl.store(at + 3 * G, tl.sum(tl.sum(for_b, 1) * known_q, 0))
+
+
+@triton.jit
+def keys_kernel(
+    tokens, outputs, qkv, time, places, mu, sigma, mix, shift, seed, lse, delta, d_qkv,
+    tiles, total, longest, root, factor, scale, threshold, upscale,
+    H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
+    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, POLY: tl.constexpr,
+):  # fmt: skip
+    """dK and dV in (T, 3, H, D); `tokens` and `outputs` read tiles of BLOCK_Q rows of `qkv` and dO.
+
+    Tiles are transposed, keys × queries, so that P and dS are left factors as they stand.
+    """
+    tile, h, b, start, length = locate(places, tiles, H, longest, IS_PACKED)
+    place_k = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    row_k = rows_of(start, length, place_k)
+    columns = tl.arange(0, D)
+    at_k = qkv + row_k.to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
+    k = tl.load(at_k)
+    v = tl.load(at_k + H * D)
+    if G > 0:
+        time_k = flipped(tl.load(time + row_k))
+        shifted = is_known(time_k) * (tl.load(shift + h) * root)
+    slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
+    weights = weights_of(mix, h, root, G)
+    of_columns = drop_columns(place_k) if HAS_DROPOUT else 0
+    d_k = tl.zeros([BLOCK_K, D], tl.float32)
+    d_v = tl.zeros([BLOCK_K, D], tl.float32)
+    line = h.to(tl.int64) * total
+    for first in tl.range(0, tl.where(tile * BLOCK_K < length, length, 0), BLOCK_Q):
+        place_q = first + tl.arange(0, BLOCK_Q)
+        row_q = rows_of(start, length, place_q)
+        level = tl.where(place_q < length, tl.load(lse + line + row_q), float("inf"))
+        # The Gaussians come first: the last product of the step before is still running.
+        if G > 0:
+            time_q = tl.load(time + row_q)
+            apart = between(time_k[:, None], time_q[None, :], IS_LOG)
+            bias = shifted[:, None] * is_known(time_q)[None, :] - level[None, :]
+            for g in tl.static_range(G):
+                d, one = gaussian(apart, slopes[g], offsets[g], g < POLY)
+                bias += weights[g] * one
+        else:
+            bias = tl.broadcast_to(-level[None, :], [BLOCK_K, BLOCK_Q])
+        q = tokens.load([start + first, h * D])
+        weight = tl.exp2(tl.dot(k, tl.trans(q), bias, input_precision=PRECISION) * factor)
+        d_o = outputs.load([start + first, h * D])
+        given = weight
+        if HAS_DROPOUT:
+            is_kept = kept(drop_rows(seed, row_q, h, H)[None, :], of_columns[:, None], threshold)
+            given = tl.where(is_kept, weight * upscale, 0.0)
+        d_v = tl.dot(given.to(d_o.dtype), d_o, d_v, input_precision=PRECISION)
+        d_weight = tl.dot(v, tl.trans(d_o), input_precision=PRECISION)
+        if HAS_DROPOUT:
+            d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
+        d_score = weight * (d_weight - tl.load(delta + line + row_q)[None, :])
+        d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision=PRECISION)
+    end = length if IS_PACKED else longest
+    at_d = d_qkv + (start + place_k).to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
+    written = (place_k < end)[:, None]
+    tl.store(at_d, (d_k * tl.where(place_k < length, scale, 0.0)[:, None]).to(d_qkv.dtype.element_ty), mask=written)
+    tl.store(at_d + H * D, (d_v * tl.where(place_k < length, 1.0, 0.0)[:, None]).to(d_qkv.dtype.element_ty), mask=written)
+
+
+@triton.jit
+def sums_kernel(partial, sigma, mix, gradient, count, H: tl.constexpr, G: tl.constexpr, WIDE: tl.constexpr, CHUNK: tl.constexpr):
+    """(H, programs, 3G + 1) → ∂μ (G), ∂s (G), ∂W (H, G), ∂b (H), one after the other."""
+    g = tl.arange(0, WIDE)
+    is_kernel = g < G
+    for_mu = tl.zeros([WIDE], tl.float32)
+    for_sigma = tl.zeros([WIDE], tl.float32)
+    for h in range(H):
+        zeroth = tl.zeros([CHUNK, WIDE], tl.float32)
+        first = tl.zeros([CHUNK, WIDE], tl.float32)
+        second = tl.zeros([CHUNK, WIDE], tl.float32)
+        for_b = tl.zeros([CHUNK], tl.float32)
+        for begin in range(0, count, CHUNK):
+            program = begin + tl.arange(0, CHUNK)
+            at = partial + (h * count + program) * (3 * G + 1)
+            mask = (program < count)[:, None] & is_kernel[None, :]
+            zeroth += tl.load(at[:, None] + g[None, :], mask=mask, other=0.0)
+            first += tl.load(at[:, None] + G + g[None, :], mask=mask, other=0.0)
+            second += tl.load(at[:, None] + 2 * G + g[None, :], mask=mask, other=0.0)
+            for_b += tl.load(at + 3 * G, mask=program < count, other=0.0)
+        weight = tl.load(mix + h * G + g, mask=is_kernel, other=0.0)
+        for_mu += weight * tl.sum(first, 0)
+        for_sigma += weight * tl.sum(second, 0)
+        tl.store(gradient + 2 * G + h * G + g, tl.sum(zeroth, 0), mask=is_kernel)
+        tl.store(gradient + 2 * G + H * G + h, tl.sum(for_b, 0))
+    slope = 2.0 / tl.load(sigma + g, mask=is_kernel, other=1.0)
+    tl.store(gradient + g, for_mu * slope, mask=is_kernel)
+    tl.store(gradient + G + g, for_sigma * slope, mask=is_kernel)

@@ -1,0 +1,288 @@
+"""The fused kernels against float64: values and all gradients, both layouts, dropout, one compiled graph, and the model that uses them.
+
+The tests marked `gpu` run on a CUDA device. Without one, `test_without_a_gpu` runs the same tests in a process of its own through
+Triton's interpreter, at small sizes.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gelgt.config import GelGTConfig
+from gelgt.errors import GelgtError
+from gelgt.nn.attention import AttentionBlock, TimeBias, choose_backend, mask_bias
+from gelgt.nn.bias import GaussianBias
+from gelgt.nn.kernels import FAR, why_not
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
+# bf16 is the precision of training, but the interpreter cannot multiply it.
+LOW = torch.float16 if IS_INTERPRETED else torch.bfloat16
+Test = Callable[..., None]
+
+
+def on_device(test: Test) -> Test:
+    if IS_INTERPRETED:
+        return test
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    marked: Test = pytest.mark.gpu(skip(test))
+    return marked
+
+
+@pytest.mark.skipif(IS_INTERPRETED, reason="is that process")
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton for its interpreter: pip install 'triton>=3.6'")
+def test_without_a_gpu() -> None:
+    command = [sys.executable, "-m", "pytest", __file__, "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of the interpreter, so that a subgraph of 40 rows has several."""
+    if IS_INTERPRETED:
+        from gelgt.nn.kernels import launch
+
+        monkeypatch.setattr(launch, "choose_tiling", lambda *a: launch.Tiling(32, 16, 4, 1))
+
+
+@dataclass
+class Case:
+    """Subgraphs of some lengths, padded; the bias is None without Gaussians."""
+
+    qkv: Tensor
+    age: Tensor
+    known: Tensor
+    lengths: Tensor
+    kernels: tuple[Tensor, ...] | None
+    is_log: bool
+    d_out: Tensor
+
+    @classmethod
+    def of(
+        cls, lengths: list[int], kernels: int = 4, is_log: bool = False, size: int = 32, heads: int = 2, dtype: torch.dtype = torch.float32
+    ) -> "Case":
+        draw = torch.Generator().manual_seed(7)
+        rows = (len(lengths), max(lengths))
+        qkv, d_out = (torch.randn(*rows, *more, heads, size, generator=draw).to(dtype) for more in ((3,), ()))
+        age, known = 50 * torch.rand(*rows, generator=draw), torch.rand(*rows, generator=draw) < 0.7
+        known[:, 0] = True
+        mu, sigma = 30 * torch.rand(kernels, generator=draw), 4 + 5 * torch.rand(kernels, generator=draw)
+        mix, shift = torch.randn(heads, kernels, generator=draw), torch.randn(heads, generator=draw)
+        bias = ((mu.log1p(), sigma / 10) if is_log else (mu, sigma)) + (mix, shift)
+        on = [t.to(DEVICE) for t in (qkv, age, known, torch.tensor(lengths))]
+        return cls(*on, tuple(t.to(DEVICE) for t in bias) if kernels else None, is_log, d_out.to(DEVICE))
+
+    @property
+    def mask(self) -> Tensor:
+        return torch.arange(self.qkv.shape[1], device=DEVICE)[None, :] < self.lengths[:, None]
+
+    def leaves(self, dtype: torch.dtype | None = None) -> list[Tensor]:
+        return [t.detach().to(dtype or t.dtype).requires_grad_() for t in (self.qkv, *(self.kernels or ()))]
+
+    def expected(self, kept: Tensor | None = None) -> list[Tensor]:
+        """Values and gradients in float64, of rows that are no padding: the formula over all pairs; `kept` (B, H, N, N) is dropout."""
+        leaves = self.leaves(torch.float64)
+        q, k, v = leaves[0].permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if self.kernels is not None:
+            _, mu, sigma, mix, shift = leaves
+            time = (self.age[:, :, None] - self.age[:, None, :]).double().abs()
+            time = time.log1p() if self.is_log else time
+            both = (self.known[:, :, None] & self.known[:, None, :]).double()[:, None]
+            near = torch.exp(-(((time[..., None] - mu) / sigma) ** 2))
+            scores = scores + both * (torch.einsum("bijg,hg->bhij", near, mix) + shift[:, None, None])
+        weights = scores.masked_fill(~self.mask[:, None, None, :], -math.inf).softmax(-1)
+        out = (((weights if kept is None else weights * kept) @ v).transpose(1, 2))[self.mask]
+        out.backward(self.d_out.double()[self.mask])
+        return self._gathered(out, leaves)
+
+    def found(self, is_packed: bool, rate: float = 0.0) -> list[Tensor]:
+        """The same by the kernels."""
+        from gelgt.nn.kernels.op import gaussian_attention
+
+        leaves, time, mask = self.leaves(), torch.where(self.known, self.age, FAR), self.mask
+        qkv, places, longest = leaves[0], self.lengths, mask.shape[1]
+        if is_packed:
+            qkv, time, places = qkv[mask], time[mask], torch.cat([places.new_zeros(1), places.cumsum(0)])
+        out = gaussian_attention(qkv, time, places, longest, tuple(leaves[1:]) or None, self.is_log, rate)  # type: ignore[arg-type]
+        out.backward(self.d_out[mask] if is_packed else self.d_out)
+        if not is_packed:
+            assert not out[~mask].any()
+            assert not qkv.grad[~mask].any()
+        return self._gathered(out if is_packed else out[mask], leaves)
+
+    def _gathered(self, out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+        grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        assert len(grads) == len(leaves)
+        return [out.detach(), *grads[0][self.mask].unbind(1), *grads[1:]]  # out, q, k, v, μ, s, W, b
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+def assert_close(found: list[Tensor], expected: list[Tensor], most: float) -> None:
+    errors = [error(a, b) for a, b in zip(found, expected, strict=True)]
+    assert max(errors) < most, errors
+
+
+@on_device
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize(("kernels", "is_log"), [(1, False), (4, False), (4, True), (8, False), (0, False)])
+def test_values_and_gradients(kernels: int, is_log: bool, is_packed: bool) -> None:
+    """Lengths that fill no tile, a subgraph of one row, rows without time."""
+    case = Case.of([37, 1, 20], kernels, is_log)
+    assert_close(case.found(is_packed), case.expected(), 2e-5)
+
+
+@on_device
+@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_sizes_and_precisions(size: int, dtype: torch.dtype) -> None:
+    if IS_INTERPRETED and (dtype == torch.bfloat16 or (dtype == torch.float32 and size == 32)):
+        pytest.skip("the interpreter has no bf16; float32 of 32 is tested above")
+    case = Case.of([40, 9], size=size, dtype=dtype)
+    assert_close(case.found(True), case.expected(), {torch.float16: 3e-3, torch.bfloat16: 2e-2, torch.float32: 2e-5}[dtype])
+
+
+@on_device
+def test_many_gaussians() -> None:
+    case = Case.of([20, 3], kernels=16)
+    assert_close(case.found(True), case.expected(), 2e-5)
+
+
+@on_device
+def test_nobody_has_a_time() -> None:
+    """Then there is no bias, and nothing for it to learn."""
+    case = Case.of([20, 3])
+    case.known[:] = False
+    with_bias = case.found(True)
+    assert not any(gradient.any() for gradient in with_bias[4:])
+    case.kernels = None
+    assert_close(with_bias[:4], case.expected(), 2e-5)
+
+
+@on_device
+def test_two_runs_give_the_same_bits() -> None:
+    case = Case.of([40, 33, 40], dtype=LOW)
+    assert all(torch.equal(a, b) for a, b in zip(case.found(True), case.found(True), strict=True))
+
+
+@on_device
+def test_padding_changes_nothing() -> None:
+    case = Case.of([33, 7])
+    first = case.found(False)
+    case.qkv[~case.mask], case.age[~case.mask], case.d_out[~case.mask] = 77.0, 3.0, 5.0
+    assert all(torch.equal(a, b) for a, b in zip(first, case.found(False), strict=True))
+
+
+@on_device
+def test_dropout() -> None:
+    """The share is right, and gradients are those of the weights that were kept."""
+    case, rate = Case.of([32, 32]), 0.3
+    values = case.qkv[:, :, 2].clone()
+    case.qkv[:, :, 2] = torch.eye(32, device=DEVICE)[None, :, None]  # so that what comes out is the weights
+    torch.manual_seed(1)
+    weights = case.found(True, rate)[0].view(2, 32, 2, 32).permute(0, 2, 1, 3)  # (B, H, N, N)
+    kept = (weights != 0).double() / (1 - rate)
+    assert float((weights == 0).double().mean()) == pytest.approx(rate, abs=0.03)
+    assert not torch.equal(kept[0, 0], kept[0, 1])
+    assert not torch.equal(kept[0], kept[1])
+    case.qkv[:, :, 2] = values
+    torch.manual_seed(1)
+    assert_close(case.found(True, rate), case.expected(kept), 2e-5)
+    torch.manual_seed(2)
+    assert not torch.equal(case.found(True, rate)[0], case.found(True, rate)[0])
+
+
+@on_device
+def test_compiles_without_graph_breaks() -> None:
+    from gelgt.nn.kernels.op import gaussian_attention
+
+    case = Case.of([20, 3])
+    time, places = torch.where(case.known, case.age, FAR), case.lengths
+    torch._dynamo.reset()
+    results = []
+    for function in (gaussian_attention, torch.compile(gaussian_attention, fullgraph=True, backend="aot_eager")):
+        qkv, mu, sigma, mix, shift = case.leaves()
+        out = function(qkv, time, places, 20, (mu, sigma, mix, shift))
+        results.append([out, *torch.autograd.grad(out.square().sum(), [qkv, mu, sigma, mix, shift])])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@on_device
+@pytest.mark.parametrize("changes", [{}, {"kernel_form": "lemma", "time_scale": "log"}, {"bias": "none"}])
+def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any]) -> None:
+    """The same block by `sdpa`, with the whole bias, and by `fused`."""
+    torch.manual_seed(0)
+    config = GelGTConfig(width=64, heads=2, dropout=0.0, **changes)
+    block, bias = AttentionBlock(config).to(DEVICE), GaussianBias(config).to(DEVICE) if config.bias == "gaussian" else None
+    lengths = torch.tensor([21, 4, 1], device=DEVICE)
+    mask = torch.arange(21, device=DEVICE)[None, :] < lengths[:, None]
+    x, age, known = (
+        torch.randn(3, 21, 64, device=DEVICE),
+        90 * torch.rand(3, 21, device=DEVICE),
+        mask & (torch.rand(3, 21).to(DEVICE) < 0.8),
+    )
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    parameters = [*block.parameters(), *(bias.parameters() if bias is not None else ())]
+    padded = block(x, mask_bias(None if bias is None else bias(age, known), mask, x.dtype))[mask]
+    packed = block(x[mask], TimeBias.of(bias, age[mask], known[mask], offsets, 21))
+    torch.testing.assert_close(packed, padded, rtol=1e-4, atol=1e-4)
+    for one, other in zip(*(torch.autograd.grad(out.square().sum(), parameters) for out in (packed, padded)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gradients_at_3000_rows() -> None:
+    """bf16, four heads of 128, four Gaussians: within 1 % of float64, and the same bits twice."""
+    case = Case.of([3000], size=128, heads=4, dtype=torch.bfloat16)
+    found = case.found(True)
+    assert all(torch.equal(a, b) for a, b in zip(found, case.found(True), strict=True))
+    assert_close(found, case.expected(), 1e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_inductor_and_autocast() -> None:
+    torch.manual_seed(0)
+    config = GelGTConfig(width=128, heads=4, dropout=0.0)
+    block, bias = AttentionBlock(config).cuda(), GaussianBias(config).cuda()
+    x, age = torch.randn(50, 128, device="cuda"), 90 * torch.rand(50, device="cuda")
+    given = TimeBias.of(bias, age, age > 9, torch.tensor([0, 30, 50], device="cuda"), 30)
+    with torch.no_grad():
+        exact = block(x, given)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            eager, compiled = block(x, given), torch.compile(block, fullgraph=True)(x, given)
+    torch.testing.assert_close(eager.float(), exact, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(compiled.float(), eager.float(), rtol=0.05, atol=0.05)
+
+
+def test_reasons() -> None:
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    assert choose_backend(GelGTConfig())[0] == "sdpa"
+    assert choose_backend(GelGTConfig(backend="sdpa"), cuda) == ("sdpa", "named by the configuration")
+    if IS_INTERPRETED:
+        assert "interpreter" in choose_backend(GelGTConfig())[1]
+        assert "has no float64" in str(why_not(cpu, torch.float64, 32, 4))
+        assert "not 48" in str(why_not(cpu, torch.float32, 48, 4))
+        assert "not 17" in str(why_not(cpu, torch.float32, 32, 17))
+        assert choose_backend(GelGTConfig(backend="fused"))[0] == "fused"
+        with pytest.raises(GelgtError, match="linear-decay"):
+            choose_backend(GelGTConfig(backend="fused", bias="linear-decay"))
+    else:
+        assert "CUDA" in choose_backend(GelGTConfig())[1]
+        with pytest.raises(GelgtError, match="CUDA"):
+            choose_backend(GelGTConfig(backend="fused"))
