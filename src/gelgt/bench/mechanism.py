@@ -89,7 +89,7 @@ class Training:
 
     rate: float = 2e-3
     batch_size: int = 64
-    max_steps: int = 3000
+    max_steps: int = 4000
     eval_every: int = 50
     patience: int = 60
 

@@ -70,7 +70,7 @@ def train_command(
 
     Ctrl-C ends training early and keeps the best weights so far; --resume goes on from there.
     """
-    changes = _changes(settings, seed, time_limit)  # before anything slow: a typing error should cost no time
+    changes = settings_of(settings, seed, time_limit)  # before anything slow: a typing error should cost no time
     from gelgt.presets import RunConfig
 
     RunConfig.of(preset, None, changes)
@@ -197,7 +197,7 @@ def _word(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _changes(settings: list[str] | None, seed: int | None, time_limit: str | None) -> dict[str, Any]:
+def settings_of(settings: list[str] | None, seed: int | None, time_limit: str | None) -> dict[str, Any]:
     """Single settings, whichever option they were given by."""
     from gelgt.presets import parse_settings
 

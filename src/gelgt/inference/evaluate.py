@@ -86,7 +86,8 @@ def score_split(
     chosen = choose_device(device)
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
     predictions = predict_seeds(model, data, data.seeds[split].take(places), run.config.train, chosen)
-    notices = [*opened.notices, *_about(run, split, is_own, len(made.table(split)) - len(places))]
+    late = [text for text in data.notices() if text.startswith(f"{split}:")] if split != "train" else []
+    notices = [*opened.notices, *late, *_about(run, split, is_own, len(made.table(split)) - len(places))]
     return Scored(data, labels, predictions, is_own, tuple(notices))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from gelgt.config import GelGTConfig, SamplingConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
-from gelgt.graph import Graph
+from gelgt.graph import TIMELESS, Graph
 from gelgt.nn import ModelInput
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
@@ -75,6 +75,23 @@ class TrainingData:
     def seeds(self) -> dict[str, Seeds]:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
 
+    def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
+        """(S,) whether each entity is there at its seed time. Real label tables have some that are not: accounts that were made anew."""
+        own = self.graph.node_time[seeds.node]
+        known: NDArray[np.bool_] = (own == TIMELESS) | (own <= seeds.time)
+        return known
+
+    def notices(self) -> list[str]:
+        """What to say of entities that do not exist yet at their seed time."""
+        found = []
+        for split, seeds in self.seeds.items():
+            late = int(np.count_nonzero(~self.exists(seeds)))
+            if late:
+                what = "are not learned from" if split == "train" else "get the base rate as their prediction"
+                rows = f"{late:,} rows" if late > 1 else "1 row"
+                found.append(f"{split}: {rows} whose row of '{self.task.entity_table}' does not exist yet at the seed time {what}")
+        return found
+
     def labels(self, split: str) -> NDArray[Any]:
         return self.target.labels(self.task, split)
 
@@ -90,6 +107,7 @@ class TrainingData:
     def ages(self) -> Tensor:
         """Ages in days of rows around training seeds, the seeds themselves left out."""
         seeds = self.seeds["train"]
+        seeds = seeds.take(np.flatnonzero(self.exists(seeds)))
         places = np.linspace(0, len(seeds) - 1, min(len(seeds), AGE_SEEDS)).astype(np.int64)
         few = seeds.take(places)
         sample = self.sampler.sample(few.node, few.time, few.key)

@@ -288,9 +288,10 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 def predict_seeds(
     model: GelGTModel, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str, batch_size: int = 0
 ) -> NDArray[np.float64]:
-    """Probabilities or values of seeds, in their order."""
+    """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
     model.eval()
     device = torch.device(device)
+    there = data.exists(seeds)
 
     @torch.inference_mode()
     def work(inputs: ModelInput) -> NDArray[np.float64]:
@@ -298,16 +299,19 @@ def predict_seeds(
             return data.target.decode(model(inputs.to(device)))
 
     with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
-        parts = list(lanes.map(work, data.loader(seeds, batch_size or max(EVAL_BATCH, config.batch_size))))
-    width = () if not data.target.space.width else (data.target.space.width,)
-    return np.concatenate(parts) if parts else np.zeros((0, *width))
+        parts = list(lanes.map(work, data.loader(seeds.take(np.flatnonzero(there)), batch_size or max(EVAL_BATCH, config.batch_size))))
+    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
+    if parts:
+        found[there] = np.concatenate(parts)
+    return found
 
 
 def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDArray[Any]]:
-    """Seeds and labels of some splits, without labels that are missing."""
+    """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
     labels = np.concatenate([data.labels(split) for split in splits])
-    usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1))
-    return joined([data.seeds[split] for split in splits]).take(usable), labels[usable]
+    seeds = joined([data.seeds[split] for split in splits])
+    usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
+    return seeds.take(usable), labels[usable]
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:

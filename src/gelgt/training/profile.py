@@ -54,6 +54,7 @@ def attention_shares(model: GelGTModel, data: TrainingData, device: torch.device
     """Where the seeds' attention goes, and where the rows are."""
     model.eval()
     seeds = data.seeds["val"] if len(data.seeds["val"]) else data.seeds["train"]
+    seeds = seeds.take(np.flatnonzero(data.exists(seeds)))
     seeds = seeds.take(np.linspace(0, len(seeds) - 1, min(len(seeds), SEEDS)).astype(np.int64))
     tables = np.zeros((2, len(data.graph.tables)))
     hops = np.zeros((2, data.sampling.hops + 2))

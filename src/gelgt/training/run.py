@@ -116,6 +116,8 @@ def train_run(
         return load_run(out)
     data = TrainingData.of(db, task, config)
     clock.done("data", _facts(data))
+    for text in data.notices():
+        progress.notice(text)
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock)
     model = make_model(data, config)
