@@ -78,6 +78,7 @@ def bench_quality(
     visibility: Visibility | None = None,
     device: str = "auto",
     progress: Progress | None = None,
+    begin: Callable[[Task, RunConfig], None] = lambda task, config: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Train every task with every seed, or take the runs that are there, and compare.
@@ -92,6 +93,7 @@ def bench_quality(
         visibility: The regime; the usual one if None.
         device: ``auto``, ``cpu``, ``cuda``, …
         progress: Is told of every run's phases.
+        begin: Is told of every run that is trained.
         stop: Asked after every step; true ends the bench, which can go on later.
     """
     results, seconds = [], []
@@ -101,6 +103,7 @@ def bench_quality(
             config = RunConfig.of(preset, task.task_type, {**(changes or {}), "train.seed": seed})
             folder = out / task.name / _variant(preset, visibility, changes) / f"seed-{seed}"
             if not (folder / SUCCESS).exists():
+                begin(task, config)
                 options = Options(visibility=visibility, resume=folder.exists(), device=device)
                 if train_run(db, task, folder, config, options, progress=progress, stop=stop).metrics["ended"] == "interrupted":
                     (folder / SUCCESS).unlink()  # to be continued

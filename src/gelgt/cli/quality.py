@@ -47,7 +47,11 @@ def quality_command(
     with training_progress() as progress:
         db = given.open_source(dataset, None, None, None)
         made = [db.task(read_definition(task)) for task in tasks]
-        progress.prepare(RunConfig.of(preset, None, changes).train, MAIN.get(made[0].task_type or "", ""))
+
+        def begin(task: Any, config: RunConfig) -> None:
+            progress.print(f"{task.name}, seed {config.train.seed}")
+            progress.prepare(config.train, MAIN[task.task_type])
+
         chosen: Any = visibility
         with Interrupt(lambda: progress.has_begun, progress.print) as stop:
             result = bench_quality(
@@ -60,6 +64,7 @@ def quality_command(
                 visibility=chosen,
                 device=device,
                 progress=progress,
+                begin=begin,
                 stop=stop,
             )
     write_json(out / "quality.json", result)
