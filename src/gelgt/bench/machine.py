@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("gelgt", "numpy", "pandas", "pyarrow", "duckdb", "numba", "torch", "pytorch-frame")
+_PACKAGES = ("gelgt", "numpy", "pandas", "pyarrow", "duckdb", "numba", "torch", "triton", "pytorch-frame")
 
 
 def machine() -> dict[str, Any]:

@@ -189,6 +189,23 @@ def bench_sampling_command(
         print_bench(result)
 
 
+@bench.command("attention")
+def bench_attention_command(
+    rows: Annotated[str, typer.Option("--rows", help="Rows of a subgraph, separated by commas.")] = "300,3000,30000",
+    flex: Annotated[bool, typer.Option("--flex", help="Measure FlexAttention too; it takes minutes.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attention with the Gaussian bias, forward and backward: time, memory and error, beside flash attention without a bias."""
+    from gelgt.bench.attention import bench_attention
+    from gelgt.cli.bench import parse_sizes, print_bench
+
+    result = bench_attention(tuple(parse_sizes(rows)), flex, progress=note)
+    if as_json:
+        print_json(result)
+    else:
+        print_bench(result)
+
+
 @bench.command("theory")
 def bench_theory_command(
     dataset: Annotated[Path, typer.Option("--dataset", help="A RelBench folder, such as rel-f1.")],

@@ -19,7 +19,8 @@ def parse_sizes(text: str) -> list[int]:
 def print_bench(result: dict[str, Any]) -> None:
     """One line for the machine, a table of results, a line a ratio."""
     on = result["machine"]
-    say(f"{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {on['platform']}, Python {on['python']}", style="bold")
+    gpu = f"{on['gpu']}, " if "gpu" in on else ""
+    say(f"{gpu}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {on['platform']}, Python {on['python']}", style="bold")
     say(", ".join(f"{name} {version}" for name, version in on["versions"].items()))
     say("")
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))

@@ -14,8 +14,10 @@ import triton
 import triton.language as tl
 
 from gelgt.nn.kernels.tiles import (
+    INTEGERS,
     LOG2E,
     ROOT,
+    UNALIGNED,
     between,
     drop_columns,
     drop_rows,
@@ -36,16 +38,16 @@ def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     return tl.sum(tl.sum(tl.reshape(tile, (ROWS, COLUMNS // 8, 4, 2)), 3), 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def queries_kernel(
     tokens, qkv, time, places, mu, sigma, mix, shift, seed, out, lse, d_out, delta, d_qkv, partial,
     tiles, total, longest, count, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, POLY: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs, 3G + 1)."""
-    tile, h, b, start, length = locate(places, tiles, H, longest, IS_PACKED)
+    tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     row_q = rows_of(start, length, place_q)
     columns = tl.arange(0, D)
@@ -83,7 +85,7 @@ def queries_kernel(
             apart = between(time_q[:, None], time_k[None, :], IS_LOG)
             scores += shifted[:, None] * known_k[None, :] + closed[None, :]
             for g in tl.static_range(G):
-                d, one = gaussian(apart, slopes[g], offsets[g], g < POLY)
+                d, one = gaussian(apart, slopes[g], offsets[g])
                 scores += weights[g] * one
                 near = near + (one,)
         else:
@@ -120,19 +122,19 @@ def queries_kernel(
         tl.store(at + 3 * G, tl.sum(tl.sum(for_b, 1) * known_q, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def keys_kernel(
     tokens, outputs, qkv, time, places, mu, sigma, mix, shift, seed, lse, delta, d_qkv,
     tiles, total, longest, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, POLY: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """dK and dV in (T, 3, H, D); `tokens` and `outputs` read tiles of BLOCK_Q rows of `qkv` and dO.
 
     Tiles are transposed, keys × queries, so that P and dS are left factors as they stand.
     """
-    tile, h, b, start, length = locate(places, tiles, H, longest, IS_PACKED)
+    tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_k = tile * BLOCK_K + tl.arange(0, BLOCK_K)
     row_k = rows_of(start, length, place_k)
     columns = tl.arange(0, D)
@@ -158,7 +160,7 @@ def keys_kernel(
             apart = between(time_k[:, None], time_q[None, :], IS_LOG)
             bias = shifted[:, None] * is_known(time_q)[None, :] - level[None, :]
             for g in tl.static_range(G):
-                d, one = gaussian(apart, slopes[g], offsets[g], g < POLY)
+                d, one = gaussian(apart, slopes[g], offsets[g])
                 bias += weights[g] * one
         else:
             bias = tl.broadcast_to(-level[None, :], [BLOCK_K, BLOCK_Q])
@@ -182,7 +184,7 @@ def keys_kernel(
     tl.store(at_d + H * D, (d_v * tl.where(place_k < length, 1.0, 0.0)[:, None]).to(d_qkv.dtype.element_ty), mask=written)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def sums_kernel(partial, sigma, mix, gradient, count, H: tl.constexpr, G: tl.constexpr, WIDE: tl.constexpr, CHUNK: tl.constexpr):
     """(H, programs, 3G + 1) → ∂μ (G), ∂s (G), ∂W (H, G), ∂b (H), one after the other."""
     g = tl.arange(0, WIDE)

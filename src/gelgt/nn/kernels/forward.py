@@ -1,6 +1,7 @@
-"""The forward kernel: a program takes a tile of queries of one subgraph and walks over its keys, with a running maximum and sum.
+"""The forward kernel: a program takes a tile of queries of one subgraph and head and walks over the keys, with a running maximum and sum.
 
-A program may take several heads of its tile: the Gaussians depend on the ages alone, so they are computed once for all of them.
+Two heads in a program would share their Gaussians, and polynomials would relieve the special-function unit. Both were measured and are
+slower: what they save is less than what two fewer programs on a multiprocessor, or the instructions, cost.
 """
 
 # mypy: ignore-errors
@@ -9,6 +10,8 @@ import triton
 import triton.language as tl
 
 from gelgt.nn.kernels.tiles import (
+    INTEGERS,
+    UNALIGNED,
     between,
     drop_columns,
     drop_rows,
@@ -23,79 +26,58 @@ from gelgt.nn.kernels.tiles import (
 )
 
 
-@triton.jit
-def biases_of(delta, shift, known, closed, mix, slopes, offsets, G: tl.constexpr, HEADS: tl.constexpr, POLY: tl.constexpr):
-    """The bias of a tile for each head, times √D; -∞ where the key is closed."""
-    biases = ()
-    for h in tl.static_range(HEADS):
-        biases = biases + (shift[h][:, None] * known[None, :] + closed[None, :],)
-    for g in tl.static_range(G):
-        d, near = gaussian(delta, slopes[g], offsets[g], g < POLY)
-        added = ()
-        for h in tl.static_range(HEADS):
-            added = added + (biases[h] + mix[h][g] * near,)
-        biases = added
-    return biases
-
-
-@triton.jit
+@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_kernel(
     tokens, qkv, time, places, mu, sigma, mix, shift, seed, out, lse,
     tiles, total, longest, root, factor, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, HEADS: tl.constexpr, POLY: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens` reads tiles of BLOCK_K rows of `qkv`."""
-    tile, group, b, start, length = locate(places, tiles, H // HEADS, longest, IS_PACKED)
-    head = group * HEADS
+    tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     row_q = rows_of(start, length, place_q)
     columns = tl.arange(0, D)
     # 64 bits: a large batch has more than 2^31 numbers.
-    at_q = qkv + row_q.to(tl.int64)[:, None] * (3 * H * D) + head * D + columns[None, :]
+    q = tl.load(qkv + row_q.to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :])
     if G > 0:
         time_q = flipped(tl.load(time + row_q))
+        shifted = is_known(time_q) * (tl.load(shift + h) * root)
     slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
-    q, weights, shifts, of_rows, top, summed, mixed = (), (), (), (), (), (), ()
-    for h in tl.static_range(HEADS):
-        q = q + (tl.load(at_q + h * D),)
-        weights = weights + (weights_of(mix, head + h, root, G),)
-        shifts = shifts + ((is_known(time_q) * (tl.load(shift + head + h) * root)) if G > 0 else 0.0,)
-        of_rows = of_rows + (drop_rows(seed, row_q, head + h, H) if HAS_DROPOUT else 0,)
-        top = top + (tl.full([BLOCK_Q], -float("inf"), tl.float32),)
-        summed = summed + (tl.zeros([BLOCK_Q], tl.float32),)
-        mixed = mixed + (tl.zeros([BLOCK_Q, D], tl.float32),)
+    weights = weights_of(mix, h, root, G)
+    of_rows = drop_rows(seed, row_q, h, H) if HAS_DROPOUT else 0
+    top = tl.full([BLOCK_Q], -float("inf"), tl.float32)
+    summed = tl.zeros([BLOCK_Q], tl.float32)
+    mixed = tl.zeros([BLOCK_Q, D], tl.float32)
     for first in tl.range(0, tl.where(tile * BLOCK_Q < length, length, 0), BLOCK_K):
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
         if G > 0:
             time_k = tl.load(time + rows_of(start, length, place_k))
-            delta = between(time_q[:, None], time_k[None, :], IS_LOG)
-            biases = biases_of(delta, shifts, is_known(time_k), closed, weights, slopes, offsets, G, HEADS, POLY)
-        of_columns = drop_columns(place_k) if HAS_DROPOUT else 0
-        tops, sums, mixes = (), (), ()
-        for h in tl.static_range(HEADS):
-            k = tokens.load([start + first, (H + head + h) * D])
-            bias = biases[h] if G > 0 else tl.broadcast_to(closed[None, :], [BLOCK_Q, BLOCK_K])
-            scores = tl.dot(q[h], tl.trans(k), bias, input_precision=PRECISION)
-            highest = tl.maximum(top[h], tl.max(scores, 1))
-            weight = tl.exp2(scores * factor - (highest * factor)[:, None])
-            fade = tl.exp2((top[h] - highest) * factor)
-            sums = sums + (summed[h] * fade + tl.sum(weight, 1),)
-            if HAS_DROPOUT:
-                weight = tl.where(kept(of_rows[h][:, None], of_columns[None, :], threshold), weight * upscale, 0.0)
-            v = tokens.load([start + first, (2 * H + head + h) * D])
-            mixes = mixes + (tl.dot(weight.to(v.dtype), v, mixed[h] * fade[:, None], input_precision=PRECISION),)
-            tops = tops + (highest,)
-        top, summed, mixed = tops, sums, mixes
-    end = length if IS_PACKED else longest
+            apart = between(time_q[:, None], time_k[None, :], IS_LOG)
+            bias = shifted[:, None] * is_known(time_k)[None, :] + closed[None, :]
+            for g in tl.static_range(G):
+                d, near = gaussian(apart, slopes[g], offsets[g])
+                bias += weights[g] * near
+        else:
+            bias = tl.broadcast_to(closed[None, :], [BLOCK_Q, BLOCK_K])
+        k = tokens.load([start + first, (H + h) * D])
+        scores = tl.dot(q, tl.trans(k), bias, input_precision=PRECISION)
+        highest = tl.maximum(top, tl.max(scores, 1))
+        weight = tl.exp2(scores * factor - (highest * factor)[:, None])
+        fade = tl.exp2((top - highest) * factor)
+        summed = summed * fade + tl.sum(weight, 1)
+        top = highest
+        if HAS_DROPOUT:
+            weight = tl.where(kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold), weight * upscale, 0.0)
+        v = tokens.load([start + first, (2 * H + h) * D])
+        mixed = tl.dot(weight.to(v.dtype), v, mixed * fade[:, None], input_precision=PRECISION)
     row_out = start + place_q
-    for h in tl.static_range(HEADS):
-        inside = summed[h] > 0  # not in a tile of padding
-        whole = tl.where(inside, summed[h], 1.0)
-        value = mixed[h] * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
-        at_out = out + row_out.to(tl.int64)[:, None] * (H * D) + (head + h) * D + columns[None, :]
-        tl.store(at_out, value.to(out.dtype.element_ty), mask=(place_q < end)[:, None])
-        level = tl.where(inside, top[h], 0.0) + tl.log2(whole) / factor
-        tl.store(lse + (head + h).to(tl.int64) * total + row_out, level, mask=place_q < length)
+    is_row = summed > 0  # false in a tile of padding
+    whole = tl.where(is_row, summed, 1.0)
+    value = mixed * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
+    at_out = out + row_out.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
+    tl.store(at_out, value.to(out.dtype.element_ty), mask=(place_q < (length if IS_PACKED else longest))[:, None])
+    level = tl.where(is_row, top, 0.0) + tl.log2(whole) / factor
+    tl.store(lse + h.to(tl.int64) * total + row_out, level, mask=place_q < length)

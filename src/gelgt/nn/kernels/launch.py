@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -15,28 +15,20 @@ from gelgt.nn.kernels.forward import forward_kernel
 LOG2E = math.log2(math.e)
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """The shape of a kernel's programs; `heads` of a tile share its Gaussians, and `poly` of those are polynomials."""
+class Tiling(NamedTuple):
+    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, and steps that are read ahead."""
 
     queries: int
     keys: int
     warps: int
     stages: int
-    heads: int = 1
-    poly: int = 0
-    registers: int | None = None
-
-    def options(self) -> dict[str, int]:
-        found = {"BLOCK_Q": self.queries, "BLOCK_K": self.keys, "POLY": self.poly, "num_warps": self.warps, "num_stages": self.stages}
-        return found if self.registers is None else found | {"maxnreg": self.registers}
 
 
 def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: torch.dtype) -> Tiling:
     """Tiles that were measured to be fast on an H200: for ``forward``, ``queries`` or ``keys``, by head size and longest subgraph."""
     if dtype == torch.float32:
         return {"forward": Tiling(64, 32, 4, 1), "queries": Tiling(64, 32, 4, 1), "keys": Tiling(32, 32, 4, 1)}[kernel]
-    return {"forward": Tiling(64, 64, 4, 3), "queries": Tiling(64, 32, 4, 3), "keys": Tiling(64, 64, 4, 2)}[kernel]
+    return {"forward": Tiling(64, 32, 4, 2), "queries": Tiling(64, 32, 4, 3), "keys": Tiling(64, 64, 4, 2)}[kernel]
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,8 @@ class Problem:
         """Below which of 2^24 draws a weight is dropped, and what the others are multiplied by."""
         return round(self.rate * 2**24), 1.0 / (1.0 - self.rate)
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self, tiling: Tiling) -> dict[str, Any]:
+        """In the order of the kernels' parameters."""
         return {
             "H": self.heads,
             "D": self.size,
@@ -106,6 +99,8 @@ class Problem:
             "IS_PACKED": self.is_packed,
             "HAS_DROPOUT": self.rate > 0,
             "PRECISION": "tf32x3" if self.qkv.dtype == torch.float32 else "tf32",  # bf16 and fp16 are exact factors either way
+            "BLOCK_Q": tiling.queries,
+            "BLOCK_K": tiling.keys,
         }
 
     def factors(self) -> tuple[float, float]:
@@ -116,25 +111,49 @@ class Problem:
         return choose_tiling(kernel, self.size, self.kernels, self.longest, self.qkv.dtype)
 
 
+def aligned(values: Tensor) -> Tensor:
+    """As the kernels read it: contiguous, from an address that is a multiple of 16."""
+    values = values.contiguous()
+    return values.clone() if values.data_ptr() % 16 else values
+
+
 def tiles_of(values: Tensor, count: int, rows: int) -> TensorDescriptor:
     """Reads tiles of so many rows of one head, out of `count`: the copy engine fetches them, so no thread computes their addresses."""
     size, width = values.shape[-1], values.numel() // count
     return TensorDescriptor(values, [count, width], [width, 1], [rows, size])
 
 
+_COMPILED: dict[tuple[Any, ...], Any] = {}
+
+
+def start(
+    kernel: Any, programs: int, problem: Problem, arguments: tuple[Any, ...], constants: dict[str, Any], warps: int, stages: int = 1
+) -> None:
+    """Run so many programs of a kernel.
+
+    Triton's way from arguments to a compiled kernel takes longer than attention over 300 rows, so the kernel is kept. That is safe as the
+    key holds all that Triton specialises on: integers and small tensors are exempt from it, the others are aligned.
+    """
+    given = tuple(constants.values())
+    key = (kernel.__name__, problem.qkv.device, problem.qkv.dtype, problem.places.dtype, warps, stages, given)
+    compiled = _COMPILED.get(key)
+    if compiled is None:  # always so in the interpreter
+        _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=warps, num_stages=stages)
+    else:
+        compiled[programs, 1, 1](*arguments, *given)
+
+
 def launch_forward(problem: Problem) -> tuple[Tensor, Tensor]:
-    """(T, H, D) or (B, N, H, D), and (H, T) log2 Σ exp2 of the scores."""
+    """(T, H, D) or (B, N, H, D), and (H, T) log Σ exp of the scores times √D."""
     qkv, heads = problem.qkv, problem.heads
     out = torch.empty((*problem.time.shape, heads, problem.size), dtype=qkv.dtype, device=qkv.device)
     lse = torch.empty((heads, problem.rows), dtype=torch.float32, device=qkv.device)
     tiling = problem.tiling("forward")
-    shared = math.gcd(tiling.heads, heads)
     tiles = -(-problem.longest // tiling.queries)
-    forward_kernel[(tiles * (heads // shared) * problem.subgraphs,)](
-        tiles_of(qkv, problem.rows, tiling.keys), *problem.tensors(), out, lse,
-        tiles, problem.rows, problem.longest, *problem.factors(), *problem.draws(),
-        **problem.constants(), **tiling.options(), HEADS=shared,
-    )  # fmt: skip
+    numbers = tiles, problem.rows, problem.longest, *problem.factors(), *problem.draws()
+    tokens = tiles_of(qkv, problem.rows, tiling.keys)
+    arguments = (tokens, *problem.tensors(), out, lse, *numbers)
+    start(forward_kernel, tiles * heads * problem.subgraphs, problem, arguments, problem.constants(tiling), *tiling[2:])
     return out, lse
 
 
@@ -151,13 +170,12 @@ def launch_queries(problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor, de
     tiling = problem.tiling("queries")
     tiles = -(-problem.longest // tiling.queries)
     count = tiles * problem.subgraphs
-    partial = lse.new_empty((problem.heads, count, 3 * problem.kernels + 1))
-    scale = 1.0 / math.sqrt(problem.size)
-    queries_kernel[(count * problem.heads,)](
-        tiles_of(problem.qkv, problem.rows, tiling.keys), *problem.tensors(), out, lse, d_out, delta, d_qkv, partial,
-        tiles, problem.rows, problem.longest, count, *problem.factors(), scale, *problem.draws(),
-        **problem.constants(), **tiling.options(),
-    )  # fmt: skip
+    partial = torch.empty((problem.heads, count, 3 * problem.kernels + 1), dtype=torch.float32, device=lse.device)
+    root, factor = problem.factors()
+    numbers = tiles, problem.rows, problem.longest, count, root, factor, 1.0 / root, *problem.draws()
+    tokens = tiles_of(problem.qkv, problem.rows, tiling.keys)
+    arguments = (tokens, *problem.tensors(), out, lse, d_out, delta, d_qkv, partial, *numbers)
+    start(queries_kernel, count * problem.heads, problem, arguments, problem.constants(tiling), *tiling[2:])
     return partial
 
 
@@ -165,21 +183,19 @@ def launch_keys(problem: Problem, lse: Tensor, d_out: Tensor, delta: Tensor, d_q
     """Fills the keys' and values' part of `d_qkv`."""
     tiling = problem.tiling("keys")
     tiles = -(-problem.longest // tiling.keys)
-    scale = 1.0 / math.sqrt(problem.size)
-    keys_kernel[(tiles * problem.subgraphs * problem.heads,)](
-        tiles_of(problem.qkv, problem.rows, tiling.queries), tiles_of(d_out, problem.rows, tiling.queries),
-        *problem.tensors(), lse, delta, d_qkv,
-        tiles, problem.rows, problem.longest, *problem.factors(), scale, *problem.draws(),
-        **problem.constants(), **tiling.options(),
-    )  # fmt: skip
+    root, factor = problem.factors()
+    numbers = tiles, problem.rows, problem.longest, root, factor, 1.0 / root, *problem.draws()
+    tokens, outputs = (tiles_of(values, problem.rows, tiling.queries) for values in (problem.qkv, d_out))
+    arguments = (tokens, outputs, *problem.tensors(), lse, delta, d_qkv, *numbers)
+    start(keys_kernel, tiles * problem.subgraphs * problem.heads, problem, arguments, problem.constants(tiling), *tiling[2:])
 
 
 def launch_sums(problem: Problem, partial: Tensor) -> Tensor:
     """The gradients of μ, σ, W and b, one after the other."""
     heads, kernels = problem.heads, problem.kernels
-    gradient = partial.new_empty((heads + 2) * kernels + (heads if kernels else 0))
+    gradient = torch.empty((heads + 2) * kernels + (heads if kernels else 0), dtype=torch.float32, device=partial.device)
     if kernels:
         wide = triton.next_power_of_2(kernels)
         sizes = {"H": heads, "G": kernels, "WIDE": wide, "CHUNK": 1024 // wide}
-        sums_kernel[(1,)](partial, problem.sigma, problem.mix, gradient, partial.shape[1], **sizes, num_warps=8)
+        start(sums_kernel, 1, problem, (partial, problem.sigma, problem.mix, gradient, partial.shape[1]), sizes, warps=8)
     return gradient

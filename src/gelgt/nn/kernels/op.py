@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gelgt.nn.kernels.launch import Problem, launch_backward, launch_forward
+from gelgt.nn.kernels.launch import Problem, aligned, launch_backward, launch_forward
 
 
 def gaussian_attention(
@@ -45,7 +45,7 @@ class _GaussianAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, time: Tensor, places: Tensor, *rest: Any) -> Tensor:
         *tensors, longest, is_log, rate = rest
-        qkv, tensors = qkv.contiguous(), [None if t is None else t.contiguous() for t in tensors]
+        tensors = [None if t is None else t.contiguous() for t in tensors]
         run: Any = _forward if torch.compiler.is_compiling() else forward
         out: Tensor
         out, lse = run(qkv, time, places, *tensors, longest, is_log, rate)
@@ -57,7 +57,7 @@ class _GaussianAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         qkv, time, places, mu, sigma, mix, shift, seed, out, lse = ctx.saved_tensors
         run: Any = _backward if torch.compiler.is_compiling() else backward
-        d_qkv, gradient = run(qkv, time, places, mu, sigma, mix, shift, seed, *ctx.settings, out, lse, d_out.contiguous())
+        d_qkv, gradient = run(qkv, time, places, mu, sigma, mix, shift, seed, *ctx.settings, out, lse, d_out)
         if mu is None:
             return (d_qkv, *([None] * 10))
         heads, kernels = mix.shape
@@ -70,7 +70,8 @@ def forward(
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The attention, and what its gradient needs of the scores."""
-    return launch_forward(Problem(qkv, time, places, mu, sigma, mix, shift, seed, longest, is_log, rate))
+    with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
+        return launch_forward(Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate))
 
 
 def backward(
@@ -78,7 +79,9 @@ def backward(
     seed: Tensor | None, longest: int, is_log: bool, rate: float, out: Tensor, lse: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of `qkv`, and of μ, s, W and b one after the other."""
-    return launch_backward(Problem(qkv, time, places, mu, sigma, mix, shift, seed, longest, is_log, rate), out, lse, d_out)
+    problem = Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate)
+    with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
+        return launch_backward(problem, out, lse, aligned(d_out))
 
 
 _forward = torch.library.custom_op("gelgt::gaussian_attention", forward, mutates_args=())

@@ -13,27 +13,28 @@ import triton.language as tl
 
 from gelgt.nn import kernels
 
+INTEGERS = ["tiles", "total", "longest", "count", "threshold"]  # one compiled kernel serves all of their values,
+UNALIGNED = ["time", "places", "mu", "sigma", "mix", "shift", "seed"]  # and all addresses of these, which may be parts of other tensors
 LOG2E = tl.constexpr(1.4426950408889634)
 ROOT = tl.constexpr(1.2011224087864498)  # √log2(e)
 LN2 = tl.constexpr(0.6931471805599453)
-FAR = tl.constexpr(kernels.FAR)  # large beside any age and width, yet its square times 2^-126 is small
-MAGIC = tl.constexpr(12582912.0)  # 1.5 · 2^23: adding it rounds to an integer and leaves that in the low bits
+FAR = tl.constexpr(kernels.FAR)  # days
 
 
 @triton.jit
-def locate(places, tiles, groups, longest, IS_PACKED: tl.constexpr):
-    """Tile, head group and subgraph of this program, and where the subgraph's rows begin and how many there are."""
+def locate(places, tiles, longest, H: tl.constexpr, IS_PACKED: tl.constexpr):
+    """Tile, head and subgraph of this program, and where the subgraph's rows begin and how many there are."""
     program = tl.program_id(0)
     tile = program % tiles
-    group = (program // tiles) % groups
-    b = program // (tiles * groups)
+    h = (program // tiles) % H
+    b = program // (tiles * H)
     if IS_PACKED:
         start = tl.load(places + b)
         length = tl.load(places + b + 1) - start
     else:
         start = b * longest
         length = tl.load(places + b)
-    return tile, group, b, start.to(tl.int32), length.to(tl.int32)
+    return tile, h, b, start.to(tl.int32), length.to(tl.int32)
 
 
 @triton.jit
@@ -86,20 +87,10 @@ def weights_of(mix, h, root, G: tl.constexpr):
 
 
 @triton.jit
-def exp2_polynomial(x):
-    """2^x for x ≤ 0 by additions and multiplications, to 8e-5: leaves the special-function unit to others."""
-    x = tl.maximum(x, -126.0)
-    shifted = x + MAGIC
-    part = x - (shifted - MAGIC)  # -0.5 … 0.5
-    power = ((0.05517167 * part + 0.24261113) * part + 0.69326099) * part + 0.99992807
-    return (power.to(tl.int32, bitcast=True) + (shifted.to(tl.int32, bitcast=True) << 23)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def gaussian(delta, slope, offset, BY_POLYNOMIAL: tl.constexpr):
+def gaussian(delta, slope, offset):
     """d and exp2(-d²)."""
     d = delta * slope - offset
-    return d, exp2_polynomial(0.0 - d * d) if BY_POLYNOMIAL else tl.exp2(0.0 - d * d)
+    return d, tl.exp2(0.0 - d * d)
 
 
 @triton.jit
