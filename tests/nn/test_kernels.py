@@ -11,17 +11,24 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from gelgt.config import GelGTConfig
+import gelgt
+from gelgt.config import GelGTConfig, SamplingConfig
 from gelgt.errors import GelgtError
+from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.attention import AttentionBlock, TimeBias, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias
 from gelgt.nn.kernels import FAR, why_not
+from gelgt.sampling import Sampler, task_seeds
+from gelgt.sampling.batch import from_sample
+from gelgt.testing import Shop
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
@@ -153,7 +160,7 @@ def test_sizes_and_precisions(size: int, dtype: torch.dtype) -> None:
     if IS_INTERPRETED and (dtype == torch.bfloat16 or (dtype == torch.float32 and size == 32)):
         pytest.skip("the interpreter has no bf16; float32 of 32 is tested above")
     case = Case.of([40, 9], size=size, dtype=dtype)
-    assert_close(case.found(True), case.expected(), {torch.float16: 3e-3, torch.bfloat16: 2e-2, torch.float32: 2e-5}[dtype])
+    assert_close(case.found(True), case.expected(), {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 2e-5}[dtype])
 
 
 @on_device
@@ -207,18 +214,26 @@ def test_dropout() -> None:
 
 
 @on_device
-def test_compiles_without_graph_breaks() -> None:
-    from gelgt.nn.kernels.op import gaussian_attention
+def test_a_block_compiles_without_graph_breaks() -> None:
+    """Kernels, bias and block as one graph (fullgraph raises at the first break), with dropout and with gradients."""
+    torch.manual_seed(0)
+    config = GelGTConfig(width=64, heads=2, dropout=0.0, attention_dropout=0.2)
+    block, bias = AttentionBlock(config).to(DEVICE), GaussianBias(config).to(DEVICE)
+    x, age = torch.randn(24, 64, device=DEVICE), 90 * torch.rand(24, device=DEVICE)
+    offsets, parameters = torch.tensor([0, 20, 24], device=DEVICE), [*block.parameters(), *bias.parameters()]
 
-    case = Case.of([20, 3])
-    time, places = torch.where(case.known, case.age, FAR), case.lengths
+    def run(x: Tensor, age: Tensor, offsets: Tensor) -> Tensor:
+        out: Tensor = block(x, TimeBias.of(bias, age, age > 9, offsets, 20))
+        return out
+
     torch._dynamo.reset()
     results = []
-    for function in (gaussian_attention, torch.compile(gaussian_attention, fullgraph=True, backend="aot_eager")):
-        qkv, mu, sigma, mix, shift = case.leaves()
-        out = function(qkv, time, places, 20, (mu, sigma, mix, shift))
-        results.append([out, *torch.autograd.grad(out.square().sum(), [qkv, mu, sigma, mix, shift])])
-    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    for function in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
+        torch.manual_seed(1)
+        out = function(x, age, offsets)
+        results.append([out, *torch.autograd.grad(out.square().sum(), parameters)])
+    for eager, compiled in zip(*results, strict=True):
+        torch.testing.assert_close(eager, compiled, rtol=1e-5, atol=1e-5)
 
 
 @on_device
@@ -244,11 +259,33 @@ def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any
         torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-3)
 
 
+@on_device
+@pytest.mark.parametrize("changes", [{"share_bias": False}, {"bias": "none"}])
+def test_the_model_predicts_alike(small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+    """Packed rows through all blocks by `fused`, padded ones by `sdpa`; seeds with few and with many rows."""
+    monkeypatch.setenv("GELGT_CACHE", str(tmp_path))
+    db = gelgt.open(small_shop.url)
+    graph, features = db.graph(), db.features()
+    seeds = task_seeds(db.task(small_shop.sentence), graph, "val").take(np.array([0, 3, 50]))
+    sample = Sampler(graph, SamplingConfig(budget=40)).sample(seeds.node, seeds.time, seeds.key)
+    inputs = ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, np.arange(3)), features).to(DEVICE)
+    predictions = {}
+    for backend in ("sdpa", "fused"):
+        torch.manual_seed(0)
+        model = GelGTModel(GelGTConfig(width=64, heads=2, keep=30, backend=backend, **changes), graph, features).to(DEVICE).eval()
+        assert model.backend == backend
+        with torch.no_grad():
+            predictions[backend] = model(inputs)
+            _, shares = model.seed_attention(inputs)  # looks at weights, so never by `fused`
+        assert float(shares.sum()) == pytest.approx(3.0, abs=1e-4)
+    torch.testing.assert_close(predictions["fused"], predictions["sdpa"], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gradients_at_3000_rows() -> None:
     """bf16, four heads of 128, four Gaussians: within 1 % of float64, and the same bits twice."""
-    case = Case.of([3000], size=128, heads=4, dtype=torch.bfloat16)
+    case = Case.of([3000, 3000], size=128, heads=4, dtype=torch.bfloat16)
     found = case.found(True)
     assert all(torch.equal(a, b) for a, b in zip(found, case.found(True), strict=True))
     assert_close(found, case.expected(), 1e-2)

@@ -8,6 +8,7 @@ This module itself needs no Triton: it says whether the kernels can be used, and
 """
 
 import os
+from functools import lru_cache
 from importlib.util import find_spec
 
 import torch
@@ -18,6 +19,7 @@ MAX_KERNELS = 16
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
+@lru_cache(maxsize=64)  # asked in every forward pass, and looking for a package reads folders
 def why_not(device: torch.device, dtype: torch.dtype, size: int, kernels: int) -> str | None:
     """Why the kernels cannot be used for heads of a size and so many Gaussians; None if they can.
 
