@@ -16,6 +16,7 @@ import torch
 FAR = 1.0e9  # days; where a row without time stands
 SIZES = (32, 64, 128)
 MAX_KERNELS = 16
+OLDEST_TRITON = (3, 6)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -32,6 +33,8 @@ def why_not(device: torch.device, dtype: torch.dtype, size: int, kernels: int) -
         return "the fused kernel needs a CUDA device"
     if find_spec("triton") is None:
         return "the fused kernel needs Triton, which is not installed"
+    if triton_version() < OLDEST_TRITON:
+        return f"the fused kernel needs Triton {'.'.join(map(str, OLDEST_TRITON))} or newer"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         return "the fused kernel needs a device of compute capability 8.0 or newer"
     if dtype not in DTYPES:
@@ -41,3 +44,10 @@ def why_not(device: torch.device, dtype: torch.dtype, size: int, kernels: int) -
     if kernels > MAX_KERNELS:
         return f"the fused kernel has at most {MAX_KERNELS} Gaussians, not {kernels}"
     return None
+
+
+def triton_version() -> tuple[int, ...]:
+    """Major and minor version of an installed Triton."""
+    import triton
+
+    return tuple(int(part) for part in triton.__version__.split(".")[:2])
