@@ -16,10 +16,15 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch .venv/.ready
 
+# The GPU kernels are tested on the CPU by Triton's interpreter, which nothing else here needs.
+.venv/.kernels: .venv/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kernels]'
+	@touch .venv/.kernels
+
 demo: setup
 	$(BIN)/gelgt demo
 
-test: setup
+test: .venv/.kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 
 lint: setup

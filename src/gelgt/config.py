@@ -184,6 +184,8 @@ class TrainConfig(Config):
         clip: Largest norm of the gradient.
         patience: Epochs without a better validation score after which training stops.
         average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates the weights themselves.
+        mix: The final weights are the mean of those of so many best epochs, unless validation finds that mean worse than the best epoch by
+            more than a quarter of the score's uncertainty. On a small validation set the best epoch is also the luckiest; 1 takes it.
         balance: Weigh positives so that both classes count alike; predicted probabilities are corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
@@ -203,6 +205,7 @@ class TrainConfig(Config):
     clip: float = Field(default=1.0, gt=0)
     patience: int = Field(default=8, ge=1)
     average: float = Field(default=0.0, ge=0, lt=1)
+    mix: int = Field(default=1, ge=1, le=100)
     balance: bool = False
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

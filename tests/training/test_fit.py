@@ -189,3 +189,28 @@ def test_the_gradient_of_parts_is_that_of_the_batch(db: Database, task: Task) ->
             assert (one is None) == (other is None)
             if one is not None:
                 torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-3)
+
+
+def test_the_mean_of_the_best_epochs(db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six epochs the best three are mixed; a run that was broken off mixes the same; a mean that is worse is not taken."""
+    monkeypatch.setattr("gelgt.training.fit.DOUBT", 1e3)
+    config = small(train__mix=3, train__epochs=6, train__patience=6)
+    whole = trainer(db, task, config)
+    state = whole.run()
+    ranked = sorted(state.history, key=lambda record: -record["val"]["roc_auc"])[:3]
+    assert [epoch for epoch, _ in state.kept] == [record["epoch"] for record in ranked]
+    for name, tensor in whole.model.state_dict().items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, torch.stack([each[name] for each in whole.best]).mean(0))
+    assert state.mixed == sorted(record["epoch"] for record in ranked)
+
+    progress = Stopper(after=14)
+    trainer(db, task, config, folder=tmp_path, progress=progress, stop=progress).run()
+    resumed = trainer(db, task, config, folder=tmp_path)
+    assert resumed.run().mixed == state.mixed
+    assert same(weights(resumed), weights(whole))
+
+    monkeypatch.setattr("gelgt.training.fit.DOUBT", -1e3)
+    strict = trainer(db, task, config)
+    assert strict.run().mixed == []
+    assert same(weights(strict), strict.best[0])

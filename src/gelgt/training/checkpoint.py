@@ -21,7 +21,7 @@ from torch import Tensor
 from gelgt.errors import GelgtError
 
 CHECKPOINT = "checkpoint.safetensors"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -37,6 +37,8 @@ class State:
         best: The best validation score.
         best_epoch: The epoch that reached it.
         waited: Epochs since then.
+        kept: The best epochs, whose weights are kept: [epoch, score], best first.
+        mixed: The epochs whose weights the final ones are the mean of; empty where one epoch's are final.
         history: One record for each epoch.
         ended: Why training ended; empty while it has not.
     """
@@ -49,6 +51,8 @@ class State:
     best: float | None = None
     best_epoch: int = 0
     waited: int = 0
+    kept: list[tuple[int, float | None]] = field(default_factory=list)
+    mixed: list[int] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
 

@@ -26,10 +26,11 @@ from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, joined
 from gelgt.training.lanes import Lanes
-from gelgt.training.metrics import is_better, score
+from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.training.progress import Progress
 
 EVAL_BATCH = 256  # seeds that are scored at a time, at least
+DOUBT = 0.25  # of the uncertainty of a validation score: what the mean of several epochs may be worse than the best by
 LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
 
 
@@ -77,7 +78,7 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay), fused=True)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
-        self.best: dict[str, Tensor] = {}
+        self.best: list[dict[str, Tensor]] = []  # the weights of `state.kept`
         self.state = State()
 
     def run(self) -> State:
@@ -87,10 +88,23 @@ class Trainer:
         with torch.random.fork_rng(devices=devices), self.lanes:
             while not self.state.ended:
                 self._epoch()
-        if self.best:
-            self.model.load_state_dict(self.best)
+            if self.best:
+                self._choose()
         self.model.eval()
         return self.state
+
+    def _choose(self) -> None:
+        """Take the mean of the best epochs' weights, unless validation finds it worse than the best epoch, beyond doubt."""
+        state, metric = self.state, self.data.target.metric
+        state.mixed = []
+        if len(self.best) > 1 and state.best is not None:
+            self.model.load_state_dict(_mean(self.best))
+            found = self._validate()[metric]
+            doubt = DOUBT * uncertainty(self.data.target.task_type, state.best, self.data.labels("val"))
+            if not is_better(metric, state.best, found - doubt if metric in SMALLER_IS_BETTER else found + doubt):
+                state.mixed = sorted(epoch for epoch, _ in state.kept)
+                return
+        self.model.load_state_dict(self.best[0])
 
     # One epoch, or the rest of it.
     def _epoch(self) -> None:
@@ -142,9 +156,9 @@ class Trainer:
         with self.averaged():
             scores = self._validate() if self.watch else {}
             value = scores.get(metric)
+            self._keep(value)
             if value is None or is_better(metric, value, state.best):  # nothing to compare: the newest are kept
                 state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
-                self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
             else:
                 state.waited += 1
         state.seconds += time.perf_counter() - began
@@ -158,6 +172,19 @@ class Trainer:
         }
         state.history.append(record)
         self.progress.epoch(record, state.best_epoch)
+
+    def _keep(self, value: float | None) -> None:
+        """Keep the weights if they are among the best; without scores the newest are."""
+        state, metric = self.state, self.data.target.metric
+        place = 0
+        if value is not None:
+            place = next((i for i, (_, kept) in enumerate(state.kept) if is_better(metric, value, kept)), len(state.kept))
+        most = self.config.mix if value is not None else 1
+        if place >= most:
+            return
+        weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        state.kept = [*state.kept[:place], (state.epoch + 1, value), *state.kept[place:]][:most]
+        self.best = [*self.best[:place], weights, *self.best[place:]][:most]
 
     # One step.
     def _step(self, parts: list[ModelInput]) -> float:
@@ -244,7 +271,7 @@ class Trainer:
         if self.folder is None:
             return
         tensors = {f"model/{n}": t for n, t in self.model.state_dict().items()}
-        tensors |= {f"best/{n}": t for n, t in self.best.items()}
+        tensors |= {f"best/{place}/{n}": t for place, weights in enumerate(self.best) for n, t in weights.items()}
         tensors |= {f"average/{n}": t for n, t in self.average.items()}
         for place, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"adam/{place}/{name}": value for name, value in moments.items()}
@@ -262,7 +289,10 @@ class Trainer:
             part, _, rest = name.partition("/")
             parts[part][rest] = tensor
         self.model.load_state_dict(parts["model"])
-        self.best = {n: t.to(self.device) for n, t in parts["best"].items()}
+        self.best = [{} for _ in self.state.kept]
+        for name, tensor in parts["best"].items():
+            place, _, of = name.partition("/")
+            self.best[int(place)][of] = tensor.to(self.device)
         self.average = {n: t.to(self.device) for n, t in parts["average"].items()}
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in parts["adam"].items():
@@ -318,3 +348,11 @@ def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
+
+
+def _mean(weights: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of some weights; counters and the like are those of the first."""
+    return {
+        name: torch.stack([each[name] for each in weights]).mean(0) if tensor.is_floating_point() else tensor
+        for name, tensor in weights[0].items()
+    }

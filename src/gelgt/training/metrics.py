@@ -8,6 +8,7 @@
 A metric that the labels leave undefined (one class only) is left out, never guessed.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,23 @@ def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> di
         return {}
     found = _METRICS[task_type](labels, predictions)
     return {name: float(value) for name, value in found.items() if value is not None and np.isfinite(value)}
+
+
+def uncertainty(task_type: str, value: float, labels: NDArray[Any]) -> float:
+    """Roughly the standard error of the deciding metric: how far another sample of as many rows would move it.
+
+    Example:
+        >>> round(uncertainty("binary_classification", 0.89, np.repeat([0, 1], [488, 100])), 3)
+        0.031
+    """
+    if len(labels) == 0:
+        return 0.0
+    if task_type == "regression":
+        return value / math.sqrt(len(labels))
+    rows = len(labels)
+    if task_type == "binary_classification":
+        rows = max(1, min(int(np.count_nonzero(labels > 0.5)), int(np.count_nonzero(labels <= 0.5))))
+    return math.sqrt(max(0.0, value * (1 - value)) / rows)
 
 
 def roc_auc(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:

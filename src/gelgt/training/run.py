@@ -125,7 +125,8 @@ def train_run(
     progress.phase("model", f"{parameters:,} parameters on {device}, attention by {model.backend}")
     trainer = Trainer(model, data, config.train, device, folder=out, key=key, progress=progress, stop=stop)
     state = trainer.run()
-    clock.done("training", f"best epoch {state.best_epoch} of {len(state.history)}; ended by: {state.ended}")
+    mixed = f"; the mean of epochs {', '.join(map(str, state.mixed))} is taken" if state.mixed else ""
+    clock.done("training", f"best epoch {state.best_epoch} of {len(state.history)}{mixed}; ended by: {state.ended}")
     predictions = {split: predict_seeds(model, data, data.seeds[split], config.train, device) for split in ("val", "test")}
     shown = profile(model, data, device)
     clock.done("scoring")
@@ -276,6 +277,7 @@ def _describe(
         "metric": data.target.metric,
         "epochs": state.history,
         "best_epoch": state.best_epoch,
+        "mixed_epochs": state.mixed,
         "ended": state.ended,
         "seconds": round(sum(clock.phases.values()), 2),
         "training_seconds": round(state.seconds, 2),
