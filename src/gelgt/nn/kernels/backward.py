@@ -5,7 +5,9 @@
     sums_kernel      adds the sums of all programs up, in a fixed order, and makes gradients of them
 
 With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and Gaussian: ∂W = A, ∂μ_g = 2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and
-∂b = Σ dS over pairs that both have a time. Nothing is added atomically, so two runs give the same bits.
+∂b = Σ dS over pairs that both have a time. A row of dS sums to 0, so that is less the sum over keys without one, and nothing where all have
+one; summed up as it is written, large numbers would cancel, and what bf16 leaves of them is mostly rounding.
+Nothing is added atomically, so two runs give the same bits.
 """
 
 # mypy: ignore-errors
@@ -108,7 +110,7 @@ def queries_kernel(
                     sums[3 * g + 2] + fold(once * d, BLOCK_Q, BLOCK_K),
                 )
             sums = added
-            for_b += fold(d_score * known_k[None, :], BLOCK_Q, BLOCK_K)
+            for_b -= fold(d_score * (1.0 - known_k)[None, :], BLOCK_Q, BLOCK_K)
     end = length if IS_PACKED else longest
     at_d = d_qkv + (start + place_q).to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :]
     value = d_q * tl.where(place_q < length, scale, 0.0)[:, None]
