@@ -140,11 +140,13 @@ class ReadOut(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, d), (B, N) → (B, d)."""
         seed, others = x[:, 0], x[:, 1:]
-        scores = self.score(torch.cat([seed[:, None].expand_as(others), others], dim=-1)).squeeze(-1).float()  # (B, N - 1)
+        for_seed, for_others = self.score.weight.chunk(2, dim=1)  # of (seed, other) side by side, which need not be written
+        own = functional.linear(seed, for_seed, self.score.bias).float()  # (B, 1)
+        scores = own + functional.linear(others, for_others).squeeze(-1).float()  # (B, N - 1)
         scores = scores.masked_fill(~mask[:, 1:], float("-inf"))
         alone = ~mask[:, 1:].any(1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(alone, 0.0), dim=1).masked_fill(alone, 0.0)
-        return seed + (weights.to(x.dtype)[:, :, None] * others).sum(1)
+        return seed + (weights.to(x.dtype)[:, None] @ others).squeeze(1)
 
 
 def mask_bias(bias: Tensor | None, mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -22,23 +22,24 @@ class GlobalModule(nn.Module):
         self.register_buffer("counts", torch.ones(centroids))
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
 
-    def forward(self, seeds: Tensor) -> Tensor:
-        """(B, d) → (B, d)."""
+    def forward(self, seeds: Tensor, valid: Tensor | None = None) -> Tensor:
+        """(B, d) → (B, d). Centroids follow the seeds that are valid, (B,); all if None."""
         book = self.centroids.to(seeds.dtype, copy=True)  # the update below must not change what backward needs
         scores = self.query(seeds) @ self.key(book).T / math.sqrt(seeds.shape[-1])  # (B, C)
         # Centroids that stand for more seeds weigh more.
         out: Tensor = torch.softmax(scores + self.counts.to(scores.dtype).clamp(min=1e-3).log(), dim=-1) @ self.value(book)
         if self.training:
-            self.update(seeds.detach().float())
+            with torch.autocast(seeds.device.type, enabled=False):
+                self.update(seeds.detach().float(), valid)
         return out
 
     @torch.no_grad()
-    def update(self, seeds: Tensor) -> None:
-        """Move each seed's nearest centroid towards it."""
+    def update(self, seeds: Tensor, valid: Tensor | None = None) -> None:
+        """Move each seed's nearest centroid towards it. Sums are products with a one-hot matrix: nothing is added in an order of chance."""
         nearest = torch.cdist(seeds, self.centroids).argmin(1)
-        counts = torch.bincount(nearest, minlength=len(self.counts)).to(self.counts.dtype)
-        sums = torch.zeros_like(self.centroids).index_add_(0, nearest, seeds)
-        touched = counts > 0
-        means = sums[touched] / counts[touched, None]
-        self.centroids[touched] = self.decay * self.centroids[touched] + (1 - self.decay) * means
+        chosen = nearest == torch.arange(len(self.counts), device=seeds.device)[:, None]  # (C, B)
+        chosen = (chosen if valid is None else chosen & valid).to(self.counts.dtype)
+        counts = chosen.sum(1)
+        means = chosen @ seeds / counts.clamp(min=1.0)[:, None]
+        self.centroids.lerp_(means, ((1 - self.decay) * (counts > 0))[:, None])
         self.counts.mul_(self.decay).add_(counts, alpha=1 - self.decay)

@@ -11,6 +11,7 @@ from torch_frame.nn import EmbeddingEncoder, LinearEmbeddingEncoder, LinearEncod
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.precision import lowered
 from gelgt.nn.rows import RowFrames
 
 MAX_HOP = 20
@@ -76,7 +77,7 @@ def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
     order = torch.argsort(age, stable=True)
     order = order[torch.argsort(table[order], stable=True)]
     order = order[torch.argsort(subgraph[order], stable=True)]
-    group, ages = subgraph[order] * (int(table.max()) + 1 if len(table) else 1) + table[order], age[order]
+    group, ages = (subgraph[order].long() << 32) + table[order], age[order]
     is_first = torch.ones_like(group, dtype=torch.bool)
     is_first[1:] = group[1:] != group[:-1]
     is_new = is_first.clone()
@@ -147,5 +148,5 @@ class Mixer(nn.Module):
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """[(T, d), …] → (T, d)."""
-        out: Tensor = self.mlp(torch.cat([norm(part) for norm, part in zip(self.norms, parts)], dim=1))
+        out: Tensor = self.mlp(torch.cat([lowered(norm(part)) for norm, part in zip(self.norms, parts)], dim=1))
         return out

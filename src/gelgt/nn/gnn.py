@@ -1,7 +1,7 @@
 """④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter appendix)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,17 @@ class Messages:
     received: Way
     sent: Way
 
+    def total(self, x: Tensor) -> Tensor:
+        """What each row receives: (T, d) → (T, d)."""
+        out: Tensor = _WeightedSum.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+
+class SendsMessages(Protocol):
+    """Edges that know what each row receives along them."""
+
+    def total(self, x: Tensor) -> Tensor: ...
+
 
 class SegmentSum(Aggregation):  # type: ignore[misc]  # PyG is untyped
     """Sum of the messages of each row, over edges that are sorted by target.
@@ -55,10 +66,9 @@ class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
     def __init__(self, width: int) -> None:
         super().__init__(width, width)
 
-    def forward(self, x: Tensor, messages: Messages) -> Tensor:
+    def forward(self, x: Tensor, messages: SendsMessages) -> Tensor:
         """(T, d) → (T, d)."""
-        received: Tensor = _WeightedSum.apply(x, messages)  # type: ignore[no-untyped-call]
-        out: Tensor = self.lin_l(received) + self.lin_r(x)
+        out: Tensor = self.lin_l(messages.total(x)) + self.lin_r(x)
         return out
 
 
@@ -93,7 +103,7 @@ class GNNBranch(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.dropout = Dropout(dropout)
 
-    def forward(self, h: Tensor, messages: Messages) -> Tensor:
+    def forward(self, h: Tensor, messages: SendsMessages) -> Tensor:
         """(T, d) → (T, d)."""
         for convolution, norm in zip(self.convolutions, self.norms):
             h = h + self.dropout(functional.gelu(norm(convolution(h, messages))))

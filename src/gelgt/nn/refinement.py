@@ -25,13 +25,17 @@ def refine(scores: Tensor, hop: Tensor, offsets: Tensor, batch: Tensor, keep: in
         keep: M, the seed included.
     """
     group = hop.clamp(max=2)  # 0 the seed, 1 the first hop, 2 the rest
-    by_score = torch.where(group == 2, -scores.float(), 0.0)
-    order = torch.argsort(by_score, stable=True)
-    order = order[torch.argsort(group[order], stable=True)]
-    order = order[torch.argsort(batch[order], stable=True)]  # by subgraph, group, score, place
+    by_score = _ordered(torch.where(group == 2, -scores.float(), 0.0))
+    order = torch.argsort(((3 * batch.long() + group) << 32) + by_score, stable=True)  # by subgraph, group, score, place
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device) - offsets[batch[order]]
     return rank < keep
+
+
+def _ordered(values: Tensor) -> Tensor:
+    """Whole numbers below 2^32 in the order of floats: (T,) float32 → (T,) int64."""
+    bits = (values + 0.0).view(torch.int32).long()  # + 0.0 makes 0 of -0
+    return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits) + 0x80000000
 
 
 def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_frame import TensorFrame, stype
 
@@ -55,9 +56,13 @@ def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Co
         start, stop = int(borders[number]), int(borders[number + 1])
         if start < stop:
             places[name] = torch.arange(start, stop)
-            hidden = (hide or {}).get(name, ())
-            frames[name] = _clipped(features.frame(name, distinct[start:stop] - offsets[number], hidden), _limits(features, name, hidden))
+            frames[name] = row_frame(features, name, distinct[start:stop] - offsets[number], (hide or {}).get(name, ()))
     return RowFrames(torch.from_numpy(inverse.astype(np.int64)), places, frames)
+
+
+def row_frame(features: Features, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
+    """The features of some rows of a table as the row encoder takes them: wild numbers cut."""
+    return _clipped(features.frame(table, rows, hidden), _limits(features, table, hidden))
 
 
 def _limits(features: Features, table: str, hidden: Collection[str]) -> Callable[[list[str]], tuple[Tensor, Tensor]]:

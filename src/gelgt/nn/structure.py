@@ -4,11 +4,13 @@ The noise of a row is keyed by (run seed, entity, seed time, place in the sample
 in every batch, and whether or not later rows exist. Its entries are ±1: 64 signs from 64 hashed bits.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
-from gelgt.nn.gnn import SegmentSum
+from gelgt.nn.gnn import SegmentSum, SendsMessages
 
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # SplitMix64's constants as signed numbers
 
@@ -85,6 +87,18 @@ class StructureEncoder(nn.Module):
         seen = [x]
         for layer in self.layers:
             x = x + layer(x, edge_index)
+            seen.append(x)
+        out: Tensor = self.out(torch.cat(seen, dim=1))
+        return out
+
+    def over(self, start: Tensor, messages: SendsMessages, normalise: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """The same over messages of weight 1, with norms as the caller applies them: (T, structure_width) → (T, d)."""
+        x = self.project(start.to(self.project.weight.dtype))
+        seen = [x]
+        for layer in self.layers:
+            assert isinstance(layer, GINConv)
+            first, norm, bend, last = layer.nn
+            x = x + last(bend(normalise(norm, first((1 + layer.eps) * x + messages.total(x)))))
             seen.append(x)
         out: Tensor = self.out(torch.cat(seen, dim=1))
         return out

@@ -72,6 +72,11 @@ class TrainingData:
         return Sampler(self.graph, self.sampling)
 
     @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What others prepare from this data once, such as recorded predictions."""
+        return {}
+
+    @cached_property
     def seeds(self) -> dict[str, Seeds]:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
 

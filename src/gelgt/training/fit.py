@@ -22,9 +22,11 @@ from torch import Tensor
 from gelgt.config import TrainConfig
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.dropout import own_dropout
+from gelgt.nn.static.pack import StaticBatch
 from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, joined
+from gelgt.training.graphed import Steps, make_steps, predictions_of, why_not_graphed
 from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.training.progress import Progress
@@ -75,8 +77,12 @@ class Trainer:
         self.steps = min(steps, config.steps_per_epoch or steps)
         self.lanes = Lanes(self.parts)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.AdamW(model.parameter_groups(config.rate, config.weight_decay), fused=True)
+        self.why_eager = why_not_graphed(model, data, self.device)
+        is_graphed = self.why_eager is None
+        groups = model.parameter_groups(config.rate, config.weight_decay)
+        self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=is_graphed)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
+        self.graphed: Steps | None = self._record() if is_graphed else None
         self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
         self.best: list[dict[str, Tensor]] = []  # the weights of `state.kept`
         self.state = State()
@@ -112,11 +118,12 @@ class Trainer:
         batches = self.loader.epoch(state.epoch, state.step * self.parts)
         try:
             while parts := list(islice(batches, self.parts)):
-                state.loss += self._step(parts)
+                self._take(parts)
                 state.step, state.total = state.step + 1, state.total + 1
                 now = time.perf_counter()
                 state.seconds, began = state.seconds + now - began, now
-                self.progress.step(state.epoch + 1, state.step, self.steps, state.loss / state.step, state.seconds)
+                known = state.step - (len(self.graphed.waiting) if self.graphed else 0)
+                self.progress.step(state.epoch + 1, state.step, self.steps, state.loss / max(1, known), state.seconds)
                 if self._is_over() or state.step >= self.steps:
                     break
                 if now - saved > self.config.checkpoint_seconds:
@@ -136,6 +143,7 @@ class Trainer:
 
     def _close_epoch(self, began: float) -> None:
         state, config = self.state, self.config
+        self._collect()
         is_whole = state.step >= self.steps
         if not is_whole:
             self.save()  # before the part of an epoch is judged: a resumed run takes its other steps first
@@ -187,12 +195,43 @@ class Trainer:
         self.best = [*self.best[:place], weights, *self.best[place:]][:most]
 
     # One step.
-    def _step(self, parts: list[ModelInput]) -> float:
-        state, config = self.state, self.config
-        factor = self._rate(state.total)
+    def _take(self, parts: list[Any]) -> None:
+        """A step, by replay where its batch is packed; losses are added in order, some of them later."""
+        state, graphed = self.state, self.graphed
+        if graphed is None:
+            state.loss += self._step(parts)
+            return
+        if isinstance(parts[0], StaticBatch):
+            self._prepare()
+            graphed.step(parts[0], self._seed(0))
+            self._move_average()
+        else:
+            graphed.waiting.append(self._step(parts))
+        state.loss = graphed.collect(state.loss)
+
+    def _prepare(self) -> None:
+        factor = self._rate(self.state.total)
         for group, rate in zip(self.optimiser.param_groups, self.rates):
-            group["lr"] = rate * factor
+            group["lr"] = _set(group["lr"], rate * factor)
         self.model.train()
+
+    def _record(self) -> Steps:
+        """Steps as CUDA graphs, whose rates are read from the device."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        made = (self.model, self.data, self.loader, self.labels, self.optimiser)
+        return make_steps(*made, self.config.clip, self._precision, self.device)
+
+    def _collect(self) -> None:
+        """Wait for the losses of all steps so far."""
+        if self.graphed is not None:
+            self.state.loss = self.graphed.collect(self.state.loss, 0)
+
+    def _seed(self, part: int) -> int:
+        return ((self.config.seed * 1_000_003 + self.state.total) * 64 + part) % 2**63
+
+    def _step(self, parts: list[ModelInput]) -> float:
+        self._prepare()
         rows = sum(len(part.batch.index) for part in parts)
         done = self.lanes.map(self._part, ((number, part, rows) for number, part in enumerate(parts)))
         loss, gradients = next(done)
@@ -201,7 +240,7 @@ class Trainer:
             gradients = [_sum(own, other) for own, other in zip(gradients, others)]
         for parameter, gradient in zip(self.parameters, gradients):
             parameter.grad = None if gradient is None else gradient.contiguous()
-        torch.nn.utils.clip_grad_norm_(self.parameters, config.clip)
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
         self.optimiser.step()
         self._move_average()
         return float(loss)
@@ -209,9 +248,9 @@ class Trainer:
     def _part(self, job: tuple[int, ModelInput, int]) -> tuple[Tensor, list[Tensor | None]]:
         """Loss and gradients of one part of a batch, weighted by its share of the rows."""
         number, inputs, rows = job
-        seed = (self.config.seed * 1_000_003 + self.state.total) * 64 + number
+        seed = self._seed(number)
         if self.device.type == "cuda":
-            torch.manual_seed(seed % 2**63)
+            torch.manual_seed(seed)
         with own_dropout(seed), torch.enable_grad():
             inputs = inputs.to(self.device)
             with self._precision():
@@ -270,6 +309,7 @@ class Trainer:
         """Write a checkpoint, if there is a folder for it."""
         if self.folder is None:
             return
+        self._collect()
         tensors = {f"model/{n}": t for n, t in self.model.state_dict().items()}
         tensors |= {f"best/{place}/{n}": t for place, weights in enumerate(self.best) for n, t in weights.items()}
         tensors |= {f"average/{n}": t for n, t in self.average.items()}
@@ -324,12 +364,21 @@ def predict_seeds(
     there = data.exists(seeds)
 
     @torch.inference_mode()
-    def work(inputs: ModelInput) -> NDArray[np.float64]:
+    def raw(inputs: ModelInput) -> Tensor:
         with autocast(config, device):
-            return data.target.decode(model(inputs.to(device)))
+            out: Tensor = model(inputs.to(device))
+        return out
 
-    with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
-        parts = list(lanes.map(work, data.loader(seeds.take(np.flatnonzero(there)), batch_size or max(EVAL_BATCH, config.batch_size))))
+    def work(inputs: ModelInput) -> NDArray[np.float64]:
+        return data.target.decode(raw(inputs))
+
+    size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
+    replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
+    if replays is not None:
+        parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
+    else:
+        with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
+            parts = list(lanes.map(work, data.loader(some, size)))
     found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
     if parts:
         found[there] = np.concatenate(parts)
@@ -342,6 +391,11 @@ def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDAr
     seeds = joined([data.seeds[split] for split in splits])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
     return seeds.take(usable), labels[usable]
+
+
+def _set(rate: float | Tensor, value: float) -> float | Tensor:
+    """A rate on the device is changed where it is; a recorded step reads it there."""
+    return rate.fill_(value) if isinstance(rate, Tensor) else value
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:

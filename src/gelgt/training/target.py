@@ -94,15 +94,19 @@ class Target:
 
     def loss(self, out: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of a batch: (B, outputs), (B,) or (B, L) → ()."""
+        return self.losses(out, labels).mean()
+
+    def losses(self, out: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each row: (B, outputs), (B,) or (B, L) → (B,)."""
         out = out.float()
         if self.task_type == "regression":
-            return functional.l1_loss(out[:, 0], labels)
+            return functional.l1_loss(out[:, 0], labels, reduction="none")
         if self.task_type == "multiclass_classification":
-            return functional.cross_entropy(out, labels)
+            return functional.cross_entropy(out, labels, reduction="none")
         if self.task_type == "multilabel_classification":
-            return functional.binary_cross_entropy_with_logits(out, labels)
-        weight = torch.tensor(self.weight, device=out.device)
-        return functional.binary_cross_entropy_with_logits(out[:, 0], labels, pos_weight=weight)
+            return functional.binary_cross_entropy_with_logits(out, labels, reduction="none").mean(1)
+        found = functional.binary_cross_entropy_with_logits(out[:, 0], labels, reduction="none")
+        return found if self.weight == 1.0 else found * torch.where(labels > 0.5, self.weight, 1.0)
 
     def decode(self, out: Tensor) -> NDArray[np.float64]:
         """Probabilities or values: (B, outputs) → (B,) or (B, C)."""

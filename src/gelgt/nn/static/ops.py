@@ -1,0 +1,197 @@
+"""Gathers and sums whose gradients are gathers and sums again, one sum in a fixed order for each row: the same bits every time.
+
+Autograd's own gradient of a gather adds with atomics on CUDA, or sorts the indices first; here whoever gathers knows the way back.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+SMALL = 64  # entries of an embedding whose gradient is a product with a one-hot matrix
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Entries of each of R rows, behind each other.
+
+    Attributes:
+        row: (S,) which row an entry belongs to; entries without one have weight 0.
+        other: (S,) what the entry refers to.
+        start: (R,) first entry of each row.
+        end: (R,) behind its last.
+    """
+
+    row: Tensor
+    other: Tensor
+    start: Tensor
+    end: Tensor
+
+
+def segment_sum(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
+    """Σ weight · x[other] over the entries of each row: (X, d), (S,) → (R, d)."""
+    if x.is_cuda:
+        from gelgt.nn.kernels.segments import launch_segment_sum  # imports Triton
+
+        return launch_segment_sum(x, segments.other, weight, segments.start, segments.end)
+    out = torch.zeros(len(segments.start), x.shape[1], dtype=x.dtype, device=x.device)
+    return out.index_add_(0, segments.row, x.index_select(0, segments.other) * weight.to(x.dtype)[:, None])
+
+
+@dataclass(frozen=True)
+class Links:
+    """Messages along foreign keys, both ways, with their weights: those that a row receives, and those of what it sends."""
+
+    segments: Segments
+    received: Tensor
+    sent: Tensor
+
+    def total(self, x: Tensor) -> Tensor:
+        """What each row receives: (T, d) → (T, d)."""
+        out: Tensor = _Pass.apply(x, self)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _Pass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, links: Links) -> Tensor:
+        ctx.links = links
+        return segment_sum(x.contiguous(), links.segments, links.received)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return segment_sum(gradient.contiguous(), ctx.links.segments, ctx.links.sent), None
+
+
+def means(inside: Tensor, run_start: Tensor, run_end: Tensor, reverse: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of messages whose runs are averaged, those outside left out: as received, and as sent. All (S,)."""
+    before = functional.pad(inside.to(torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
+    count = before.index_select(0, run_end) - before.index_select(0, run_start)
+    received = torch.where(inside, 1.0 / count.clamp(min=1), 0.0)
+    return received, received.index_select(0, reverse)
+
+
+def take(x: Tensor, index: Tensor, back: Tensor, has_back: Tensor) -> Tensor:
+    """x[index], where a row is taken once at most: (X, d), (R,) → (R, d).
+
+    Args:
+        back: (X,) the place to which a row is taken.
+        has_back: (X,) whether it is; others have no gradient.
+    """
+    out: Tensor = _Take.apply(x, index, back, has_back)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Take(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, back: Tensor, has_back: Tensor) -> Tensor:
+        ctx.save_for_backward(back, has_back)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        back, has_back = ctx.saved_tensors
+        last = gradient.shape[0] - 1
+        return torch.where(has_back[:, None], gradient.index_select(0, back.clamp(0, last)), 0.0), None, None, None
+
+
+def repeat(x: Tensor, source: Tensor, used: Segments, weight: Tensor) -> Tensor:
+    """x[source], where a row may be taken many times: (X, d), (T,) → (T, d). `used` lists the places of each row, with weights of 1."""
+    out: Tensor = _Repeat.apply(x, source, used, weight)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Repeat(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, source: Tensor, used: Segments, weight: Tensor) -> Tensor:
+        ctx.used, ctx.weight = used, weight
+        return x.index_select(0, source)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return segment_sum(gradient.contiguous(), ctx.used, ctx.weight), None, None, None
+
+
+def look_up(embedding: nn.Embedding, index: Tensor) -> Tensor:
+    """Entries of an embedding: (T,) → (T, d)."""
+    if embedding.num_embeddings > SMALL:
+        out: Tensor = embedding(index)
+    else:
+        out = _LookUp.apply(embedding.weight, index)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.entries = len(weight)
+        return weight.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        entries = torch.arange(ctx.entries, device=index.device)
+        return (entries[:, None] == index).to(gradient.dtype) @ gradient, None
+
+
+def masked_batch_norm(
+    x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor], training: bool, eps: float
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Batch norm of n batches at once, each over its valid rows.
+
+    Args:
+        x: (n, R, c).
+        valid: (n, R).
+        weight, bias: (n, c).
+        running: (n, c) mean and variance, which evaluation uses.
+
+    Returns:
+        (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in evaluation.
+    """
+    if not training:
+        scale = weight * torch.rsqrt(running[1] + eps)
+        shift = bias - running[0] * scale
+        return torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype), running
+    out, mean, variance = _MaskedNorm.apply(x, valid, weight, bias, eps)  # type: ignore[no-untyped-call]
+    return out, (mean, variance)
+
+
+class _MaskedNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        real = valid.to(torch.float32)[:, :, None]
+        count = real.sum(1)  # (n, 1)
+        share = 1.0 / count.clamp(min=1.0)
+        mean = (x * real).sum(1) * share  # (n, c)
+        centred = (x - mean[:, None]) * real
+        square = centred.square().sum(1)
+        scale = torch.rsqrt(square * share + eps)
+        normed = centred * scale[:, None]
+        ctx.save_for_backward(normed, real, weight, scale, share)
+        ctx.dtype = x.dtype
+        variance = square / (count - 1.0).clamp(min=1.0)
+        ctx.mark_non_differentiable(mean, variance)
+        return torch.addcmul(bias[:, None], normed, weight[:, None]).to(x.dtype), mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        normed, real, weight, scale, share = ctx.saved_tensors
+        gradient = gradient * real  # float32
+        for_bias = gradient.sum(1)
+        for_weight = (gradient * normed).sum(1)
+        inner = gradient - (for_bias * share)[:, None]
+        inner = torch.addcmul(inner, normed, (for_weight * share)[:, None], value=-1.0)
+        return (inner * (scale * weight)[:, None] * real).to(ctx.dtype), None, for_weight, for_bias, None
+
+
+def keep_running(norms: list[nn.BatchNorm1d], found: tuple[Tensor, Tensor], present: Tensor) -> None:
+    """Move the running statistics of n norms towards those of their batches, (n, c) each, where a batch is present, (n,)."""
+    with torch.no_grad():
+        for name, values in zip(("running_mean", "running_var"), found):
+            own = [getattr(norm, name) for norm in norms]
+            seen = torch.where(present[:, None], values, torch.stack(own))
+            torch._foreach_lerp_(own, list(seen.unbind(0)), norms[0].momentum or 0.0)
+        torch._foreach_add_([norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None], 1)

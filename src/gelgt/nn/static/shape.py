@@ -1,0 +1,120 @@
+"""`Shape`: how much room a batch has, and where its parts lie in one buffer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+LEVELS = 5
+STEP = 0.9  # of the rows of a shape, what the next smaller one has
+MARGIN = 1.08  # room over the largest batch that was seen
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a batch needs: kept rows, messages (two for each edge), and the distinct rows of each table."""
+
+    rows: int
+    kept: int
+    messages: int
+    tables: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Room for a batch.
+
+    Attributes:
+        seeds: B.
+        rows: T; one more than real rows at least, so that there is a filler row.
+        kept: Rows behind refinement, likewise.
+        messages: Two for each edge.
+        tables: For each table, its distinct rows; a table without room never occurs.
+    """
+
+    seeds: int
+    rows: int
+    kept: int
+    messages: int
+    tables: tuple[int, ...]
+
+    def fits(self, size: Size) -> bool:
+        return (
+            size.rows < self.rows
+            and size.kept < self.kept
+            and size.messages <= self.messages
+            and all(own <= room for own, room in zip(size.tables, self.tables))
+        )
+
+    @cached_property
+    def present(self) -> tuple[int, ...]:
+        """The tables that have room, in order: those that are stacked."""
+        return tuple(number for number, room in enumerate(self.tables) if room)
+
+    @property
+    def height(self) -> int:
+        """Rows of each table in the stack of all."""
+        return max(self.tables, default=0)
+
+    @cached_property
+    def parts(self) -> dict[str, slice]:
+        """Where each part lies among the 32-bit words of the buffer. Numbers of 64 bits come first."""
+        words = {
+            "seed_time": 2 * self.seeds,
+            "seed_key": 2 * self.seeds,
+            "index": self.seeds,
+            "offsets": self.seeds + 1,
+            "kept_offsets": self.seeds + 1,
+            "counts": len(self.tables) + 2,  # distinct rows of each table, rows, seeds
+            **dict.fromkeys(("table", "hop", "age", "has_time", "subgraph", "source", "used"), self.rows),
+            "used_starts": len(self.present) * self.height + 1,
+            "cells": sum(self.tables),
+            "starts": self.rows + 1,
+            **dict.fromkeys(("row", "other", "run_start", "run_end", "reverse"), self.messages),
+        }
+        found, at = {}, 0
+        for name, count in words.items():
+            found[name] = slice(at, at + count)
+            at += count
+        return found
+
+    @property
+    def words(self) -> int:
+        return int(self.parts["reverse"].stop)
+
+
+def choose_shapes(seen: Sequence[Size], seeds: int, limit: int, table_rows: Sequence[int]) -> list[Shape]:
+    """Shapes for batches like those that were seen, smallest first.
+
+    Everything but the rows follows from them by the largest ratio that was seen, so that one number tells the shapes apart.
+
+    Args:
+        seen: Sizes of some batches.
+        seeds: B.
+        limit: Most rows that a batch can have.
+        table_rows: Rows of each table; no batch has more distinct ones.
+    """
+    most = max(size.rows for size in seen)
+    top = min(limit, int(most * MARGIN)) + 1
+
+    def ratio(values: Sequence[int]) -> float:
+        return MARGIN * max(value / size.rows for value, size in zip(values, seen))
+
+    kept, messages = ratio([s.kept for s in seen]), ratio([s.messages for s in seen])
+    tables = [ratio([s.tables[number] for s in seen]) for number in range(len(table_rows))]
+    found = []
+    for level in reversed(range(LEVELS)):
+        rows = _up(top * STEP**level, 64)
+        found.append(
+            Shape(
+                seeds=seeds,
+                rows=rows,
+                kept=min(rows, _up(rows * kept + 1, 64)),
+                messages=_up(rows * messages, 64),
+                tables=tuple(min(_up(rows * share, 32), _up(count, 32)) if share else 0 for share, count in zip(tables, table_rows)),
+            )
+        )
+    return list(dict.fromkeys(found))
+
+
+def _up(value: float, multiple: int) -> int:
+    return -(-max(1, int(value + 0.999)) // multiple) * multiple
