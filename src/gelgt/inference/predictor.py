@@ -32,12 +32,14 @@ from gelgt.tasks.task import Definition
 from gelgt.training import Run
 from gelgt.training.data import hidden
 from gelgt.training.fit import autocast
+from gelgt.training.lanes import Lanes
 from gelgt.training.run import choose_device
 from gelgt.training.table import key_table, prediction_columns, times_column
 from gelgt.training.target import Target
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
 BATCH = 128  # larger ones are no faster on a CPU, and need more memory
+LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
 RELEASE = 2  # batches after which freed memory goes back to the system
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
@@ -143,10 +145,11 @@ class Predictor:
 
     def _each(self, seeds: Seeds, work: Callable[[ModelInput], NDArray[Any]]) -> list[NDArray[Any]]:
         found = []
-        for number, inputs in enumerate(self._loader(seeds)):
-            found.append(work(inputs))
-            if number % RELEASE == RELEASE - 1:
-                release_memory()
+        with Lanes(LANES if self.device.type == "cpu" else 1) as lanes:
+            for number, part in enumerate(lanes.map(work, self._loader(seeds))):
+                found.append(part)
+                if number % RELEASE == RELEASE - 1:
+                    release_memory()
         return found
 
     def _loader(self, seeds: Seeds) -> SubgraphLoader:
