@@ -206,6 +206,25 @@ def bench_attention_command(
         print_bench(result)
 
 
+@bench.command("efficiency")
+def bench_efficiency_command(
+    dataset: Annotated[Path, typer.Option("--dataset", help="A RelBench folder, such as rel-f1.")],
+    task: Annotated[str, typer.Option("--task", help="Its task.")] = "driver-dnf",
+    preset: Annotated[str, typer.Option("--preset", help="cpu, gpu or paper.")] = "paper",
+    steps: Annotated[int, typer.Option("--steps", help="Training steps that are measured.")] = 200,
+    as_json: JsonFlag = False,
+) -> None:
+    """Training steps and predictions, part by part and end to end, beside the plain path of the same run."""
+    from gelgt.bench.efficiency import bench_efficiency
+    from gelgt.cli.bench import print_bench
+
+    result = bench_efficiency(dataset, task, preset, steps=steps, progress=note)
+    if as_json:
+        print_json(result)
+    else:
+        print_bench(result)
+
+
 @bench.command("theory")
 def bench_theory_command(
     dataset: Annotated[Path, typer.Option("--dataset", help="A RelBench folder, such as rel-f1.")],

@@ -50,6 +50,7 @@ class Trainer:
         watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
         progress: Is told of every step and epoch.
         stop: Asked after every step; true ends training early, with the best weights so far.
+        is_graphed: Whether steps are recorded as CUDA graphs where that is possible.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Trainer:
         watch: bool = True,
         progress: Progress | None = None,
         stop: Callable[[], bool] = lambda: False,
+        is_graphed: bool = True,
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
@@ -77,7 +79,7 @@ class Trainer:
         self.steps = min(steps, config.steps_per_epoch or steps)
         self.lanes = Lanes(self.parts)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.why_eager = why_not_graphed(model, data, self.device)
+        self.why_eager = why_not_graphed(model, data, self.device) if is_graphed else "not asked for"
         is_graphed = self.why_eager is None
         groups = model.parameter_groups(config.rate, config.weight_decay)
         self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=is_graphed)
@@ -356,7 +358,13 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 
 
 def predict_seeds(
-    model: GelGTModel, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str, batch_size: int = 0
+    model: GelGTModel,
+    data: TrainingData,
+    seeds: Seeds,
+    config: TrainConfig,
+    device: torch.device | str,
+    batch_size: int = 0,
+    is_graphed: bool = True,
 ) -> NDArray[np.float64]:
     """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
     model.eval()
@@ -373,7 +381,7 @@ def predict_seeds(
         return data.target.decode(raw(inputs))
 
     size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
-    replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
+    replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size)) if is_graphed else None
     if replays is not None:
         parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
     else:

@@ -147,14 +147,17 @@ class Steps:
             total += float(loss)
         return total
 
+    @torch.enable_grad()
+    def loss(self, inputs: StaticInput) -> Tensor:
+        """The mean loss of the real seeds: ()."""
+        with self.precision():
+            out = self.over(inputs)
+        share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
+        return (self.data.target.losses(out, self.labels.index_select(0, inputs.index)) * share).sum()
+
     def _work(self, inputs: StaticInput) -> Tensor:
-        with torch.enable_grad():
-            with self.precision():
-                out = self.over(inputs)
-            share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
-            losses = self.data.target.losses(out, self.labels.index_select(0, inputs.index))
-            loss = (losses * share).sum()
-            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        loss = self.loss(inputs)
+        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         for parameter, gradient in zip(self.parameters, gradients):
             parameter.grad = None if gradient is None else gradient.contiguous()
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)

@@ -1,0 +1,92 @@
+"""Steps and predictions over packed batches: the same training, the same predictions, and a resumed run is an unbroken one.
+
+On a CPU nothing is recorded, but everything else is as on CUDA: the packed batches, the rates on the device, the losses that come late.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import small
+
+from gelgt import Database, Task
+from gelgt.presets import RunConfig
+from gelgt.training import graphed
+from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.fit import Trainer, predict_seeds
+from gelgt.training.graphed import Predictions, why_not_graphed
+from gelgt.training.run import make_model
+
+DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__parts": 1}
+
+
+def trainer(db: Database, task: Task, config: RunConfig, is_packed: bool = True, **options: Any) -> Trainer:
+    config = in_regime(config, task)
+    data = TrainingData.of(db, task, config)
+    made = Trainer(make_model(data, config), data, config.train, **options)
+    if is_packed:
+        made.graphed = made._record()
+    return made
+
+
+def weights(of: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in of.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_packed_training_is_training(db: Database, task: Task, norm: str) -> None:
+    config = small(model__norm=norm, **DRY)
+    runs = [trainer(db, task, config, is_packed) for is_packed in (False, True)]
+    states = [run.run() for run in runs]
+    eager, packed = ([record["loss"] for record in state.history] for state in states)
+    assert packed == pytest.approx(eager, rel=1e-4)
+    assert states[1].best == pytest.approx(states[0].best, abs=1e-3)
+    assert runs[1].graphed is not None
+    assert not runs[1].graphed.waiting
+    assert len(runs[1].graphed.replay.programs) >= 1
+
+
+def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:
+    config = small(train__parts=1, train__average=0.9)
+    whole = trainer(db, task, config, folder=tmp_path / "whole")
+    first = trainer(db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3)
+    for made in (whole, first):
+        made.folder.mkdir()  # type: ignore[union-attr]
+        made.run()
+    assert first.state.ended == "interrupted"
+    second = trainer(db, task, config, folder=tmp_path / "broken")
+    second.run()
+    assert second.state.history[-1]["loss"] == whole.state.history[-1]["loss"]
+    expected, found = weights(whole), weights(second)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_batch_without_room_takes_an_ordinary_step(db: Database, task: Task) -> None:
+    config = small(train__epochs=1, **DRY)
+    whole, cramped = trainer(db, task, config, is_packed=False), trainer(db, task, config)
+    assert cramped.graphed is not None
+    cramped.graphed.packer.shapes = cramped.graphed.packer.shapes[:1]
+    cramped.graphed.packer.shapes[0] = type(cramped.graphed.packer.shapes[0])(32, 8, 8, 8, (1,) * len(cramped.data.graph.tables))
+    states = [made.run() for made in (whole, cramped)]
+    assert states[1].history[0]["loss"] == states[0].history[0]["loss"]
+
+
+def test_packed_predictions_are_the_predictions(db: Database, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trainer(db, task, small(), is_packed=False)
+    made.model.eval()
+    seeds = made.data.seeds["val"]
+    expected = predict_seeds(made.model, made.data, seeds, made.config, "cpu", 32)
+    monkeypatch.setattr(graphed, "why_not_graphed", lambda *_: None)
+    monkeypatch.setattr(graphed, "FEW", 1)
+    for size in (32, 32, 48):
+        found = predict_seeds(made.model, made.data, seeds, made.config, "cpu", size)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert isinstance(made.data.kept["predictions"], Predictions)
+
+
+def test_without_a_gpu_steps_are_not_recorded(db: Database, task: Task) -> None:
+    made = trainer(db, task, small(), is_packed=False)
+    assert made.graphed is None
+    assert why_not_graphed(made.model, made.data, torch.device("cpu")) == "CUDA graphs need a CUDA device"
