@@ -1,6 +1,6 @@
 """Frozen configurations. A value that is derived is derived in one place and keeps its reason."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -175,6 +175,8 @@ class TrainConfig(Config):
     Attributes:
         epochs: At most so many; early stopping usually ends before.
         batch_size: Seeds of a step.
+        windows: Training seed times in the length of each label window, where a task's labels can be made anew: more, overlapping examples.
+            ``auto`` takes up to 4, as long as they are at most 20,000 rows: small tables gain most. Validation and test keep theirs.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
@@ -196,6 +198,7 @@ class TrainConfig(Config):
 
     epochs: int = Field(default=50, ge=1)
     batch_size: int = Field(default=128, ge=1)
+    windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
     parts: int = Field(default=1, ge=1, le=64)
     steps_per_epoch: int | None = Field(default=None, ge=1)
     rate: float = Field(default=1e-3, gt=0)

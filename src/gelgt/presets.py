@@ -40,6 +40,8 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "epochs": 30,
             "batch_size": 128,
             "parts": 2,
+            "windows": "auto",
+            "mix": 5,
             "steps_per_epoch": 100,
             "rate": 2e-3,
             "warmup": 20,

@@ -46,15 +46,15 @@ class Raw:
 def forecast_rows(db: Database, task: Definition, split: Split, times: Mapping[str, Times], max_rows: int) -> dict[str, Raw]:
     """Label rows from SQL; train and val see the rows up to the test time, test sees all."""
     assert task.sql is not None
-    bounds = {"entity": _rows_until(db, task.entity_table, split)}
+    bounds = {"entity": rows_until(db, task.entity_table, split)}
     if task.dst_entity_table:
-        bounds["target"] = _rows_until(db, task.dst_entity_table, split)
+        bounds["target"] = rows_until(db, task.dst_entity_table, split)
     found = {}
     for until, names in ((split.test, ("train", "val")), (None, ("test",))):
         with engine(db, until) as run:
             for name in names:
                 columns = run.run(task.sql, times[name], task.timedelta)
-                found[name] = _collect(db, run, task, columns, bounds, max_rows if name == "train" else None)
+                found[name] = collect_rows(db, run, task, columns, bounds, max_rows if name == "train" else None)
     return found
 
 
@@ -73,7 +73,7 @@ def autocomplete_rows(db: Database, task: Definition, split: Split, sql: str, ma
         time = quote(find_column(columns, task.time_col, "time"))
         parts = {"train": f"{time} <= {val}", "val": f"{time} > {val} AND {time} <= {test}", "test": f"{time} > {test}"}
         for name in SPLITS:
-            found[name] = _collect(db, run, task, columns, {}, max_rows if name == "train" else None, parts[name])
+            found[name] = collect_rows(db, run, task, columns, {}, max_rows if name == "train" else None, parts[name])
     return found
 
 
@@ -90,7 +90,7 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
     return f"SELECT {quote(schema.time_col)}, {quote(key)}, {quote(target)}\nFROM {quote(table)}"
 
 
-def _rows_until(db: Database, table: str, split: Split) -> int:
+def rows_until(db: Database, table: str, split: Split) -> int:
     """Rows of a table that exist at the test time: RelBench drops labels of later ones in every split."""
     column = db.table(table).time_col
     if column is None:
@@ -99,7 +99,7 @@ def _rows_until(db: Database, table: str, split: Split) -> int:
     return sum(int(pc.sum(pc.less_equal(b.column(0), limit)).as_py() or 0) for b in db.batches(table, [column]))
 
 
-def _collect(
+def collect_rows(
     db: Database,
     run: Engine,
     task: Definition,
@@ -108,6 +108,7 @@ def _collect(
     max_rows: int | None,
     part: str = "true",
 ) -> Raw:
+    """The rows of the engine's last run that can be labels: with an entity that exists at the test time, a time and a target."""
     assert task.time_col is not None
     time = quote(find_column(columns, task.time_col, "time"))
     entity = quote(find_column(columns, task.entity_col, "entity"))

@@ -65,6 +65,14 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
     return Labels(tables, task_type, classes if task_type == "multiclass_classification" else (), tuple(notices))
 
 
+def finish_rows(rows: pa.Table, task: Definition, classes: tuple[Any, ...]) -> pa.Table:
+    """More rows of a finished task, whose type and classes are known; rows of other classes are left out."""
+    if task.task_type == "multiclass_classification":
+        return _named(_number_classes(rows, classes)[0], task)
+    convert = _binary if task.task_type == "binary_classification" else _numbers
+    return _named(_with_target(rows, convert(rows.column("target"), task)), task)
+
+
 def _named(rows: pa.Table, task: Definition) -> pa.Table:
     if task.time_col is None:
         return rows.select(["entity", "target"]).rename_columns([task.entity_col, task.label_col])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,8 +28,11 @@ from gelgt.schema.manifest import MANIFEST, load_yaml
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.task import Definition
+from gelgt.tasks.windows import with_more_windows
 from gelgt.training.target import Target
 
+FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
+MOST_WINDOWS = 4
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
 
@@ -79,6 +82,15 @@ class TrainingData:
     @cached_property
     def seeds(self) -> dict[str, Seeds]:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
+
+    def learned(self, split: str, windows: int | Literal["auto"] = 1) -> tuple[Seeds, NDArray[Any]]:
+        """Seeds and labels to learn from: those of the split, in training with more seed times where they are wanted."""
+        rows = max(1, len(self.seeds[split]))
+        each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
+        task = with_more_windows(self.task, each) if split == "train" else self.task
+        if task is self.task:
+            return self.seeds[split], self.labels(split)
+        return task_seeds(task, self.graph, split), self.target.labels(task, split)
 
     def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
         """(S,) whether each entity is there at its seed time. Real label tables have some that are not: accounts that were made anew."""

@@ -71,7 +71,7 @@ class Trainer:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
         self.progress, self.stop = progress or Progress(), stop
-        seeds, labels = _learnable(data, splits)
+        seeds, labels = _learnable(data, splits, config)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
@@ -393,10 +393,10 @@ def predict_seeds(
     return found
 
 
-def _learnable(data: TrainingData, splits: tuple[str, ...]) -> tuple[Seeds, NDArray[Any]]:
+def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
-    labels = np.concatenate([data.labels(split) for split in splits])
-    seeds = joined([data.seeds[split] for split in splits])
+    found = [data.learned(split, config.windows) for split in splits]
+    seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
     return seeds.take(usable), labels[usable]
 

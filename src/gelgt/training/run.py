@@ -124,6 +124,8 @@ def train_run(
     parameters = sum(p.numel() for p in model.parameters())
     progress.phase("model", f"{parameters:,} parameters on {device}, attention by {model.backend}")
     trainer = Trainer(model, data, config.train, device, folder=out, key=key, progress=progress, stop=stop)
+    if len(trainer.labels) > task.rows["train"]:
+        progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
     state = trainer.run()
     mixed = f"; the mean of epochs {', '.join(map(str, state.mixed))} is taken" if state.mixed else ""
     clock.done("training", f"best epoch {state.best_epoch} of {len(state.history)}{mixed}; ended by: {state.ended}")

@@ -1,0 +1,51 @@
+"""More training labels from the same definition: seed times closer together than the length of a window.
+
+RelBench's training tables have one seed time a window, so that no row of the database counts in two labels. For a model that is no need:
+a customer on the 1st and on the 8th are two examples of what history says about the next 30 days, and small tables overfit within a
+few epochs. Validation and test stay as they are, and so do the first and the last seed time of training: every window still ends before
+the validation time.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gelgt.tasks.engine import engine
+from gelgt.tasks.labels import collect_rows, rows_until
+from gelgt.tasks.split import Split, Times
+from gelgt.tasks.targets import finish_rows
+from gelgt.tasks.task import Task
+
+MAX_ROWS = 2_000_000  # more are sampled, as in `make_task`
+
+
+def has_windows(task: Task) -> bool:
+    """Whether a task's labels can be made at other seed times: they come from SQL over windows of a length, one value an entity."""
+    is_dated = task.val_timestamp is not None and task.test_timestamp is not None
+    has_rule = task.sql is not None and task.timedelta is not None and task.dst_entity_table is None
+    return task.kind == "forecast" and has_rule and is_dated and task.task_type != "multilabel_classification"
+
+
+def with_more_windows(task: Task, each: int) -> Task:
+    """The task with `each` seed times in the length of every training window.
+
+    Args:
+        task: One that `has_windows`.
+        each: How many times as many seed times; 1 changes nothing.
+    """
+    if each < 2 or not has_windows(task):
+        return task
+    assert task.time_col is not None
+    assert task.timedelta is not None
+    own = task.table("train").column(task.time_col).to_numpy().astype("datetime64[us]").astype(np.int64)
+    step = int(np.timedelta64(task.timedelta, "us").astype(np.int64)) // each
+    last, first = int(own.max()), int(own.min())
+    times: Times = (last - step * np.arange((last - first) // step + 1, dtype=np.int64))[::-1].astype("datetime64[us]")
+    assert task.sql is not None
+    assert task.val_timestamp is not None
+    assert task.test_timestamp is not None
+    db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
+    with engine(db, split.test) as run:
+        columns = run.run(task.sql, times, task.timedelta)
+        raw = collect_rows(db, run, task, columns, {"entity": rows_until(db, task.entity_table, split)}, MAX_ROWS)
+    return replace(task, labels={**task.labels, "train": finish_rows(raw.rows, task, task.classes)})
