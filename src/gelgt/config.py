@@ -177,6 +177,8 @@ class TrainConfig(Config):
         batch_size: Seeds of a step.
         windows: Training seed times in the length of each label window, where a task's labels can be made anew: more, overlapping examples.
             ``auto`` takes up to 4, as long as they are at most 20,000 rows: small tables gain most. Validation and test keep theirs.
+        members: Models that are trained one after the other with different seeds, and predict by their mean. ``auto`` is 3 where there are at
+            most 10,000 labels to learn from, whose models differ most by their seed, and 1 otherwise.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
@@ -199,6 +201,7 @@ class TrainConfig(Config):
     epochs: int = Field(default=50, ge=1)
     batch_size: int = Field(default=128, ge=1)
     windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
+    members: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
     parts: int = Field(default=1, ge=1, le=64)
     steps_per_epoch: int | None = Field(default=None, ge=1)
     rate: float = Field(default=1e-3, gt=0)

@@ -25,7 +25,6 @@ from gelgt.presets import PRESETS, RunConfig
 from gelgt.sources import Database, open
 from gelgt.tasks import Task
 from gelgt.training import Options, Progress, Run, load_run, train_run
-from gelgt.training.checkpoint import CHECKPOINT
 from gelgt.training.run_folder import read_json
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class GelGT:
         temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(self.run.folder, temporary, ignore=shutil.ignore_patterns(CHECKPOINT, ".*"))
+            shutil.copytree(self.run.folder, temporary, ignore=shutil.ignore_patterns("checkpoint*.safetensors", ".*"))
             load_run(temporary)  # what is put in place can be loaded
             os.replace(temporary, target)
         except OSError as error:

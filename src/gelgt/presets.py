@@ -41,6 +41,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "batch_size": 128,
             "parts": 2,
             "windows": "auto",
+            "members": "auto",
             "mix": 5,
             "steps_per_epoch": 100,
             "rate": 2e-3,

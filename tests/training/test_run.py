@@ -171,3 +171,27 @@ def test_a_task_without_times_is_refused(db: Database, task: Task, tmp_path: Pat
     with pytest.raises(GelgtError) as caught:
         train_run(db, replace(task, time_col=None), tmp_path / "run", small())
     assert caught.value.code == "no_times"
+
+
+def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path: Path) -> None:
+    """Each has a seed of its own, the first that of the run; a run that is cut off between them goes on to the same weights."""
+    config = small(task.task_type, train__members=3, train__mix=2)
+    run = train_run(db, task, tmp_path / "whole", config)
+    assert [member["epochs"] for member in run.metrics["members"]] == [2, 2, 2]
+    alone = train_run(db, task, tmp_path / "alone", small(task.task_type, train__members=1, train__mix=2)).weights()
+    together = run.weights()
+    assert all(torch.equal(together[f"members.0.{name}"], tensor) for name, tensor in alone.items())
+    assert not torch.equal(together["members.0.head.1.weight"], together["members.1.head.1.weight"])
+
+    steps = iter(range(100))
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 10)  # in the second model
+    assert cut.metrics["ended"] == "interrupted"
+    assert len(cut.metrics["members"]) == 2
+    resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
+    assert all(torch.equal(resumed.weights()[name], tensor) for name, tensor in together.items())
+    assert not list((tmp_path / "cut").glob("checkpoint*"))
+
+    model = gelgt.load(tmp_path / "whole")
+    found = model.predict(db, at=task.test_timestamp)
+    assert found.probability.between(0, 1).all()
+    assert model.temporal_profile()

@@ -80,6 +80,10 @@ class Lines(Progress):
             self.best_epoch = best_epoch
         self.print(f"  epoch {record['epoch']:>2}/{self.epochs:<3} {duration(record['seconds']):>7}  {told}")
 
+    def member(self, number: int, count: int) -> None:
+        self.best, self.best_epoch = None, 0
+        self.print(f"  model {number} of {count}, with a seed of its own")
+
     def resumed(self, epoch: int, step: int) -> None:
         self.print(f"  goes on after {epoch} epochs and {step} steps" if step else f"  goes on after {epoch} epochs")
 

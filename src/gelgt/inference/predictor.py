@@ -27,6 +27,7 @@ from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import Opened, open_for
 from gelgt.inference.task import run_definition
 from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.ensemble import Ensemble, members_in
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
@@ -177,16 +178,21 @@ class Predictor:
         return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
 
 
-def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> GelGTModel:
-    """The trained model of a run, ready to predict.
+def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> GelGTModel | Ensemble:
+    """The trained model of a run, or its models as one, ready to predict.
 
     Raises:
         GelgtError: the weights are damaged, or do not fit.
     """
     with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
         try:
-            model = GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
-            model.load_state_dict(run.weights())
+            weights = run.weights()
+            models = [
+                GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
+                for _ in range(members_in(weights))
+            ]
+            model = models[0] if len(models) == 1 else Ensemble(models)
+            model.load_state_dict(weights)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()
             raise GelgtError("bad_run", f"The weights of {run.folder} do not fit its model: {first}", hint="Train again.") from None

@@ -57,7 +57,12 @@ class State:
     ended: str = ""
 
 
-def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], key: str) -> None:
+def checkpoint_path(folder: Path, member: int = 0) -> Path:
+    """The checkpoint of one member."""
+    return folder / CHECKPOINT if member == 0 else folder / f"checkpoint-{member}.safetensors"
+
+
+def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], key: str, member: int = 0) -> None:
     """Write a checkpoint.
 
     Args:
@@ -65,16 +70,16 @@ def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], k
     """
     content = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(asdict(state), allow_nan=False)
-    save_tensors(folder / CHECKPOINT, content, {"format": str(FORMAT), "key": key, "state": text})
+    save_tensors(checkpoint_path(folder, member), content, {"format": str(FORMAT), "key": key, "state": text})
 
 
-def load_checkpoint(folder: Path, key: str) -> tuple[State, dict[str, Tensor]] | None:
+def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, dict[str, Tensor]] | None:
     """The checkpoint of a folder, if there is one.
 
     Raises:
         GelgtError: it is damaged, or it belongs to another configuration.
     """
-    path = folder / CHECKPOINT
+    path = checkpoint_path(folder, member)
     if not path.exists():
         return None
     tensors, meta = load_tensors(path)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import GelGTConfig, SamplingConfig, Visibility
+from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import TIMELESS, Graph
@@ -33,6 +33,8 @@ from gelgt.training.target import Target
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
+FEW_LABELS = 10_000  # labels up to which several models are trained by themselves
+FEW_MEMBERS = 3
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
 
@@ -91,6 +93,12 @@ class TrainingData:
         if task is self.task:
             return self.seeds[split], self.labels(split)
         return task_seeds(task, self.graph, split), self.target.labels(task, split)
+
+    def members(self, config: TrainConfig) -> int:
+        """How many models are trained."""
+        if config.members != "auto":
+            return config.members
+        return FEW_MEMBERS if len(self.learned("train", config.windows)[0]) <= FEW_LABELS else 1
 
     def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
         """(S,) whether each entity is there at its seed time. Real label tables have some that are not: accounts that were made anew."""

@@ -22,6 +22,7 @@ from torch import Tensor
 from gelgt.config import TrainConfig
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.dropout import own_dropout
+from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
@@ -46,6 +47,7 @@ class Trainer:
         device: Where.
         folder: For checkpoints; None writes none.
         key: What the run depends on; a checkpoint of another key is refused.
+        member: Its number among models that are trained one after the other; each has a checkpoint of its own.
         splits: Whose labels are learned from.
         watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
         progress: Is told of every step and epoch.
@@ -62,6 +64,7 @@ class Trainer:
         *,
         folder: Path | None = None,
         key: str = "",
+        member: int = 0,
         splits: tuple[str, ...] = ("train",),
         watch: bool = True,
         progress: Progress | None = None,
@@ -70,7 +73,7 @@ class Trainer:
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
-        self.progress, self.stop = progress or Progress(), stop
+        self.progress, self.stop, self.member = progress or Progress(), stop, member
         seeds, labels = _learnable(data, splits, config)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
@@ -317,10 +320,10 @@ class Trainer:
         tensors |= {f"average/{n}": t for n, t in self.average.items()}
         for place, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"adam/{place}/{name}": value for name, value in moments.items()}
-        save_checkpoint(self.folder, self.state, tensors, self.key)
+        save_checkpoint(self.folder, self.state, tensors, self.key, self.member)
 
     def _resume(self) -> None:
-        found = None if self.folder is None else load_checkpoint(self.folder, self.key)
+        found = None if self.folder is None else load_checkpoint(self.folder, self.key, self.member)
         if found is None:
             return
         self.state, tensors = found
@@ -358,7 +361,7 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 
 
 def predict_seeds(
-    model: GelGTModel,
+    model: GelGTModel | Ensemble,
     data: TrainingData,
     seeds: Seeds,
     config: TrainConfig,
@@ -381,7 +384,9 @@ def predict_seeds(
         return data.target.decode(raw(inputs))
 
     size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
-    replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size)) if is_graphed else None
+    replays = None
+    if is_graphed and not isinstance(model, Ensemble):
+        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
     if replays is not None:
         parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
     else:

@@ -20,6 +20,7 @@ from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.static.forward import StaticInput, StaticModel, why_not_static
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
 from gelgt.nn.static.shape import Shape, choose_shapes
+from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import Seeds, SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.training.data import TrainingData
@@ -119,6 +120,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.parameters = [p for p in self.over.model.parameters() if p.requires_grad]
+        self.weights = LowWeights(self.over.model, low_precision(self.precision, self.device))
         self.replay = Replay(self._work, self.device, lambda: unchanged(self.over.model, self.optimiser))
         self.events: deque[torch.cuda.Event] = deque()
 
@@ -150,16 +152,16 @@ class Steps:
     @torch.enable_grad()
     def loss(self, inputs: StaticInput) -> Tensor:
         """The mean loss of the real seeds: ()."""
-        with self.precision():
+        with self.precision(), self.weights.used():
             out = self.over(inputs)
         share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
         return (self.data.target.losses(out, self.labels.index_select(0, inputs.index)) * share).sum()
 
     def _work(self, inputs: StaticInput) -> Tensor:
         loss = self.loss(inputs)
-        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        for parameter, gradient in zip(self.parameters, gradients):
-            parameter.grad = None if gradient is None else gradient.contiguous()
+        gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
+        for parameter, gradient in zip(self.parameters, raised(list(gradients), self.parameters)):
+            parameter.grad = gradient
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimiser.step()
         for parameter in self.parameters:
@@ -181,6 +183,12 @@ def unchanged(model: GelGTModel, optimiser: torch.optim.Optimizer) -> Iterator[N
             for name, value in state.items():
                 known = moments.get(parameter, {}).get(name)
                 value.zero_() if known is None else value.copy_(known)
+
+
+def low_precision(precision: Context, device: torch.device) -> torch.dtype | None:
+    """The precision that autocast lowers products to; None where it is off."""
+    with precision():
+        return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
 
 
 def make_packer(model: GelGTModel, data: TrainingData, loader: SubgraphLoader, pin_memory: bool) -> Packer:
@@ -210,6 +218,7 @@ class Predictions:
     def __init__(self, model: GelGTModel, data: TrainingData, precision: Context, device: torch.device) -> None:
         self.data, self.precision, self.device = data, precision, device
         self.over = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
+        self.weights = LowWeights(model, low_precision(precision, device))
         self.replay = Replay(self._work, device)
         self.packer: Packer | None = None
 
@@ -247,7 +256,7 @@ class Predictions:
 
     @torch.no_grad()
     def _work(self, inputs: StaticInput) -> Tensor:
-        with self.precision():
+        with self.precision(), self.weights.used():
             return self.over(inputs).float()
 
 

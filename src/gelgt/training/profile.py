@@ -12,14 +12,16 @@ import torch
 
 from gelgt.nn import GelGTModel
 from gelgt.nn.bias import TemporalBias
+from gelgt.nn.ensemble import Ensemble, first_of
 from gelgt.training.data import TrainingData
 
 SEEDS = 512
 POINTS = 240
 
 
-def profile(model: GelGTModel, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
-    """The profile of a model, from validation seeds (training seeds where there are none)."""
+def profile(trained: GelGTModel | Ensemble, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
+    """The profile of a model, or of the first of several, from validation seeds (training seeds where there are none)."""
+    model = first_of(trained)
     found: dict[str, Any] = {"bias": bias_curves(model, float(np.quantile(data.ages().numpy(), 0.99)) if len(data.ages()) else 1.0)}
     if model.blocks:
         found["attention"] = attention_shares(model, data, device)

@@ -15,6 +15,9 @@ class Progress:
     def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
         """An epoch is done and scored."""
 
+    def member(self, number: int, count: int) -> None:
+        """The next of several models is trained; the first is 1."""
+
     def resumed(self, epoch: int, step: int) -> None:
         """Training goes on from a checkpoint."""
 

@@ -5,7 +5,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel
+from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.schema.manifest import yaml_text
 from gelgt.sources.cache import hash_files
@@ -27,7 +28,7 @@ from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
 from gelgt.tasks.times import duration_text, time_text
-from gelgt.training.checkpoint import CHECKPOINT, State, check_key, load_checkpoint, save_tensors
+from gelgt.training.checkpoint import CHECKPOINT, State, check_key, checkpoint_path, load_checkpoint, save_tensors
 from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.fit import Trainer, predict_seeds
 from gelgt.training.metrics import score
@@ -120,21 +121,15 @@ def train_run(
         progress.notice(text)
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock)
-    model = make_model(data, config)
-    parameters = sum(p.numel() for p in model.parameters())
-    progress.phase("model", f"{parameters:,} parameters on {device}, attention by {model.backend}")
-    trainer = Trainer(model, data, config.train, device, folder=out, key=key, progress=progress, stop=stop)
-    if len(trainer.labels) > task.rows["train"]:
-        progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
-    state = trainer.run()
-    mixed = f"; the mean of epochs {', '.join(map(str, state.mixed))} is taken" if state.mixed else ""
-    clock.done("training", f"best epoch {state.best_epoch} of {len(state.history)}{mixed}; ended by: {state.ended}")
+    model, states = _train(data, config, device, out, key, progress, stop)
+    state, parameters = _joined(states), sum(p.numel() for p in model.parameters())
+    clock.done("training", _told(states))
     predictions = {split: predict_seeds(model, data, data.seeds[split], config.train, device) for split in ("val", "test")}
     shown = profile(model, data, device)
     clock.done("scoring")
     refit = None
     if options.refit and state.ended != "interrupted":
-        again, refit = _refit(data, config, state, device, progress, stop)
+        again, refit = _refit(data, config, states, device, progress, stop)
         model = model if again is None else again
         clock.done("refit", "interrupted; the selected weights are kept" if again is None else "")
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
@@ -143,13 +138,60 @@ def train_run(
             name: {split: score(data.target.task_type, data.labels(split), p) for split, p in found.items()}
             for name, found in baselines.items()
         },
+        "members": [{"best_epoch": s.best_epoch, "epochs": len(s.history), "validation": s.best, "mixed": s.mixed} for s in states],
         "refit": refit,
         "key": key,
     }
     _write(out, data, config, model, metrics, shown, predictions, baselines)
     if state.ended not in ("interrupted", "time limit"):
-        (out / CHECKPOINT).unlink(missing_ok=True)
+        for member in range(len(states)):
+            checkpoint_path(out, member).unlink(missing_ok=True)
     return load_run(out)
+
+
+def _train(
+    data: TrainingData, config: RunConfig, device: torch.device, out: Path, key: str, progress: Progress, stop: Callable[[], bool]
+) -> tuple[GelGTModel | Ensemble, list[State]]:
+    """One model, or several one after the other; fewer where time or the user ends it."""
+    count = data.members(config.train)
+    states: list[State] = []
+    models: list[GelGTModel] = []
+    for number in range(count):
+        own = member_config(config, number, sum(state.seconds for state in states))
+        model = make_model(data, own)
+        trainer = Trainer(model, data, own.train, device, folder=out, key=key, member=number, progress=progress, stop=stop)
+        if number == 0:
+            size = sum(p.numel() for p in model.parameters())
+            several = f"{count} models of " if count > 1 else ""
+            progress.phase("model", f"{several}{size:,} parameters on {device}, attention by {model.backend}")
+            if len(trainer.labels) > data.task.rows["train"]:
+                progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
+        if count > 1:
+            progress.member(number + 1, count)
+        states.append(trainer.run())
+        models.append(model)
+        if states[-1].ended in ("interrupted", "time limit"):
+            break
+    return (models[0] if len(models) == 1 else Ensemble(models)), states
+
+
+def member_config(config: RunConfig, number: int, spent: float) -> RunConfig:
+    """The configuration of one of several models: a seed of its own, and what is left of the time."""
+    limit = config.train.time_limit
+    left = None if limit is None else max(limit - spent, 1e-3)
+    return config.with_values("derived", train__seed=(config.train.seed + 1_000_003 * number) % 2**31, train__time_limit=left)
+
+
+def _joined(states: list[State]) -> State:
+    """The first model's epochs, with the time of all and what ended the last."""
+    return replace(states[0], seconds=sum(state.seconds for state in states), ended=states[-1].ended)
+
+
+def _told(states: list[State]) -> str:
+    first = states[0]
+    mixed = f"; the mean of epochs {', '.join(map(str, first.mixed))} is taken" if first.mixed else ""
+    several = f"; {len(states)} models predict together" if len(states) > 1 else ""
+    return f"best epoch {first.best_epoch} of {len(first.history)}{mixed}{several}; ended by: {states[-1].ended}"
 
 
 def make_model(data: TrainingData, config: RunConfig) -> GelGTModel:
@@ -230,16 +272,21 @@ def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _
 
 
 def _refit(
-    data: TrainingData, config: RunConfig, state: State, device: torch.device, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel | None, dict[str, Any] | None]:
-    """A model trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
+    data: TrainingData, config: RunConfig, states: list[State], device: torch.device, progress: Progress, stop: Callable[[], bool]
+) -> tuple[GelGTModel | Ensemble | None, dict[str, Any] | None]:
+    """Models trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
     splits = ("train", "val", "test")
-    again = config.train.model_copy(update={"epochs": max(1, state.best_epoch), "time_limit": None})
-    model = make_model(data, config)
-    done = Trainer(model, data, again, device, splits=splits, watch=False, progress=progress, stop=stop).run()
-    if done.ended == "interrupted":
-        return None, None
-    return model, {"rows": sum(data.task.rows[s] for s in splits), "epochs": done.epoch}
+    models = []
+    for number, state in enumerate(states):
+        own = member_config(config, number, 0.0)
+        again = own.train.model_copy(update={"epochs": max(1, state.best_epoch), "time_limit": None})
+        model = make_model(data, own)
+        done = Trainer(model, data, again, device, splits=splits, watch=False, progress=progress, stop=stop).run()
+        if done.ended == "interrupted":
+            return None, None
+        models.append(model)
+    made = models[0] if len(models) == 1 else Ensemble(models)
+    return made, {"rows": sum(data.task.rows[s] for s in splits), "epochs": states[0].best_epoch}
 
 
 def _describe(
@@ -300,7 +347,7 @@ def _write(
     out: Path,
     data: TrainingData,
     config: RunConfig,
-    model: GelGTModel,
+    model: GelGTModel | Ensemble,
     metrics: dict[str, Any],
     shown: dict[str, Any],
     predictions: Predictions,
