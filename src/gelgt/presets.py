@@ -44,7 +44,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "members": "auto",
             "mix": 5,
             "steps_per_epoch": 100,
-            "rate": 2e-3,
+            "rate": 1e-3,
             "warmup": 20,
             "average": 0.98,
             "eval_rows": 4000,

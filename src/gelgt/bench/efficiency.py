@@ -8,6 +8,7 @@ measured by themselves: sampling and packing in one thread, and the device's wor
 the step, so that what overlaps in training does not overlap here. On a CPU nothing is recorded; the figures show that it runs.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class _Bench:
             torch.cuda.synchronize(self.device)
 
     def reset_peak(self) -> None:
+        gc.collect()  # recordings of a trainer that is gone
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
@@ -213,23 +215,23 @@ class _Bench:
 
     def _growing(self, steps: Steps) -> dict[str, Callable[[StaticInput], Tensor]]:
         """Parts of the step, each with all before it."""
-        over, parameters = steps.over, steps.parameters
+        over = steps.over
 
         def encode(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision():
+            with torch.enable_grad(), steps.precision(), steps.weights.used():
                 return over.encode(inputs, over.every_link(inputs))
 
         def branches(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision():
+            with torch.enable_grad(), steps.precision(), steps.weights.used():
                 tokens, passed = over.branches(inputs)
                 return tokens.h if passed is None else passed
 
         def forward(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision():
+            with torch.enable_grad(), steps.precision(), steps.weights.used():
                 return over(inputs)
 
         def backward(inputs: StaticInput) -> Tensor:
-            gradients = torch.autograd.grad(steps.loss(inputs), parameters, allow_unused=True)
+            gradients = torch.autograd.grad(steps.loss(inputs), steps.weights.leaves, allow_unused=True)
             return next(g for g in gradients if g is not None)
 
         return {

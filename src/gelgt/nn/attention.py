@@ -19,6 +19,7 @@ from gelgt.nn.bias import GaussianBias, TemporalBias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.dropout import dropout as dropped
 from gelgt.nn.kernels import FAR, why_not
+from gelgt.nn.norms import LayerNorm
 
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
 Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
@@ -103,7 +104,7 @@ class AttentionBlock(nn.Module):
         self.heads = config.heads
         self.rate = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attend = BACKENDS.get(config.backend, sdpa_attention)  # of a bias that is a tensor
-        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         hidden = config.ffn_ratio * width
         self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width))

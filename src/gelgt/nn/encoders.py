@@ -11,6 +11,7 @@ from torch_frame.nn import EmbeddingEncoder, LinearEmbeddingEncoder, LinearEncod
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.norms import LayerNorm
 from gelgt.nn.precision import lowered
 from gelgt.nn.rows import RowFrames
 
@@ -143,7 +144,7 @@ class Mixer(nn.Module):
 
     def __init__(self, parts: int, width: int, dropout: float) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(parts))
+        self.norms = nn.ModuleList(LayerNorm(width) for _ in range(parts))
         self.mlp = nn.Sequential(nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width))
 
     def forward(self, parts: list[Tensor]) -> Tensor:

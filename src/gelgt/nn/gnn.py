@@ -10,6 +10,7 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.nn.aggr import Aggregation
 
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.norms import LayerNorm
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class GNNBranch(nn.Module):
     def __init__(self, width: int, layers: int, dropout: float) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(WeightedSAGE(width) for _ in range(layers))
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
+        self.norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
         self.dropout = Dropout(dropout)
 
     def forward(self, h: Tensor, messages: SendsMessages) -> Tensor:

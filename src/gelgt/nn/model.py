@@ -20,6 +20,7 @@ from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder, TableColumns
 from gelgt.nn.gnn import GNNBranch, both_ways, messages
+from gelgt.nn.norms import LayerNorm
 from gelgt.nn.refinement import refine, restrict, semantic_scores
 from gelgt.nn.rows import RowFrames, collect_rows
 from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
@@ -106,9 +107,7 @@ class GelGTModel(nn.Module):
         self.gnn = GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
         self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
         self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
-        self.head = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), Dropout(config.dropout), nn.Linear(width, outputs)
-        )
+        self.head = nn.Sequential(LayerNorm(width), nn.Linear(width, width), nn.GELU(), Dropout(config.dropout), nn.Linear(width, outputs))
 
     def forward(self, inputs: ModelInput) -> Tensor:
         """Predictions (B, outputs): logits or standardised values."""

@@ -34,7 +34,7 @@ from gelgt.training.target import Target
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
 FEW_LABELS = 10_000  # labels up to which several models are trained by themselves
-FEW_MEMBERS = 3
+FEW_MEMBERS = 5
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.kernels import has_triton
 from gelgt.nn.static.forward import StaticInput, StaticModel, why_not_static
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
 from gelgt.nn.static.shape import Shape, choose_shapes
@@ -38,8 +39,8 @@ def why_not_graphed(model: GelGTModel, data: TrainingData, device: torch.device)
     """Why steps on a device are not recorded; None if they are."""
     if device.type != "cuda":
         return "CUDA graphs need a CUDA device"
-    if model.backend != "fused":
-        return f"attention is by {model.backend}: {model.backend_reason}"
+    if not has_triton(device):
+        return "sums over messages need Triton and a device of compute capability 8.0 or newer"
     return why_not_static(model, data.sampling, data.features, torch.cuda.mem_get_info(device)[0])
 
 
@@ -204,7 +205,8 @@ def _some(loader: SubgraphLoader) -> Iterator[SubgraphBatch]:
     """Some batches of the first epoch, from all over it."""
     plain = SubgraphLoader(loader.sampler, loader.seeds, loader.batch_size, layout="packed")
     order = loader.order(0)
-    for step in sorted(set(np.linspace(0, len(loader) - 1, MEASURED).astype(int).tolist())):
+    whole = max(1, len(loader.seeds) // loader.batch_size)  # the last batch may be a small one
+    for step in sorted(set(np.linspace(0, whole - 1, MEASURED).astype(int).tolist())):
         yield plain._batch(order, step)
 
 

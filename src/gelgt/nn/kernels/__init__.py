@@ -51,3 +51,9 @@ def triton_version() -> tuple[int, ...]:
     import triton
 
     return tuple(int(part) for part in triton.__version__.split(".")[:2])
+
+
+@lru_cache(maxsize=8)
+def has_triton(device: torch.device) -> bool:
+    """Whether a CUDA device can run Triton's kernels."""
+    return device.type == "cuda" and find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)

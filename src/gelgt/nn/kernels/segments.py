@@ -6,7 +6,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ENTRIES = 8  # of a row that are read at once
+ENTRIES = 32  # of a row that are read at once
+COLUMNS = 256
 
 
 @triton.jit
@@ -32,6 +33,6 @@ def launch_segment_sum(x: Tensor, other: Tensor, weight: Tensor, start: Tensor, 
     """(X, d), (S,), (S,) float32, (R,), (R,) → (R, d)."""
     rows, width = start.shape[0], x.shape[1]
     out = torch.empty(rows, width, dtype=x.dtype, device=x.device)
-    block = min(512, triton.next_power_of_2(width))
+    block = min(COLUMNS, triton.next_power_of_2(width))
     segment_kernel[(rows, triton.cdiv(width, block))](x, other, weight, start, end, out, width, BLOCK=block, ENTRIES=ENTRIES, num_warps=4)
     return out

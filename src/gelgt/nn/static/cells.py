@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch_frame import TensorFrame, stype
 from torch_frame.nn.models import ResNet
 
@@ -19,6 +18,7 @@ from gelgt.features import Features
 from gelgt.nn.encoders import RowEncoder
 from gelgt.nn.precision import lowered
 from gelgt.nn.rows import row_frame
+from gelgt.nn.static.ops import look_up
 
 CHUNK = 1 << 16  # rows that are prepared at once
 SHARE = 0.25  # of the device's free memory that features may take
@@ -125,7 +125,7 @@ def encode_columns(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
     for kind in cells.kinds:
         encoder: Any = module.encoder.encoder_dict[kind.name]
         if kind.name == "categorical":
-            part = functional.embedding(cells.places.index_select(0, rows), encoder.emb.weight, padding_idx=0)
+            part = look_up(encoder.emb, cells.places.index_select(0, rows).flatten()).view(len(rows), kind.columns, -1)
         else:
             values = numbers[:, kind.start : kind.start + kind.columns * kind.width]
             if kind.name == "numerical":

@@ -19,7 +19,7 @@ from gelgt.nn.encoders import MAX_HOP, HopEncoder, RowEncoder
 from gelgt.nn.model import GelGTModel
 from gelgt.nn.refinement import refine, semantic_scores
 from gelgt.nn.static.cells import make_cells, why_not_cells
-from gelgt.nn.static.ops import Links, Segments, look_up, means, repeat, take
+from gelgt.nn.static.ops import Links, Moved, Segments, look_up, means, move_running, repeat, take
 from gelgt.nn.static.rows import encode_rows, one_norm
 from gelgt.nn.static.shape import Shape
 from gelgt.nn.structure import StructureEncoder, structure_noise
@@ -156,6 +156,7 @@ class StaticModel:
     def encode(self, inputs: StaticInput, links: Links) -> Tensor:
         """Tokens (T, d)."""
         parts = []
+        moved: list[Moved] = []
         for name, encoder in self.model.encoders.items():
             if name == "table":
                 parts.append(look_up(encoder, inputs.table))  # type: ignore[arg-type]
@@ -166,33 +167,31 @@ class StaticModel:
             elif name == "recency":
                 parts.append(encoder(inputs.age, inputs.has_time, inputs.table, inputs.subgraph))
             elif isinstance(encoder, RowEncoder):
-                parts.append(self.encode_rows(encoder, inputs))
+                parts.append(self.encode_rows(encoder, inputs, moved))
             elif isinstance(encoder, StructureEncoder):
-                parts.append(self.encode_structure(encoder, inputs, links))
+                parts.append(self.encode_structure(encoder, inputs, links, moved))
+        move_running(moved)
         out: Tensor = self.model.mixer(parts)
         return out
 
-    def encode_rows(self, encoder: RowEncoder, inputs: StaticInput) -> Tensor:
+    def encode_rows(self, encoder: RowEncoder, inputs: StaticInput, moved: list[Moved]) -> Tensor:
         shape = inputs.shape
         rows, at = [], 0
         for room in shape.tables:
             if room:
                 rows.append(inputs.cells[at : at + room])
             at += room
-        device = inputs.cells.device
         counts = torch.stack([inputs.table_rows[number] for number in shape.present])
-        valid = torch.arange(shape.height, device=device) < counts[:, None]
-        encoded = encode_rows(encoder, self.cells, shape.present, rows, valid).flatten(0, 1)
+        encoded = encode_rows(encoder, self.cells, shape.present, rows, counts, moved).flatten(0, 1)
         by_row = inputs.source.index_select(0, inputs.used)
         used = Segments(by_row, inputs.used, inputs.used_starts[:-1], inputs.used_starts[1:])
         return repeat(encoded, inputs.source, used, inputs.is_row.to(torch.float32))
 
-    def encode_structure(self, encoder: StructureEncoder, inputs: StaticInput, links: Links) -> Tensor:
+    def encode_structure(self, encoder: StructureEncoder, inputs: StaticInput, links: Links, moved: list[Moved]) -> Tensor:
         config, subgraph = self.config, inputs.subgraph.clamp(max=inputs.shape.seeds - 1)
         place = torch.arange(inputs.shape.rows, device=subgraph.device) - inputs.offsets[subgraph]
         start = structure_noise(inputs.seed_key, inputs.seed_time, place, subgraph, config.structure_width, self.model.noise_seed)
-        is_row = inputs.is_row
-        return encoder.over(start, links, lambda norm, x: one_norm(norm, x, is_row))
+        return encoder.over(start, links, lambda norm, x: one_norm(norm, x, inputs.num_rows, moved))
 
     # Refinement.
     def refined(self, tokens: StaticTokens, inputs: StaticInput) -> StaticTokens:
@@ -255,7 +254,7 @@ class StaticModel:
         """The attention blocks by the fused backend: (T, d) → (T, d). Rows that nobody reads are subgraphs of their own."""
         size, offsets = len(tokens.h), tokens.offsets
         more = torch.arange(1, -(-size // self.longest) + 1, device=offsets.device) * self.longest
-        offsets = torch.cat([offsets, (offsets[-1] + more).clamp(max=size).to(offsets.dtype)])
+        offsets = torch.cat([offsets.long(), (offsets[-1] + more).clamp(max=size)])  # as eager code has them: one kernel for both
         made = [bias for bias in self.model.biases if isinstance(bias, GaussianBias)]
         biases = [TimeBias.of(bias, tokens.age, tokens.has_time, offsets, self.longest) for bias in made or (None,)]
         x = tokens.h

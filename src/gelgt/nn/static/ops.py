@@ -3,6 +3,7 @@
 Autograd's own gradient of a gather adds with atomics on CUDA, or sorts the indices first; here whoever gathers knows the way back.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-SMALL = 64  # entries of an embedding whose gradient is a product with a one-hot matrix
+SMALL = 256  # entries of an embedding whose gradient is a product with a one-hot matrix
 
 
 @dataclass(frozen=True)
@@ -119,32 +120,49 @@ def look_up(embedding: nn.Embedding, index: Tensor) -> Tensor:
     if embedding.num_embeddings > SMALL:
         out: Tensor = embedding(index)
     else:
-        out = _LookUp.apply(embedding.weight, index)  # type: ignore[no-untyped-call]
+        out = _LookUp.apply(embedding.weight, index, embedding.padding_idx)  # type: ignore[no-untyped-call]
     return out
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int | None) -> Tensor:
         ctx.save_for_backward(index)
-        ctx.entries = len(weight)
+        ctx.entries, ctx.padding = len(weight), padding
         return weight.index_select(0, index)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
         entries = torch.arange(ctx.entries, device=index.device)
-        return (entries[:, None] == index).to(gradient.dtype) @ gradient, None
+        chosen = entries[:, None] == index
+        if ctx.padding is not None:
+            chosen = chosen & (entries != ctx.padding)[:, None]
+        return chosen.to(gradient.dtype) @ gradient, None, None
+
+
+class StackedLinear(torch.autograd.Function):
+    """n linear layers on n batches: (n, R, a), (n, b, a), (n, b) → (n, R, b). The weights' gradients are contiguous, as optimisers want."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return gradient @ weight, gradient.transpose(1, 2) @ x, gradient.sum(1)
 
 
 def masked_batch_norm(
-    x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor], training: bool, eps: float
+    x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor], training: bool, eps: float
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Batch norm of n batches at once, each over its valid rows.
+    """Batch norm of n batches at once, each over its first rows.
 
     Args:
         x: (n, R, c).
-        valid: (n, R).
+        counts: (n,) real rows.
         weight, bias: (n, c).
         running: (n, c) mean and variance, which evaluation uses.
 
@@ -155,11 +173,39 @@ def masked_batch_norm(
         scale = weight * torch.rsqrt(running[1] + eps)
         shift = bias - running[0] * scale
         return torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype), running
-    out, mean, variance = _MaskedNorm.apply(x, valid, weight, bias, eps)  # type: ignore[no-untyped-call]
+    if x.is_cuda:
+        out, mean, variance = _FusedNorm.apply(x, counts, weight, bias, eps)  # type: ignore[no-untyped-call]
+    else:
+        valid = torch.arange(x.shape[1], device=x.device) < counts[:, None]
+        out, mean, variance = MaskedNorm.apply(x, valid, weight, bias, eps)  # type: ignore[no-untyped-call]
     return out, (mean, variance)
 
 
-class _MaskedNorm(torch.autograd.Function):
+class _FusedNorm(torch.autograd.Function):
+    """`MaskedNorm` by Triton's kernels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        from gelgt.nn.kernels.norms import batch_forward  # imports Triton
+
+        x = x.contiguous()
+        out, means, scales, variances = batch_forward(x, counts, weight, bias, eps)
+        ctx.save_for_backward(x, counts, weight, means, scales)
+        ctx.mark_non_differentiable(means, variances)
+        return out, means, variances
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        from gelgt.nn.kernels.norms import batch_backward
+
+        x, counts, weight, means, scales = ctx.saved_tensors
+        d_x, d_weight, d_bias = batch_backward(x, counts, weight, means, scales, gradient.contiguous())
+        return d_x, None, d_weight, d_bias, None
+
+
+class MaskedNorm(torch.autograd.Function):
+    """(n, R, c), (n, R) of booleans, (n, c), (n, c) → (n, R, c), and mean and unbiased variance (n, c)."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         real = valid.to(torch.float32)[:, :, None]
@@ -187,11 +233,21 @@ class _MaskedNorm(torch.autograd.Function):
         return (inner * (scale * weight)[:, None] * real).to(ctx.dtype), None, for_weight, for_bias, None
 
 
-def keep_running(norms: list[nn.BatchNorm1d], found: tuple[Tensor, Tensor], present: Tensor) -> None:
-    """Move the running statistics of n norms towards those of their batches, (n, c) each, where a batch is present, (n,)."""
-    with torch.no_grad():
-        for name, values in zip(("running_mean", "running_var"), found):
-            own = [getattr(norm, name) for norm in norms]
-            seen = torch.where(present[:, None], values, torch.stack(own))
-            torch._foreach_lerp_(own, list(seen.unbind(0)), norms[0].momentum or 0.0)
-        torch._foreach_add_([norm.num_batches_tracked for norm in norms if norm.num_batches_tracked is not None], 1)
+Moved = tuple[Sequence[Any], tuple[Tensor, Tensor], Tensor]
+
+
+@torch.no_grad()
+def move_running(moved: Sequence[Moved]) -> None:
+    """Move running statistics towards those of their batches, where there is one: for each, n norms, (n, c) statistics and (n,) counts."""
+    own: list[Tensor] = []
+    found: list[Tensor] = []
+    shares: list[Tensor] = []
+    for norms, (means, variances), counts in moved:
+        share = ((counts > 1).to(means.dtype) * (norms[0].momentum or 0.0))[:, None].expand_as(means).contiguous()
+        for number, norm in enumerate(norms):
+            own += [norm.running_mean, norm.running_var]
+            found += [means[number], variances[number]]
+            shares += [share[number]] * 2
+    if own:
+        torch._foreach_lerp_(own, found, shares)
+        torch._foreach_add_([norm.num_batches_tracked for norms, _, _ in moved for norm in norms], 1)

@@ -14,23 +14,35 @@ from torch_frame.nn.models import ResNet
 from gelgt.nn.encoders import RowEncoder
 from gelgt.nn.precision import lowered
 from gelgt.nn.static.cells import TableCells, encode_columns
-from gelgt.nn.static.ops import keep_running, masked_batch_norm
+from gelgt.nn.static.ops import Moved, StackedLinear, masked_batch_norm
 
 
-def encode_rows(encoder: RowEncoder, cells: Sequence[TableCells], present: Sequence[int], rows: Sequence[Tensor], valid: Tensor) -> Tensor:
+def encode_rows(
+    encoder: RowEncoder,
+    cells: Sequence[TableCells],
+    present: Sequence[int],
+    rows: Sequence[Tensor],
+    counts: Tensor,
+    moved: list[Moved],
+) -> Tensor:
     """Distinct rows of the tables that are present, stacked.
 
     Args:
         cells: Of every table, in the encoder's order.
         present: Which tables there are.
         rows: For each of them, row numbers (U,).
-        valid: (n, R) which rows of the stack are real; R is the longest U.
+        counts: (n,) how many of them are real; those come first.
+        moved: Takes the statistics of batch norms.
 
     Returns:
-        (n, R, d).
+        (n, R, d); R is the longest U.
     """
     modules: list[Any] = [encoder.tables[number] for number in present]
-    height = valid.shape[1]
+    height = max(map(len, rows))
+
+    def norm(norms: Sequence[Any], x: Tensor) -> Tensor:
+        return _norm(norms, x, counts, moved)
+
     starts = [_first(module, cells[number], own) for module, number, own in zip(modules, present, rows)]
     x, short = (_stacked([part[side] for part in starts], height) for side in (0, 1))
     for depth in range(len(modules[0].backbone)):
@@ -38,9 +50,9 @@ def encode_rows(encoder: RowEncoder, cells: Sequence[TableCells], present: Seque
         if depth:
             short = x
             x = _linear([block.lin1 for block in blocks], x)
-        x = torch.relu(_norm([block.norm1 for block in blocks], x, valid))
-        x = torch.relu(_norm([block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x), valid)) + short
-    x = torch.relu(_norm([module.decoder[0] for module in modules], x, valid))
+        x = torch.relu(norm([block.norm1 for block in blocks], x))
+        x = torch.relu(norm([block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x))) + short
+    x = torch.relu(norm([module.decoder[0] for module in modules], x))
     return _linear([module.decoder[-1] for module in modules], x)
 
 
@@ -66,31 +78,33 @@ def _each(modules: Sequence[Any], name: str) -> Tensor:
 
 def _linear(layers: Sequence[nn.Linear], x: Tensor) -> Tensor:
     """(n, R, a) → (n, R, b)."""
-    return torch.baddbmm(_each(layers, "bias")[:, None], x, _each(layers, "weight").transpose(1, 2))
+    x, weight, bias = lowered(x), lowered(_each(layers, "weight")), lowered(_each(layers, "bias"))
+    out: Tensor = StackedLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return out
 
 
-def _norm(norms: Sequence[Any], x: Tensor, valid: Tensor) -> Tensor:
+def _norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -> Tensor:
     """(n, R, c) → (n, R, c)."""
     weight, bias = _each(norms, "weight"), _each(norms, "bias")
     if isinstance(norms[0], nn.LayerNorm):
         normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
         return torch.addcmul(bias[:, None], normed, weight[:, None])
-    return batch_norm(norms, x, valid, weight, bias)
+    return batch_norm(norms, x, counts, weight, bias, moved)
 
 
-def batch_norm(norms: Sequence[Any], x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`BatchNorm1d` of n batches over their valid rows, the running statistics moved in training."""
+def batch_norm(norms: Sequence[Any], x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, moved: list[Moved]) -> Tensor:
+    """`BatchNorm1d` of n batches over their real rows; `moved` takes what the running statistics move towards in training."""
     training = norms[0].training
     running = (x, x) if training else (_each(norms, "running_mean"), _each(norms, "running_var"))
-    out, found = masked_batch_norm(x, valid, weight, bias, running, training, norms[0].eps)
+    out, found = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)
     if training:
-        keep_running(list(norms), found, valid.any(1))
+        moved.append((norms, found, counts))
     return out
 
 
-def one_norm(norm: Any, x: Tensor, valid: Tensor) -> Tensor:
-    """A single norm over (T, c), of which some rows are valid (T,)."""
+def one_norm(norm: Any, x: Tensor, count: Tensor, moved: list[Moved]) -> Tensor:
+    """A single norm over (T, c), of which `count` () rows are real."""
     if not isinstance(norm, nn.BatchNorm1d):
         out: Tensor = norm(x)
         return out
-    return batch_norm([norm], x[None], valid[None], norm.weight[None], norm.bias[None])[0]
+    return batch_norm([norm], x[None], count[None], norm.weight[None], norm.bias[None], moved)[0]

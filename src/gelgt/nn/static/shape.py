@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean, stdev
 
-LEVELS = 5
-STEP = 0.9  # of the rows of a shape, what the next smaller one has
+LEVELS = 12  # of shapes, at most
+STEP = 0.93  # of the rows of a shape, what the next smaller one has
 MARGIN = 1.08  # room over the largest batch that was seen
+RATIO_MARGIN = 1.03  # likewise for what follows from the rows; where that is too little, a batch takes the next larger shape
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,18 @@ def choose_shapes(seen: Sequence[Size], seeds: int, limit: int, table_rows: Sequ
         limit: Most rows that a batch can have.
         table_rows: Rows of each table; no batch has more distinct ones.
     """
-    most = max(size.rows for size in seen)
-    top = min(limit, int(most * MARGIN)) + 1
+    rows_seen = [size.rows for size in seen]
+    spread = stdev(rows_seen) if len(seen) > 1 else 0.0
+    top = min(limit, int(max(max(rows_seen) * MARGIN, fmean(rows_seen) + 4.5 * spread))) + 1
 
     def ratio(values: Sequence[int]) -> float:
-        return MARGIN * max(value / size.rows for value, size in zip(values, seen))
+        return RATIO_MARGIN * max(value / size.rows for value, size in zip(values, seen))
 
     kept, messages = ratio([s.kept for s in seen]), ratio([s.messages for s in seen])
     tables = [ratio([s.tables[number] for s in seen]) for number in range(len(table_rows))]
     found = []
-    for level in reversed(range(LEVELS)):
+    levels = next((level for level in range(LEVELS) if top * STEP**level < min(rows_seen)), LEVELS)
+    for level in reversed(range(levels + 1)):
         rows = _up(top * STEP**level, 64)
         found.append(
             Shape(
