@@ -16,6 +16,7 @@ from gelgt.nn.static.forward import StaticInput, StaticModel, why_not_static
 from gelgt.nn.static.ops import Links, Segments, masked_batch_norm, means
 from gelgt.nn.static.pack import Packer, measure
 from gelgt.nn.static.shape import Shape, Size, choose_shapes
+from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
 from gelgt.testing import Shop
@@ -168,8 +169,7 @@ def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
     x = torch.randn(2, 9, 4, dtype=torch.float64, requires_grad=True)
     counts = [9, 5]
     weight, bias = torch.rand(2, 4), torch.rand(2, 4)
-    valid = torch.arange(9) < torch.tensor(counts)[:, None]
-    out, (mean, variance) = masked_batch_norm(x.float(), valid, weight, bias, (weight, bias), True, 1e-5)
+    out, (mean, variance) = masked_batch_norm(x.float(), torch.tensor(counts), weight, bias, (weight, bias), True, 1e-5)
     for number, count in enumerate(counts):
         norm = torch.nn.BatchNorm1d(4, momentum=1.0)
         with torch.no_grad():
@@ -193,3 +193,25 @@ def test_what_has_no_fixed_shape_says_why(world: World, changes: dict[str, Any],
     found = why_not_static(model_of(world, **changes), SamplingConfig(**sampling), world[1], 1e12)
     assert (found is None) if reason is None else (found is not None and reason in found)
     assert "GiB" in str(why_not_static(model_of(world), SamplingConfig(), world[1], 10.0))
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "batch", "centroids": 16}], ids=str)
+def test_weights_converted_at_once_are_those_of_autocast(world: World, changes: dict[str, Any]) -> None:
+    batch = sampled(world, PLACES)
+    outs, gradients = [], []
+    for dtype in (None, torch.bfloat16):
+        model = model_of(world, **changes)
+        weights = LowWeights(model, dtype)
+        with torch.autocast("cpu", torch.bfloat16), weights.used():
+            assert all(p.dtype == torch.float32 for p in weights.own)
+            out = static(world, model, batch)
+        parameters = list(model.parameters())
+        outs.append(out)
+        gradients.append(raised(list(torch.autograd.grad(out.float().sum(), weights.leaves, allow_unused=True)), parameters))
+        assert all(g is None or (g.dtype == p.dtype and g.is_contiguous()) for g, p in zip(gradients[-1], parameters))
+        assert all(own is p for own, p in zip(parameters, model.parameters()))
+    torch.testing.assert_close(outs[1], outs[0], atol=0, rtol=0)
+    for name, own, other in zip(dict(model.named_parameters()), *gradients):
+        assert (own is None) == (other is None), name
+        if own is not None and other is not None:
+            torch.testing.assert_close(other, own, atol=1e-2, rtol=1e-1, msg=lambda text, name=name: f"{name}: {text}")

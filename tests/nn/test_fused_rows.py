@@ -1,0 +1,88 @@
+"""The kernels for sums and norms against PyTorch's own: on a CUDA device, or through Triton's interpreter in a process of its own."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch.nn import functional
+
+from gelgt.nn.kernels import triton_version
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
+
+
+def on_device(test):  # type: ignore[no-untyped-def]
+    if IS_INTERPRETED:
+        return test
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
+
+
+@pytest.mark.skipif(IS_INTERPRETED, reason="is that process")
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton for its interpreter")
+def test_without_a_gpu() -> None:
+    if triton_version() < (3, 7):
+        pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
+    command = [sys.executable, "-m", "pytest", __file__, "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+@on_device
+def test_segment_sums() -> None:
+    from gelgt.nn.kernels.segments import launch_segment_sum
+
+    counts = torch.tensor([0, 3, 70, 1, 0, 9], device=DEVICE)
+    end = counts.cumsum(0).int()
+    start, entries = (end - counts).int(), int(end[-1])
+    x, weight = draw(20, 150), draw(entries + 5, seed=1)
+    other = torch.randint(0, 20, (entries + 5,), generator=torch.Generator().manual_seed(2)).int().to(DEVICE)
+    found = launch_segment_sum(x, other, weight, start, end)
+    rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
+    messages = x[other[:entries].long()] * weight[:entries, None]
+    torch.testing.assert_close(found, torch.zeros(6, 150, device=DEVICE).index_add(0, rows, messages), atol=1e-4, rtol=1e-4)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layer_norm(dtype: torch.dtype) -> None:
+    from gelgt.nn.kernels.norms import layer_backward, layer_forward
+
+    x, weight, bias, given = draw(21, 40).to(dtype), draw(40, seed=1), draw(40, seed=2), draw(21, 40, seed=3).to(dtype)
+    leaves = [x.float().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    expected = functional.layer_norm(leaves[0], (40,), leaves[1], leaves[2], 1e-5)
+    gradients = torch.autograd.grad(expected, leaves, given.float())
+    out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype)
+    assert out.dtype == dtype
+    loose = {"atol": 1e-4, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 3e-2, "rtol": 2e-2}
+    torch.testing.assert_close(out.float(), expected, **loose)
+    for found, exact in zip(layer_backward(x, weight, means, scales, given), gradients):
+        torch.testing.assert_close(found.float(), exact, **loose)
+
+
+@on_device
+def test_batch_norm_over_real_rows() -> None:
+    from gelgt.nn.kernels.norms import batch_backward, batch_forward
+    from gelgt.nn.static.ops import MaskedNorm
+
+    x, given = 3 + draw(3, 150, 24), draw(3, 150, 24, seed=3)
+    weight, bias = draw(3, 24, seed=1), draw(3, 24, seed=2)
+    counts = torch.tensor([150, 70, 0], dtype=torch.int32, device=DEVICE)
+    valid = torch.arange(150, device=DEVICE) < counts[:, None]
+    given = given * valid[:, :, None]
+    leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    expected, mean, variance = MaskedNorm.apply(leaves[0], valid, leaves[1], leaves[2], 1e-5)
+    gradients = torch.autograd.grad(expected, leaves, given)
+    out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5)
+    for found, exact in ((out, expected), (means, mean), (variances, variance)):
+        torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
+    for found, exact in zip(batch_backward(x, counts, weight, means, scales, given), gradients):
+        torch.testing.assert_close(found, exact, atol=1e-3, rtol=1e-3)
