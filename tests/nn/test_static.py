@@ -215,3 +215,16 @@ def test_weights_converted_at_once_are_those_of_autocast(world: World, changes: 
         assert (own is None) == (other is None), name
         if own is not None and other is not None:
             torch.testing.assert_close(other, own, atol=1e-2, rtol=1e-1, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_one_row_of_a_table_can_be_trained_on(world: World) -> None:
+    """A batch norm over a single row is its bias, and its running statistics stay."""
+    batch = sampled(world, [0])
+    size = measure(batch, world[0].offsets, 30)
+    assert 1 in size.tables
+    packed, fixed = model_of(world, norm="batch"), model_of(world, norm="batch")
+    expected, found = packed(ModelInput.of(batch, world[1])), static(world, fixed, batch)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for (name, own), other in zip(packed.named_buffers(), fixed.buffers()):
+        if not name.endswith("num_batches_tracked"):
+            torch.testing.assert_close(other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")

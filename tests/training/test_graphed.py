@@ -3,6 +3,8 @@
 On a CPU nothing is recorded, but everything else is as on CUDA: the packed batches, the rates on the device, the losses that come late.
 """
 
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 from tiny import small
 
+import gelgt
 from gelgt import Database, Task
 from gelgt.presets import RunConfig
 from gelgt.training import graphed
@@ -90,3 +93,60 @@ def test_without_a_gpu_steps_are_not_recorded(db: Database, task: Task) -> None:
     made = trainer(db, task, small(), is_packed=False)
     assert made.graphed is None
     assert why_not_graphed(made.model, made.data, torch.device("cpu")) == "CUDA graphs need a CUDA device"
+
+
+on_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+def on_f1(relbench_data: Callable[[str], Path], preset: str = "paper", is_graphed: bool = True, **changes: Any) -> Trainer:
+    """A trainer of driver-dnf on the GPU."""
+    db = gelgt.open(relbench_data("rel-f1"))
+    task = db.task("driver-dnf")
+    settings = {name.replace("__", "."): value for name, value in changes.items()}
+    config = in_regime(RunConfig.of(preset, task.task_type, settings), task)
+    data = TrainingData.of(db, task, config)
+    return Trainer(make_model(data, config), data, config.train, "cuda", is_graphed=is_graphed)
+
+
+def losses(made: Trainer, steps: int) -> list[float]:
+    """The loss of each step."""
+    found: list[float] = []
+    while len(found) < steps:
+        for batch in islice(made.loader.epoch(made.state.epoch), steps - len(found)):
+            before = made.state.loss
+            made._take([batch])
+            made._collect()
+            made.state.total += 1
+            found.append(made.state.loss - before)
+        made.state.epoch += 1
+    return found
+
+
+class TestOnGpu:
+    """Recorded steps and predictions; the same figures come from `gelgt bench efficiency`."""
+
+    pytestmark = on_gpu
+
+    def test_recorded_steps_are_steps(self, relbench_data: Callable[[str], Path]) -> None:
+        dry = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__precision": "float32"}
+        eager, recorded = (on_f1(relbench_data, is_graphed=is_graphed, **dry) for is_graphed in (False, True))
+        assert recorded.graphed is not None
+        assert losses(recorded, 4) == pytest.approx(losses(eager, 4), rel=1e-5)
+        recorded.model.load_state_dict(eager.model.state_dict())
+        seeds = eager.data.seeds["val"]
+        expected = predict_seeds(eager.model, eager.data, seeds, eager.config, "cuda", 32, is_graphed=False)
+        found = predict_seeds(recorded.model, recorded.data, seeds, recorded.config, "cuda", 32)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    def test_two_recorded_runs_have_the_same_bits(self, relbench_data: Callable[[str], Path]) -> None:
+        runs = [on_f1(relbench_data) for _ in range(2)]
+        assert losses(runs[0], 6) == losses(runs[1], 6)
+        expected, found = (weights(run) for run in runs)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+    def test_bf16_learns_as_float32_does(self, relbench_data: Callable[[str], Path]) -> None:
+        """Fused kernels in bf16 against the reference backend in float32: the mean loss of steps 200 to 300 of three seeds."""
+        plain = {"model__backend": "reference", "train__precision": "float32"}
+        expected = [np.mean(losses(on_f1(relbench_data, train__seed=seed, **plain), 300)[200:]) for seed in (0, 1, 2)]
+        found = np.mean(losses(on_f1(relbench_data), 300)[200:])
+        assert abs(found - np.mean(expected)) < 2 * np.std(expected, ddof=1)

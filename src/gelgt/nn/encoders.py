@@ -11,7 +11,7 @@ from torch_frame.nn import EmbeddingEncoder, LinearEmbeddingEncoder, LinearEncod
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.norms import LayerNorm
+from gelgt.nn.norms import BatchNorm, LayerNorm
 from gelgt.nn.precision import lowered
 from gelgt.nn.rows import RowFrames
 
@@ -110,6 +110,9 @@ class RowEncoder(nn.Module):
             )
             for table in columns.values()
         )
+        for module in self.tables.modules():
+            if type(module) is nn.BatchNorm1d:  # PyTorch Frame makes them itself
+                module.__class__ = BatchNorm
 
     def forward(self, rows: RowFrames) -> Tensor:
         """Distinct rows → (U, d)."""

@@ -19,6 +19,15 @@ class LayerNorm(nn.LayerNorm):
         return out
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """`torch.nn.BatchNorm1d`, which also takes the one row that a batch may have of a small table: it is its own mean."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and len(x) == 1:
+            return (x - x.detach()) * self.weight + self.bias
+        return super().forward(x)
+
+
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype) -> Tensor:

@@ -83,6 +83,8 @@ class Trainer:
         self.lanes = Lanes(self.parts)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.why_eager = why_not_graphed(model, data, self.device) if is_graphed else "not asked for"
+        if is_graphed and self.why_eager is not None and self.device.type == "cuda":
+            self.progress.notice(f"steps are not recorded as CUDA graphs: {self.why_eager}")
         is_graphed = self.why_eager is None
         groups = model.parameter_groups(config.rate, config.weight_decay)
         self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=is_graphed)

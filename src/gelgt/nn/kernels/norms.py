@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 8  # of layer norm that a program takes at once
+ROWS = 16  # of layer norm that a program takes at once
 PROGRAMS = 264  # of layer norm's gradient: two for each processor of an H200
 CHUNK = 64  # rows of batch norm that a program takes
 SUMS = 32  # of the chunks' sums that are added at once

@@ -6,8 +6,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# Measured on an H200 over rel-f1's messages, d = 512: (512, 8) takes 108 µs, (512, 32) 76, (256, 32) 182, (128, 32) 185.
 ENTRIES = 32  # of a row that are read at once
-COLUMNS = 256
+COLUMNS = 512  # that a program takes
 
 
 @triton.jit
