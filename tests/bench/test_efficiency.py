@@ -16,7 +16,7 @@ def test_bench_efficiency_without_a_gpu(relbench_data: Callable[[str], Path]) ->
     result = bench_efficiency(relbench_data("rel-f1"), preset="cpu", steps=3, changes=changes, progress=said.append)
     assert any("no figure of speed" in line for line in said)
     found = {(entry["what"], entry["path"]): entry for entry in result["results"]}
-    assert {("training", "replayed"), ("training", "eager"), ("inference", "replayed"), ("backward", "part")} <= found.keys()
+    assert {("training", "not recorded"), ("training", "eager"), ("inference", "not recorded"), ("backward", "part")} <= found.keys()
     assert all(entry["ms"] > 0 for (_, path), entry in found.items() if path != "part")
-    assert result["ratios"]["training_eager_over_replayed"] > 0
+    assert result["ratios"] == {}, "there is nothing to compare with"
     assert result["reference"]["step_ms"] == 117.0

@@ -81,7 +81,7 @@ def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
     found = {}
     for what in ("training", "inference"):
         times = {r["path"]: r["ms"] for r in results if r["what"] == what}
-        if len(times) == 2:
+        if {"eager", "replayed"} <= times.keys():
             found[f"{what}_eager_over_replayed"] = round(times["eager"] / times["replayed"], 2)
     return found
 
@@ -92,6 +92,7 @@ class _Bench:
     config: RunConfig
     device: torch.device
     say: Say
+    is_recorded: bool = True
 
     def wait(self) -> None:
         if self.device.type == "cuda":
@@ -114,6 +115,7 @@ class _Bench:
     def trainer(self, path: str) -> Trainer:
         made = Trainer(make_model(self.data, self.config), self.data, self.config.train, self.device, is_graphed=path == "replayed")
         if path == "replayed" and made.graphed is None:
+            self.is_recorded = False
             self.say(f"steps are not recorded: {made.why_eager}")
         return made
 
@@ -144,7 +146,7 @@ class _Bench:
         facts = {"programs": len(trainer.graphed.replay.programs)} if trainer.graphed else {}
         return {
             "what": "training",
-            "path": path,
+            "path": self.label(path),
             "ms": round(1e3 * seconds / steps, 3),
             "seeds_per_second": round(seeds / seconds),
             **self.peak(),
@@ -154,7 +156,11 @@ class _Bench:
             **facts,
         }
 
+    def label(self, path: str) -> str:
+        return "not recorded" if path == "replayed" and not self.is_recorded else path
+
     def take(self, trainer: Trainer, batch: Any) -> int:
+        """One step; the number of its seeds."""
         trainer._take([batch])
         trainer.state.total += 1
         return batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
@@ -175,7 +181,7 @@ class _Bench:
         size = max(EVAL_BATCH, train.batch_size)
         return {
             "what": "inference",
-            "path": path,
+            "path": self.label(path),
             "ms": round(1e3 * taken[1] / -(-len(seeds) // size), 3),
             "seeds_per_second": round(len(seeds) / taken[1]),
             **self.peak(),

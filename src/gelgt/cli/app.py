@@ -223,6 +223,9 @@ def bench_efficiency_command(
         print_json(result)
     else:
         print_bench(result)
+        if preset == "paper":
+            found = ", ".join(f"{name} {value:g}" for name, value in result["reference"].items())
+            note(f"the authors' code on an H200, driver-dnf, not measured in this run: {found}")
 
 
 @bench.command("theory")
