@@ -50,7 +50,7 @@ def place(demo: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     to_csv(demo, tmp_path / "exports")
     if (RELBENCH / "rel-f1" / "manifest.yaml").is_file():
         (tmp_path / "rel-f1").symlink_to(RELBENCH / "rel-f1")
-    for key, value in {"epochs": 1, "steps_per_epoch": 2, "batch_size": 32, "eval_rows": 200}.items():
+    for key, value in {"epochs": 1, "members": 1, "steps_per_epoch": 2, "batch_size": 32, "eval_rows": 200}.items():
         monkeypatch.setitem(presets._VALUES["cpu"]["train"], key, value)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -177,8 +177,8 @@ class TrainConfig(Config):
         batch_size: Seeds of a step.
         windows: Training seed times in the length of each label window, where a task's labels can be made anew: more, overlapping examples.
             ``auto`` takes up to 4, as long as they are at most 20,000 rows: small tables gain most. Validation and test keep theirs.
-        members: Models that are trained one after the other with different seeds, and predict by their mean. ``auto`` is 5 where there are at
-            most 10,000 labels to learn from, whose models differ most by their seed, and 1 otherwise.
+        members: Models that are trained one after the other with different seeds, and predict by their mean. ``auto`` is 5 where there are
+            at most 10,000 labels to learn from, whose models differ most by their seed, and 1 otherwise.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.

@@ -12,7 +12,15 @@ from gelgt.bench.quality import Runs, bench_quality, compare, markdown
 from gelgt.testing import Shop
 from gelgt.training.progress import Progress
 
-TINY = {"model.width": 16, "model.heads": 2, "model.row_width": 8, "sampling.budget": 16, "train.epochs": 1, "train.steps_per_epoch": 2}
+TINY = {
+    "model.width": 16,
+    "model.heads": 2,
+    "model.row_width": 8,
+    "sampling.budget": 16,
+    "train.epochs": 1,
+    "train.steps_per_epoch": 2,
+    "train.members": 1,
+}
 
 
 def made_run(folder: Path, label: np.ndarray, **models: np.ndarray) -> Any:

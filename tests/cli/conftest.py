@@ -48,6 +48,8 @@ TINY = (
     "--set",
     "train.steps_per_epoch=3",
     "--set",
+    "train.members=1",
+    "--set",
     "train.batch_size=32",
 )  # a model that is trained in a second
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several are slow where other tests run beside

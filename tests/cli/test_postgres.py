@@ -14,7 +14,7 @@ from gelgt.testing import Shop, to_sql
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32")
+TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32", "--set", "train.members=1")
 PASSWORD = "only:r3ad/ing@p'lease"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=2", "--set", "train.batch_size=32")
+TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=2", "--set", "train.batch_size=32", "--set", "train.members=1")
 
 
 def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -> None:

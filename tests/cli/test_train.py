@@ -18,7 +18,7 @@ from gelgt.training import load_run
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32")
+TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32", "--set", "train.members=1")
 GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 
 
@@ -114,7 +114,18 @@ def test_a_folder_that_holds_something_else_is_kept(run: Run, shop_source: Path,
 
 
 def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    settings = ("--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32", "--set", "train.epochs=2", "--no-report", "--json")
+    settings = (
+        "--set",
+        "train.members=1",
+        "--set",
+        "train.steps_per_epoch=3",
+        "--set",
+        "train.batch_size=32",
+        "--set",
+        "train.epochs=2",
+        "--no-report",
+        "--json",
+    )
     command = ("train", shop_source, SENTENCE, "--out", tmp_path / "run", *settings)
     first = run(*command, "--time-limit", "0.001s").json
     assert first["ended"] == "time limit"
@@ -126,7 +137,18 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
 
 def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_shop: Shop, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    settings = ("--set", "train.steps_per_epoch=2", "--set", "train.batch_size=32", "--set", "train.patience=1000", "--no-report", "--json")
+    settings = (
+        "--set",
+        "train.members=1",
+        "--set",
+        "train.steps_per_epoch=2",
+        "--set",
+        "train.batch_size=32",
+        "--set",
+        "train.patience=1000",
+        "--no-report",
+        "--json",
+    )
     command = ("train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings)
     endless = [*GELGT, *command, "--set", "train.epochs=100000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -12,6 +12,9 @@ SMALL: dict[str, Any] = {
     "train.batch_size": 32,
     "train.epochs": 2,
     "train.steps_per_epoch": 4,
+    "train.members": 1,
+    "train.windows": 1,
+    "train.mix": 1,
     "train.warmup": 2,
 }
 
