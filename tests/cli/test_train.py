@@ -1,5 +1,6 @@
 """`gelgt train`: the run it leaves, the object it prints, what it shows in a pipe, what it refuses, and Ctrl-C."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -197,3 +198,16 @@ def test_a_damaged_run_is_refused(run: Run, trained: Any, tmp_path: Path) -> Non
     copy = Path(shutil.copytree(trained.folder, tmp_path / "copy"))
     (copy / "target.json").write_text("{}")
     assert run("config", "show", copy, "--json").error == "damaged_file"
+
+
+def test_an_interrupt_that_was_swallowed_is_raised_again() -> None:
+    """Compiled code that calls Python drops exceptions; Ctrl-C must not be lost with them."""
+    from gelgt.cli.interrupt import Interrupt
+
+    with Interrupt(lambda: False, print) as stop:
+        assert not stop()
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        with pytest.raises(KeyboardInterrupt):
+            stop()

@@ -184,7 +184,7 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     assert not torch.equal(together["members.0.head.1.weight"], together["members.1.head.1.weight"])
 
     steps = iter(range(100))
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 10)  # in the second model
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)  # in the second model
     assert cut.metrics["ended"] == "interrupted"
     assert len(cut.metrics["members"]) == 2
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))

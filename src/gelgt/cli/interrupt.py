@@ -17,9 +17,12 @@ class Interrupt:
     def __init__(self, has_begun: Callable[[], bool], tell: Callable[[str], None]) -> None:
         self.has_begun, self.tell = has_begun, tell
         self.came = False
+        self.came_early = False  # before there was anything to keep
         self._before: Any = None
 
     def __call__(self) -> bool:
+        if self.came_early:  # compiled code that calls Python can swallow an exception: it is raised again when somebody asks
+            raise KeyboardInterrupt
         return self.came
 
     def __enter__(self) -> "Interrupt":
@@ -32,6 +35,7 @@ class Interrupt:
     def _first(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if not self.has_begun():
+            self.came_early = True
             raise KeyboardInterrupt
         self.came = True
         self.tell("interrupted: the best weights so far are being scored and kept; press Ctrl-C again to end at once")

@@ -121,6 +121,7 @@ def train_run(
         progress.notice(text)
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock)
+    stop()  # whoever raises here ends it before anything is trained
     model, states = _train(data, config, device, out, key, progress, stop)
     state, parameters = _joined(states), sum(p.numel() for p in model.parameters())
     clock.done("training", _told(states))
