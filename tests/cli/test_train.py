@@ -175,7 +175,9 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_sho
 
 def test_control_c_before_training_ends_at_once(small_shop: Shop, tmp_path: Path) -> None:
     command = [*GELGT, "train", str(small_shop.path), SENTENCE, "--out", str(tmp_path / "run"), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A test run in the background of a shell ignores Ctrl-C, and hands that down.
+    heeded = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeded)
     assert process.stderr is not None
     assert any(line.startswith("✓ task") for line in process.stderr)
     process.send_signal(signal.SIGINT)
