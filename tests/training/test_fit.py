@@ -13,9 +13,10 @@ from gelgt import Database, GelgtError, Task
 from gelgt.presets import RunConfig
 from gelgt.training.checkpoint import CHECKPOINT, load_checkpoint, load_tensors
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.fit import Trainer, predict_seeds
+from gelgt.training.fit import Trainer
+from gelgt.training.members import make_model
+from gelgt.training.predict import predict_seeds
 from gelgt.training.progress import Progress
-from gelgt.training.run import make_model
 
 
 def trainer(db: Database, task: Task, config: RunConfig, **options: Any) -> Trainer:

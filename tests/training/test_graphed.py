@@ -18,9 +18,10 @@ from gelgt import Database, Task
 from gelgt.presets import RunConfig
 from gelgt.training import graphed
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.fit import Trainer, predict_seeds
+from gelgt.training.fit import Trainer
 from gelgt.training.graphed import Predictions, why_not_graphed
-from gelgt.training.run import make_model
+from gelgt.training.members import make_model
+from gelgt.training.predict import predict_seeds
 
 DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__parts": 1}
 

@@ -12,8 +12,9 @@ from gelgt import Database
 from gelgt.inference import evaluate_run
 from gelgt.training import train_run
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.fit import Trainer, predict_seeds
-from gelgt.training.run import make_model
+from gelgt.training.fit import Trainer
+from gelgt.training.members import make_model
+from gelgt.training.predict import predict_seeds
 
 DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300), "D")
 

@@ -27,9 +27,10 @@ from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
 from gelgt.sampling import SubgraphLoader
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.fit import EVAL_BATCH, Trainer, predict_seeds
+from gelgt.training.fit import Trainer
 from gelgt.training.graphed import Replay, Steps, make_steps
-from gelgt.training.run import make_model
+from gelgt.training.members import make_model
+from gelgt.training.predict import EVAL_BATCH, predict_seeds
 
 # The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one H200: a reference measured once, not in
 # this run. The step alone, and one batch of its loader (8 workers), in ms; seeds a second of inference without loading.

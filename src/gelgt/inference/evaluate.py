@@ -19,8 +19,8 @@ from gelgt.inference.task import given_task, run_definition, run_task
 from gelgt.tasks import Task
 from gelgt.training import Run, TrainingData
 from gelgt.training.data import hidden
-from gelgt.training.fit import predict_seeds
 from gelgt.training.metrics import score
+from gelgt.training.predict import predict_seeds
 from gelgt.training.run import choose_device
 
 

@@ -32,8 +32,8 @@ from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
 from gelgt.training.data import hidden
-from gelgt.training.fit import autocast
 from gelgt.training.lanes import Lanes
+from gelgt.training.predict import autocast
 from gelgt.training.run import choose_device
 from gelgt.training.table import key_table, prediction_columns, times_column
 from gelgt.training.target import Target

@@ -89,10 +89,14 @@ class TrainingData:
         """Seeds and labels to learn from: those of the split, in training with more seed times where they are wanted."""
         rows = max(1, len(self.seeds[split]))
         each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
-        task = with_more_windows(self.task, each) if split == "train" else self.task
-        if task is self.task:
+        if split != "train" or each == 1:
             return self.seeds[split], self.labels(split)
-        return task_seeds(task, self.graph, split), self.target.labels(task, split)
+        name = f"windows {each}"
+        if name not in self.kept:  # a query over the whole database, asked once for all models
+            task = with_more_windows(self.task, each)
+            self.kept[name] = task_seeds(task, self.graph, split), self.target.labels(task, split)
+        made: tuple[Seeds, NDArray[Any]] = self.kept[name]
+        return made
 
     def members(self, config: TrainConfig) -> int:
         """How many models are trained."""

@@ -9,7 +9,7 @@ On a CPU a step works on `parts` of its batch side by side, and adds their gradi
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,16 @@ from torch import Tensor
 from gelgt.config import TrainConfig
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.dropout import own_dropout
-from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, joined
-from gelgt.training.graphed import Steps, make_steps, predictions_of, why_not_graphed
+from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
+from gelgt.training.predict import autocast, predict_seeds
 from gelgt.training.progress import Progress
 
-EVAL_BATCH = 256  # seeds that are scored at a time, at least
 DOUBT = 0.25  # of the uncertainty of a validation score: what the mean of several epochs may be worse than the best by
 LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
 
@@ -353,51 +352,6 @@ def parts_of(model: GelGTModel, config: TrainConfig, device: torch.device) -> in
     """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics of another."""
     has_shared_state = model.config.norm == "batch" or bool(model.config.centroids)
     return 1 if device.type != "cpu" or has_shared_state else config.parts
-
-
-def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
-    """bf16 where the configuration wants it."""
-    if config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda"):
-        return torch.autocast(device.type, torch.bfloat16)
-    return nullcontext()
-
-
-def predict_seeds(
-    model: GelGTModel | Ensemble,
-    data: TrainingData,
-    seeds: Seeds,
-    config: TrainConfig,
-    device: torch.device | str,
-    batch_size: int = 0,
-    is_graphed: bool = True,
-) -> NDArray[np.float64]:
-    """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
-    model.eval()
-    device = torch.device(device)
-    there = data.exists(seeds)
-
-    @torch.inference_mode()
-    def raw(inputs: ModelInput) -> Tensor:
-        with autocast(config, device):
-            out: Tensor = model(inputs.to(device))
-        return out
-
-    def work(inputs: ModelInput) -> NDArray[np.float64]:
-        return data.target.decode(raw(inputs))
-
-    size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
-    replays = None
-    if is_graphed and not isinstance(model, Ensemble):
-        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
-    if replays is not None:
-        parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
-    else:
-        with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
-            parts = list(lanes.map(work, data.loader(some, size)))
-    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
-    if parts:
-        found[there] = np.concatenate(parts)
-    return found
 
 
 def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:

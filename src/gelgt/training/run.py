@@ -5,7 +5,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,8 +30,9 @@ from gelgt.tasks.folder import manifest
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.checkpoint import CHECKPOINT, State, check_key, checkpoint_path, load_checkpoint, save_tensors
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.fit import Trainer, predict_seeds
+from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.metrics import score
+from gelgt.training.predict import predict_seeds
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema_to_json, write_file, write_json
@@ -122,15 +123,15 @@ def train_run(
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock)
     stop()  # whoever raises here ends it before anything is trained
-    model, states = _train(data, config, device, out, key, progress, stop)
-    state, parameters = _joined(states), sum(p.numel() for p in model.parameters())
-    clock.done("training", _told(states))
+    model, states = train_members(data, config, device, out, key, progress, stop)
+    state, parameters = joined_state(states), sum(p.numel() for p in model.parameters())
+    clock.done("training", told(states))
     predictions = {split: predict_seeds(model, data, data.seeds[split], config.train, device) for split in ("val", "test")}
     shown = profile(model, data, device)
     clock.done("scoring")
     refit = None
     if options.refit and state.ended != "interrupted":
-        again, refit = _refit(data, config, states, device, progress, stop)
+        again, refit = refit_members(data, config, states, device, progress, stop)
         model = model if again is None else again
         clock.done("refit", "interrupted; the selected weights are kept" if again is None else "")
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
@@ -148,64 +149,6 @@ def train_run(
         for member in range(len(states)):
             checkpoint_path(out, member).unlink(missing_ok=True)
     return load_run(out)
-
-
-def _train(
-    data: TrainingData, config: RunConfig, device: torch.device, out: Path, key: str, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel | Ensemble, list[State]]:
-    """One model, or several one after the other; fewer where time or the user ends it."""
-    count = data.members(config.train)
-    states: list[State] = []
-    models: list[GelGTModel] = []
-    for number in range(count):
-        own = member_config(config, number, sum(state.seconds for state in states))
-        model = make_model(data, own)
-        trainer = Trainer(model, data, own.train, device, folder=out, key=key, member=number, progress=progress, stop=stop)
-        if number == 0:
-            size = sum(p.numel() for p in model.parameters())
-            several = f"{count} models of " if count > 1 else ""
-            progress.phase("model", f"{several}{size:,} parameters on {device}, attention by {model.backend}")
-            if len(trainer.labels) > data.task.rows["train"]:
-                progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
-        if count > 1:
-            progress.member(number + 1, count)
-        states.append(trainer.run())
-        models.append(model)
-        if states[-1].ended in ("interrupted", "time limit"):
-            break
-    return (models[0] if len(models) == 1 else Ensemble(models)), states
-
-
-def member_config(config: RunConfig, number: int, spent: float) -> RunConfig:
-    """The configuration of one of several models: a seed of its own, and what is left of the time."""
-    limit = config.train.time_limit
-    left = None if limit is None else max(limit - spent, 1e-3)
-    return config.with_values("derived", train__seed=(config.train.seed + 1_000_003 * number) % 2**31, train__time_limit=left)
-
-
-def _joined(states: list[State]) -> State:
-    """The first model's epochs, with the time of all and what ended the last."""
-    return replace(states[0], seconds=sum(state.seconds for state in states), ended=states[-1].ended)
-
-
-def _told(states: list[State]) -> str:
-    first = states[0]
-    mixed = f"; the mean of epochs {', '.join(map(str, first.mixed))} is taken" if first.mixed else ""
-    several = f"; {len(states)} models predict together" if len(states) > 1 else ""
-    return f"best epoch {first.best_epoch} of {len(first.history)}{mixed}{several}; ended by: {states[-1].ended}"
-
-
-def make_model(data: TrainingData, config: RunConfig) -> GelGTModel:
-    """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base rates."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.train.seed)
-        model = GelGTModel(config.model, data.graph, data.features, data.target.outputs, data.hide, noise_seed=config.sampling.seed)
-    model.start_times(data.ages())
-    last = model.head[-1]
-    assert isinstance(last, torch.nn.Linear)
-    with torch.no_grad():
-        last.bias.copy_(torch.tensor(data.target.start))
-    return model
 
 
 def choose_device(name: str) -> torch.device:
@@ -270,24 +213,6 @@ def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _
     told = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     clock.done("baselines", f"validation {metric}: {told}")
     return found
-
-
-def _refit(
-    data: TrainingData, config: RunConfig, states: list[State], device: torch.device, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel | Ensemble | None, dict[str, Any] | None]:
-    """Models trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
-    splits = ("train", "val", "test")
-    models = []
-    for number, state in enumerate(states):
-        own = member_config(config, number, 0.0)
-        again = own.train.model_copy(update={"epochs": max(1, state.best_epoch), "time_limit": None})
-        model = make_model(data, own)
-        done = Trainer(model, data, again, device, splits=splits, watch=False, progress=progress, stop=stop).run()
-        if done.ended == "interrupted":
-            return None, None
-        models.append(model)
-    made = models[0] if len(models) == 1 else Ensemble(models)
-    return made, {"rows": sum(data.task.rows[s] for s in splits), "epochs": states[0].best_epoch}
 
 
 def _describe(

@@ -1,0 +1,64 @@
+"""`predict_seeds`: predictions of a model in memory, for validation and scoring, as fast as the device allows."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gelgt.config import TrainConfig
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.ensemble import Ensemble
+from gelgt.sampling import Seeds
+from gelgt.training.data import TrainingData
+from gelgt.training.graphed import predictions_of
+from gelgt.training.lanes import Lanes
+
+EVAL_BATCH = 256  # seeds that are scored at a time, at least
+
+
+def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 where the configuration wants it."""
+    if config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda"):
+        return torch.autocast(device.type, torch.bfloat16)
+    return nullcontext()
+
+
+def predict_seeds(
+    model: GelGTModel | Ensemble,
+    data: TrainingData,
+    seeds: Seeds,
+    config: TrainConfig,
+    device: torch.device | str,
+    batch_size: int = 0,
+    is_graphed: bool = True,
+) -> NDArray[np.float64]:
+    """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
+    model.eval()
+    device = torch.device(device)
+    there = data.exists(seeds)
+
+    @torch.inference_mode()
+    def raw(inputs: ModelInput) -> Tensor:
+        with autocast(config, device):
+            out: Tensor = model(inputs.to(device))
+        return out
+
+    def work(inputs: ModelInput) -> NDArray[np.float64]:
+        return data.target.decode(raw(inputs))
+
+    size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
+    replays = None
+    if is_graphed and not isinstance(model, Ensemble):
+        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
+    if replays is not None:
+        parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
+    else:
+        with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
+            parts = list(lanes.map(work, data.loader(some, size)))
+    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
+    if parts:
+        found[there] = np.concatenate(parts)
+    return found
