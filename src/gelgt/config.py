@@ -21,9 +21,13 @@ class Config(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or type(self).__name__
+            # A field of several types has an error for each of them, in whose place pydantic names the type; a list has numbers there.
+            where = (
+                ".".join(str(part) for place, part in enumerate(first["loc"]) if place == 0 or isinstance(part, int)) or type(self).__name__
+            )
             known = ", ".join(type(self).model_fields)
-            hint = f"{type(self).__name__} has {known}." if first["type"] == "extra_forbidden" else first["msg"] + "."
+            reasons = dict.fromkeys(e["msg"] for e in error.errors() if e["loc"][:1] == first["loc"][:1])
+            hint = f"{type(self).__name__} has {known}." if first["type"] == "extra_forbidden" else "; or: ".join(reasons) + "."
             raise GelgtError("bad_config", f"{where} = {first.get('input')!r} is not possible.", hint=hint) from None
 
 
