@@ -25,6 +25,7 @@ _HOME = {
     "SamplingConfig": "gelgt.config",
     "TrainConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
+    "register_model": "gelgt.registry",
 }
 __all__ = [
     "Database",
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "load",
     "open",
+    "register_model",
 ]
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from gelgt.errors import GelgtError
     from gelgt.estimator import GelGT, load
     from gelgt.inference import Prediction
+    from gelgt.registry import register_model
     from gelgt.sources import Database, open
     from gelgt.tasks import Task
 

@@ -64,14 +64,65 @@ Encoder = Literal["table", "hop", "age", "row", "structure", "recency"]
 ENCODERS: tuple[Encoder, ...] = ("table", "hop", "age", "row", "structure")
 
 
-class GelGTConfig(Config):
+class ModelConfig(Config):
+    """What every model has.
+
+    Attributes:
+        width: d, of every row's vector and of the seed vectors.
+        dropout: Of feed-forward networks, and of what a block adds.
+        keep: M, rows that refinement keeps, the seed included; None keeps all.
+        row_width: Of each column inside the row encoder.
+        row_layers: Residual blocks of the row encoder.
+        row_names: Whether text of tables without time is read: names of things, by which a small training set is learned by heart.
+        row_times: Whether a row's own time is a feature, on top of its age: a year that training has not seen says nothing.
+    """
+
+    width: int = Field(default=128, ge=8)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    keep: int | None = Field(default=None, ge=1)
+    row_width: int = Field(default=64, ge=1)
+    row_layers: int = Field(default=2, ge=1)
+    row_names: bool = True
+    row_times: bool = True
+
+
+class AttentionConfig(ModelConfig):
+    """What every model with attention over rows has: heads, and a bias over time that can be added to any of them.
+
+    Attributes:
+        heads: H.
+        bias: ``gaussian``, one of the paper's comparisons, or ``none``.
+        kernels: G; as many as heads if None.
+        kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the paper's equation) or with 2σ² (``lemma``, the paper's lemma).
+        kernel_weights: ``positive`` weights can only draw attention to an age; ``free`` ones are the published form.
+        kernel_parameters: ``log`` keeps μ and σ positive and moves them by factors; ``direct`` is the published form.
+        time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
+        time_rate: Learning rate of μ and σ over that of the other parameters.
+    """
+
+    heads: int = Field(default=4, ge=1)
+    bias: Bias = "none"
+    kernels: int | None = Field(default=None, ge=1)
+    kernel_form: Literal["published", "lemma"] = "published"
+    kernel_weights: Literal["positive", "free"] = "positive"
+    kernel_parameters: Literal["log", "direct"] = "log"
+    time_scale: Literal["linear", "log"] = "linear"
+    time_rate: float = Field(default=30.0, gt=0)
+
+    def model_post_init(self, context: object) -> None:
+        if self.width % self.heads:
+            raise GelgtError("bad_config", f"width = {self.width} is no multiple of heads = {self.heads}.", hint="Choose another width.")
+
+    @property
+    def num_kernels(self) -> int:
+        return self.kernels or self.heads
+
+
+class GelGTConfig(AttentionConfig):
     """The model (DESIGN.md section 5). Every component can be switched off or replaced, for the paper's ablations and for one's own.
 
     Attributes:
-        width: d, of every token.
         layers: Gaussian attention blocks.
-        heads: H.
-        keep: M, rows that refinement keeps, the seed included; None keeps all.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
@@ -79,74 +130,44 @@ class GelGTConfig(Config):
             sees the refined ones as they then are. Attention knows ages, not keys: on its own it cannot tell which product belongs to
             the newest order.
         ffn_ratio: Hidden width of a block's feed-forward network over d.
-        dropout: Of feed-forward, and of what a block adds.
         attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest one.
         gnn_dropout: Of the GNN branch.
         encoders: Which encoders there are: the paper's five, and ``recency`` (rank among the rows of its table, log of the age).
-        row_width: Of each column inside the row encoder.
-        row_layers: Residual blocks of the row encoder.
-        row_names: Whether text of tables without time is read: names of things, by which a small training set is learned by heart.
-        row_times: Whether a row's own time is a feature, on top of its age: a year that training has not seen says nothing.
         structure: What the structure encoder starts from.
         structure_width: Its width.
         structure_layers: Its GIN layers.
-        bias: ``gaussian``, or one of the paper's comparisons.
-        kernels: G; as many as heads if None.
-        kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the paper's equation) or with 2σ² (``lemma``, the paper's lemma).
-        kernel_weights: ``positive`` weights can only draw attention to an age; ``free`` ones are the published form.
-        kernel_parameters: ``log`` keeps μ and σ positive and moves them by factors; ``direct`` is the published form.
-        time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
         share_bias: One set of kernels for all blocks, or one each.
-        time_rate: Learning rate of μ and σ over that of the other parameters.
         norm: ``layer``, or ``batch`` where the paper has it (row and structure encoder), with running statistics in evaluation.
         backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's interpreter).
         centroids: Of the global module; 0 switches it off.
         centroid_decay: Of their moving averages.
     """
 
-    width: int = Field(default=128, ge=8)
     layers: int = Field(default=2, ge=0)
-    heads: int = Field(default=4, ge=1)
     keep: int | None = Field(default=200, ge=1)
     gnn_layers: int = Field(default=3, ge=0)
     gnn_mean: Literal["all", "relation"] = "all"
     wiring: Literal["parallel", "stacked"] = "parallel"
     ffn_ratio: int = Field(default=2, ge=1)
-    dropout: float = Field(default=0.1, ge=0, lt=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     gnn_dropout: float = Field(default=0.1, ge=0, lt=1)
     encoders: tuple[Encoder, ...] = ENCODERS
-    row_width: int = Field(default=64, ge=1)
-    row_layers: int = Field(default=2, ge=1)
-    row_names: bool = True
-    row_times: bool = True
     structure: Literal["noise", "laplacian"] = "noise"
     structure_width: int = Field(default=64, ge=64, multiple_of=64)
     structure_layers: int = Field(default=2, ge=1)
     bias: Bias = "gaussian"
-    kernels: int | None = Field(default=None, ge=1)
-    kernel_form: Literal["published", "lemma"] = "published"
-    kernel_weights: Literal["positive", "free"] = "positive"
-    kernel_parameters: Literal["log", "direct"] = "log"
-    time_scale: Literal["linear", "log"] = "linear"
     share_bias: bool = True
-    time_rate: float = Field(default=30.0, gt=0)
     norm: Literal["layer", "batch"] = "layer"
     backend: Literal["auto", "reference", "sdpa", "fused"] = "auto"
     centroids: int = Field(default=0, ge=0)
     centroid_decay: float = Field(default=0.99, gt=0, lt=1)
 
     def model_post_init(self, context: object) -> None:
-        if self.width % self.heads:
-            raise GelgtError("bad_config", f"width = {self.width} is no multiple of heads = {self.heads}.", hint="Choose another width.")
+        super().model_post_init(context)
         if not self.encoders:
             raise GelgtError("bad_config", "encoders = () leaves the tokens empty.", hint=f"Keep at least one of {', '.join(ENCODERS)}.")
         if not self.layers and not self.gnn_layers:
             raise GelgtError("bad_config", "layers = 0 and gnn_layers = 0 leave no branch.", hint="Keep the attention or the GNN branch.")
-
-    @property
-    def num_kernels(self) -> int:
-        return self.kernels or self.heads
 
     @classmethod
     def paper(cls, task_type: str = "binary_classification", **changes: Any) -> "GelGTConfig":

@@ -36,6 +36,7 @@ class GelGT:
 
     Args:
         preset: ``cpu``, ``gpu`` or ``paper``.
+        model: ``gelgt``, or another model of `gelgt.registry` to compare with.
         seed: Of initial weights, order and dropout; the same seed gives the same weights on a CPU.
         visibility: ``frozen`` or ``seed-time``; None is ``frozen`` for a RelBench folder and ``seed-time`` for everything else.
         settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
@@ -57,15 +58,16 @@ class GelGT:
         self,
         preset: str = "cpu",
         *,
+        model: str = "gelgt",
         seed: int = 0,
         visibility: Visibility | None = None,
         settings: Mapping[str, Any] | None = None,
         device: str = "auto",
         time_limit: float | None = None,
     ) -> None:
-        self.preset, self.seed, self.visibility = preset, seed, visibility
+        self.preset, self.kind, self.seed, self.visibility = preset, model, seed, visibility
         self.settings, self.device, self.time_limit = dict(settings or {}), device, time_limit
-        RunConfig.of(preset, None, self._changes())  # a wrong name is told now, not when training begins
+        RunConfig.of(preset, None, self._changes(), model)  # a wrong name is told now, not when training begins
         self._run: Run | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._database: Database | None = None
@@ -109,7 +111,7 @@ class GelGT:
             home = tempfile.TemporaryDirectory(prefix="gelgt-run-")
             out = Path(home.name) / "run"
         options = Options(visibility=self.visibility, resume=resume, refit=refit, device=self.device)
-        config = RunConfig.of(self.preset, made.task_type, self._changes())
+        config = RunConfig.of(self.preset, made.task_type, self._changes(), self.kind)
         self._run = train_run(database, made, Path(out).expanduser(), config, options, progress=progress)
         self._home, self._database, self._predictor = home, database, None
         return self

@@ -11,10 +11,11 @@ paper   every value of the paper's hyper-parameter table, one learning rate
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, SerializeAsAny, TypeAdapter, ValidationError, model_validator
 
-from gelgt.config import Config, GelGTConfig, SamplingConfig, TrainConfig
+from gelgt.config import Config, GelGTConfig, ModelConfig, SamplingConfig, TrainConfig
 from gelgt.errors import GelgtError, did_you_mean
+from gelgt.registry import find_model
 
 PRESETS = ("cpu", "gpu", "paper")
 Origin = Literal["default", "preset", "set", "derived"]
@@ -68,6 +69,7 @@ class RunConfig(Config):
 
     Attributes:
         preset: The name of the preset that it began with.
+        kind: Which model, by its name in `gelgt.registry`.
         model: The model.
         sampling: The neighbourhoods; visibility, horizon and causality follow from the task and the regime.
         train: The training.
@@ -75,17 +77,28 @@ class RunConfig(Config):
     """
 
     preset: str = "cpu"
-    model: GelGTConfig = GelGTConfig()
+    kind: str = "gelgt"
+    model: SerializeAsAny[ModelConfig] = GelGTConfig()
     sampling: SamplingConfig = SamplingConfig()
     train: TrainConfig = TrainConfig()
     origins: dict[str, Origin] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, preset: str = "cpu", task_type: str | None = None, changes: Mapping[str, Any] | None = None) -> "RunConfig":
-        """A preset for a kind of task, with single values changed.
+    def _typed(cls, content: Any) -> Any:
+        """Settings of a model as they stand in a file become those of its kind."""
+        if isinstance(content, dict) and isinstance(content.get("model"), dict):
+            return content | {"model": config_type(content.get("kind", "gelgt"))(**content["model"])}
+        return content
+
+    @classmethod
+    def of(
+        cls, preset: str = "cpu", task_type: str | None = None, changes: Mapping[str, Any] | None = None, kind: str = "gelgt"
+    ) -> "RunConfig":
+        """A preset for a kind of task and of model, with single values changed.
 
         Raises:
-            GelgtError: no such preset or value.
+            GelgtError: no such preset, model or value.
 
         Example:
             >>> run = RunConfig.of("paper", "regression", {"model.width": 64})
@@ -94,12 +107,16 @@ class RunConfig(Config):
         """
         if preset not in PRESETS:
             raise GelgtError("unknown_preset", f"There is no preset '{preset}'.", hint=did_you_mean(preset, PRESETS))
-        sections: dict[str, type[Config]] = {"model": GelGTConfig, "sampling": SamplingConfig, "train": TrainConfig}
-        values = {name: dict(_VALUES[preset].get(name, {})) for name in sections}
+        sections: dict[str, type[Config]] = {"model": config_type(kind), "sampling": SamplingConfig, "train": TrainConfig}
+        own = {} if kind == "gelgt" else find_model(kind).presets.get(preset, {})
+        shared = _VALUES[preset] if kind == "gelgt" else _VALUES[preset] | {"model": {}}
+        values = {name: {**shared.get(name, {}), **own.get(name, {})} for name in sections}
         origins: dict[str, Origin] = {
-            f"{name}.{key}": "preset" if key in values[name] else "default" for name, kind in sections.items() for key in kind.model_fields
+            f"{name}.{key}": "preset" if key in values[name] else "default"
+            for name, section in sections.items()
+            for key in section.model_fields
         }
-        for path, value in _derived(preset, task_type).items():
+        for path, value in _derived(preset, task_type).items() if kind == "gelgt" else ():
             name, key = path.split(".")
             values[name][key], origins[path] = value, "derived"
         for path, value in (changes or {}).items():
@@ -110,12 +127,12 @@ class RunConfig(Config):
                 value = None  # a word of its own only where a setting knows it, such as model.bias
             values[name][key], origins[path] = value, "set"
         made: dict[str, Any] = {}
-        for name, kind in sections.items():
+        for name, section in sections.items():
             try:
-                made[name] = kind(**values[name])
+                made[name] = section(**values[name])
             except GelgtError as error:  # whose message begins with the name of the value
                 raise GelgtError(error.code, f"{name}.{error.message}", hint=error.hint) from None
-        return cls(preset=preset, origins=origins, **made)
+        return cls(preset=preset, kind=kind, origins=origins, **made)
 
     def with_values(self, origin: Origin, **changes: Any) -> "RunConfig":
         """A copy with values changed, each named as ``section__key``."""
@@ -125,6 +142,11 @@ class RunConfig(Config):
             content[section][key] = value
             origins[f"{section}.{key}"] = origin
         return RunConfig(**(content | {"origins": origins}))
+
+
+def config_type(kind: str) -> type[ModelConfig]:
+    """The class of a model's settings; gelgt's own is known without importing the model."""
+    return GelGTConfig if kind == "gelgt" else find_model(kind).config_type
 
 
 def _derived(preset: str, task_type: str | None) -> dict[str, Any]:

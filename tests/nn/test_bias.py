@@ -8,7 +8,7 @@ import torch
 
 from gelgt.config import GelGTConfig
 from gelgt.nn.bias import BINS, GaussianBias, LinearDecayBias, TemporalBias, TimeBinBias, make_bias
-from gelgt.nn.model import duration
+from gelgt.nn.base import duration
 
 KINDS = ("gaussian", "linear-decay", "time-bins")
 

@@ -15,7 +15,7 @@ from gelgt.config import ENCODERS, GelGTConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
-from gelgt.nn.model import duration
+from gelgt.nn.base import duration
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
 from gelgt.testing import Shop

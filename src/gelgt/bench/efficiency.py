@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from gelgt.bench.machine import machine
+from gelgt.nn import GelGTModel
 from gelgt.nn.static.forward import StaticInput
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
@@ -193,6 +194,7 @@ class _Bench:
         """Milliseconds of each part of a step, each by itself."""
         self.say("parts of a step")
         trainer = self.trainer("eager")
+        assert isinstance(trainer.model, GelGTModel)
         made = (trainer.model, self.data, trainer.loader, trainer.labels, trainer.optimiser)
         steps = make_steps(*made, self.config.train.clip, trainer._precision, self.device)
         for group in trainer.optimiser.param_groups:

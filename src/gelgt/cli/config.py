@@ -16,6 +16,7 @@ SECTIONS = ("model", "sampling", "train")
 def show_command(
     run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run folder: show what that run used.")] = None,
     preset: Annotated[str | None, typer.Option("--preset", help="cpu (the default), gpu or paper.")] = None,
+    model: given.ModelOption = "gelgt",
     task_type: Annotated[
         str | None, typer.Option("--task-type", help="Values that follow from it, such as regression, are shown as derived.")
     ] = None,
@@ -26,12 +27,13 @@ def show_command(
 
     The name in the first column is what --set takes: gelgt train … --set model.width=128
     """
-    config = _of_run(run, preset, task_type, settings) if run is not None else _of_preset(preset, task_type, settings)
+    config = _of_run(run, preset, task_type, settings) if run is not None else _of_preset(preset, model, task_type, settings)
     values = described(config)
     if as_json:
-        print_json({"preset": config.preset, "run": None if run is None else str(run), "values": values})
+        print_json({"preset": config.preset, "model": config.kind, "run": None if run is None else str(run), "values": values})
         return
-    say(f"preset {config.preset}" + (f", as {run} used it" if run is not None else ""), style="bold")
+    facts = [f"preset {config.preset}"] + ([f"model {config.kind}"] if config.kind != "gelgt" else [])
+    say(", ".join(facts + ([f"as {run} used it"] if run is not None else [])), style="bold")
     for section in SECTIONS:
         say("")
         mine = {path: entry for path, entry in values.items() if path.startswith(f"{section}.")}
@@ -44,7 +46,7 @@ def described(config: Any) -> dict[str, dict[str, Any]]:
     found = {}
     for section in SECTIONS:
         part = getattr(config, section)
-        meanings = attributes(type(part).__doc__ or "")
+        meanings = {name: text for kind in reversed(type(part).__mro__) for name, text in attributes(kind.__doc__ or "").items()}
         for key, value in part.model_dump().items():
             path = f"{section}.{key}"
             found[path] = {"value": value, "origin": config.origins.get(path, "default"), "meaning": meanings.get(key, "")}
@@ -96,13 +98,13 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def _of_preset(preset: str | None, task_type: str | None, settings: list[str] | None) -> Any:
+def _of_preset(preset: str | None, model: str, task_type: str | None, settings: list[str] | None) -> Any:
     from gelgt.presets import RunConfig, parse_settings
     from gelgt.tasks.task import TASK_TYPES
 
     if task_type is not None:
         given.one_of("--task-type", task_type, TASK_TYPES)
-    return RunConfig.of(preset or "cpu", task_type, parse_settings(settings or ()))
+    return RunConfig.of(preset or "cpu", task_type, parse_settings(settings or ()), model)
 
 
 def _of_run(run: Path, preset: str | None, task_type: str | None, settings: list[str] | None) -> Any:

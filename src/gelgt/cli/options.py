@@ -52,6 +52,10 @@ TaskTypeOption = Annotated[
 PresetOption = Annotated[
     str, typer.Option("--preset", metavar="NAME", help="cpu (small, minutes on two cores), gpu (larger), paper (the published values).")
 ]
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", metavar="NAME", help="gelgt, or another to compare with: rdl, hgt, relgt, relgnn, … (docs/models.md)."),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="a.b=c", help="Change one value, such as model.width=128; repeatable. See gelgt config show."),

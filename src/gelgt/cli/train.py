@@ -25,6 +25,7 @@ def train_command(
     definition: given.DefinitionArg,
     out: Annotated[Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; runs/NAME of the task by default.")] = None,
     preset: given.PresetOption = "cpu",
+    model: given.ModelOption = "gelgt",
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of initial weights, order and dropout; 0 by default.")] = None,
     visibility: Annotated[
         str | None,
@@ -73,7 +74,7 @@ def train_command(
     changes = settings_of(settings, seed, time_limit)  # before anything slow: a typing error should cost no time
     from gelgt.presets import RunConfig
 
-    RunConfig.of(preset, None, changes)
+    RunConfig.of(preset, None, changes, model)
     given.one_of("--baseline-hops", str(baseline_hops), ("1", "2"))
     if visibility is not None:
         given.one_of("--visibility", visibility, ("frozen", "seed-time"))
@@ -113,7 +114,7 @@ def train_command(
             command=given.typed_command(source, db.source),
         )
         folder = out or Path("runs") / task.name
-        trained = train(db, task, folder, RunConfig.of(preset, task.task_type, changes), wanted, progress)
+        trained = train(db, task, folder, RunConfig.of(preset, task.task_type, changes, model), wanted, progress)
     result = finish(trained, folder, progress.notices, with_report=report, is_quiet=as_json)
     if as_json:
         print_json(result)

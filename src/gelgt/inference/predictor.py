@@ -26,8 +26,9 @@ from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import Opened, open_for
 from gelgt.inference.task import run_definition
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble, members_in
+from gelgt.registry import find_model
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
@@ -178,17 +179,18 @@ class Predictor:
         return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
 
 
-def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> GelGTModel | Ensemble:
+def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> RelationalModel | Ensemble:
     """The trained model of a run, or its models as one, ready to predict.
 
     Raises:
         GelgtError: the weights are damaged, or do not fit.
     """
+    config = run.config
     with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
         try:
             weights = run.weights()
             models = [
-                GelGTModel(run.config.model, graph, features, run.target.outputs, hide, noise_seed=run.config.sampling.seed)
+                find_model(config.kind)(config.model, graph, features, run.target.outputs, hide, noise_seed=config.sampling.seed)
                 for _ in range(members_in(weights))
             ]
             model = models[0] if len(models) == 1 else Ensemble(models)

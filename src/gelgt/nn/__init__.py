@@ -10,7 +10,8 @@ Shapes, here and in all modules:
 """
 
 from gelgt.config import GelGTConfig
-from gelgt.nn.model import GelGTModel, ModelInput
-from gelgt.nn.rows import RowFrames, collect_rows
+from gelgt.nn.base import RelationalModel
+from gelgt.nn.model import GelGTModel
+from gelgt.nn.rows import ModelInput, RowFrames, collect_rows
 
-__all__ = ["GelGTConfig", "GelGTModel", "ModelInput", "RowFrames", "collect_rows"]
+__all__ = ["GelGTConfig", "GelGTModel", "ModelInput", "RelationalModel", "RowFrames", "collect_rows"]

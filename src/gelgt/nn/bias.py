@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.config import GelGTConfig
+from gelgt.config import AttentionConfig
 
 BINS = (0.0, 1.0, 7.0, 30.0, 90.0, 365.0, 1095.0, 3650.0)  # days, for the time-bin comparison
 WEIGHT = 0.2  # of every kernel in every head, at the start
@@ -44,7 +44,7 @@ class TemporalBias(nn.Module):
 class GaussianBias(TemporalBias):
     """Learned Gaussian kernels over time differences, mixed by a linear map to the heads."""
 
-    def __init__(self, config: GelGTConfig) -> None:
+    def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config.heads)
         kernels = config.num_kernels
         self.is_log_time = config.time_scale == "log"
@@ -188,7 +188,7 @@ class TimeBinBias(TemporalBias):
         return values.permute(0, 3, 1, 2)
 
 
-def make_bias(config: GelGTConfig) -> TemporalBias | None:
+def make_bias(config: AttentionConfig) -> TemporalBias | None:
     """The bias that a configuration asks for."""
     if config.bias == "none":
         return None

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gelgt.nn.model import GelGTModel, ModelInput
+from gelgt.nn.base import RelationalModel
+from gelgt.nn.rows import ModelInput
 
 PREFIX = "members."
 
@@ -14,14 +15,14 @@ PREFIX = "members."
 class Ensemble(nn.Module):
     """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives seed vectors."""
 
-    def __init__(self, members: Sequence[GelGTModel]) -> None:
+    def __init__(self, members: Sequence[RelationalModel]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
 
     @property
-    def first(self) -> GelGTModel:
+    def first(self) -> RelationalModel:
         member = self.members[0]
-        assert isinstance(member, GelGTModel)
+        assert isinstance(member, RelationalModel)
         return member
 
     def forward(self, inputs: ModelInput) -> Tensor:
@@ -36,7 +37,7 @@ class Ensemble(nn.Module):
         return self.first.temporal_profile()
 
 
-def first_of(model: "GelGTModel | Ensemble") -> GelGTModel:
+def first_of(model: "RelationalModel | Ensemble") -> RelationalModel:
     """The model itself, or the first of several."""
     return model.first if isinstance(model, Ensemble) else model
 

@@ -6,7 +6,6 @@ row at a time (or, in the paper's preset, running statistics in evaluation): a p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,32 +14,15 @@ from gelgt.config import GelGTConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn.attention import AttentionBlock, ReadOut, TimeBias, choose_backend, mask_bias
-from gelgt.nn.bias import GaussianBias, make_bias
+from gelgt.nn.base import RelationalModel
+from gelgt.nn.bias import GaussianBias
 from gelgt.nn.centroids import GlobalModule
-from gelgt.nn.dropout import Dropout
-from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder, TableColumns
+from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder
 from gelgt.nn.gnn import GNNBranch, both_ways, messages
-from gelgt.nn.norms import LayerNorm
 from gelgt.nn.refinement import refine, restrict, semantic_scores
-from gelgt.nn.rows import RowFrames, collect_rows
+from gelgt.nn.rows import ModelInput, RowFrames
 from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
 from gelgt.sampling.batch import SubgraphBatch, spread
-
-
-@dataclass(frozen=True)
-class ModelInput:
-    """A batch of subgraphs with the features of its rows."""
-
-    batch: SubgraphBatch
-    rows: RowFrames
-
-    @classmethod
-    def of(cls, batch: SubgraphBatch, features: Features, hide: Mapping[str, Iterable[str]] | None = None) -> "ModelInput":
-        hidden = {table: tuple(columns) for table, columns in (hide or {}).items()}
-        return cls(batch, collect_rows(batch, features, hidden))
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "ModelInput":
-        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking))
 
 
 @dataclass(frozen=True)
@@ -58,7 +40,7 @@ class Tokens:
     relation: Tensor
 
 
-class GelGTModel(nn.Module):
+class GelGTModel(RelationalModel):
     """The Gaussian Relational Graph Transformer.
 
     Args:
@@ -70,6 +52,8 @@ class GelGTModel(nn.Module):
         noise_seed: Of the structure noise.
     """
 
+    config_type = GelGTConfig
+
     def __init__(
         self,
         config: GelGTConfig,
@@ -79,8 +63,8 @@ class GelGTModel(nn.Module):
         hide: Mapping[str, Iterable[str]] | None = None,
         noise_seed: int = 0,
     ) -> None:
-        super().__init__()
-        self.config, self.noise_seed = config, noise_seed
+        super().__init__(config, graph, features, outputs, hide, noise_seed)
+        self.config: GelGTConfig = config
         width = config.width
         self.encoders = nn.ModuleDict()
         for name in config.encoders:
@@ -93,26 +77,21 @@ class GelGTModel(nn.Module):
             elif name == "recency":
                 self.encoders[name] = RecencyEncoder(width)
             elif name == "row":
-                self.encoders[name] = RowEncoder(width, config.row_width, config.row_layers, config.norm, _columns(features, hide or {}))
+                self.encoders[name] = RowEncoder(width, config.row_width, config.row_layers, config.norm, self.columns)
             else:
                 self.encoders[name] = StructureEncoder(width, config.structure_width, config.structure_layers, config.norm)
         self.mixer = Mixer(len(config.encoders), width, config.dropout)
-        self.biases = nn.ModuleList()
-        if config.bias != "none" and config.layers:
-            self.biases.extend(
-                made for made in (make_bias(config) for _ in range(1 if config.share_bias else config.layers)) if made is not None
-            )
+        self.biases = self.make_biases(min(1, config.layers) if config.share_bias else config.layers)
         self.blocks = nn.ModuleList(AttentionBlock(config) for _ in range(config.layers))
         self.read_out = ReadOut(width) if config.layers else None
         self.gnn = GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
         self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
         self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
-        self.head = nn.Sequential(LayerNorm(width), nn.Linear(width, width), nn.GELU(), Dropout(config.dropout), nn.Linear(width, outputs))
+        self.head = self.make_head(outputs)
 
-    def forward(self, inputs: ModelInput) -> Tensor:
-        """Predictions (B, outputs): logits or standardised values."""
-        out: Tensor = self.head(self.embed(inputs))
-        return out
+    @property
+    def is_coupled(self) -> bool:
+        return self.config.norm == "batch" or bool(self.config.centroids)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
@@ -200,6 +179,10 @@ class GelGTModel(nn.Module):
         return choose_backend(self.config, next(self.parameters()).device)[0]
 
     @property
+    def facts(self) -> str:
+        return f"attention by {self.backend}"
+
+    @property
     def backend_reason(self) -> str:
         return choose_backend(self.config, next(self.parameters()).device)[1]
 
@@ -235,34 +218,6 @@ class GelGTModel(nn.Module):
             x = block(x, biases[min(number, len(biases) - 1)])
         return x
 
-    def start_times(self, ages: Tensor) -> None:
-        """Start μ and σ from the ages (days) of rows seen in training."""
-        for bias in self.biases:
-            if isinstance(bias, GaussianBias):
-                bias.start_from(ages)
-
-    def temporal_profile(self) -> list[list[dict[str, Any]]]:
-        """For each set of kernels, its centres and widths as durations, with a sentence for people.
-
-        Example: ``model.temporal_profile()[0][2]["text"]`` is ``"centre 31 days, width 4 days"``.
-        """
-        found = []
-        for bias in self.biases:
-            if isinstance(bias, GaussianBias):
-                kernels = [dict(k) for k in bias.profile()]
-                found.append([k | {"text": f"centre {duration(k['centre_days'])}, width {duration(k['width_days'])}"} for k in kernels])
-        return found
-
-    def parameter_groups(self, rate: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
-        """Parameters for an optimiser: μ and σ have a rate of their own and no decay."""
-        times = [p for bias in self.biases if isinstance(bias, GaussianBias) for p in (bias.centre, bias.width)]
-        own = {id(p) for p in times}
-        others = [p for p in self.parameters() if id(p) not in own]
-        groups: list[dict[str, Any]] = [{"params": others, "lr": rate, "weight_decay": weight_decay}]
-        if times:
-            groups.append({"params": times, "lr": rate * self.config.time_rate, "weight_decay": 0.0})
-        return groups
-
 
 def pad_rows(x: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
     """(T, d) → (B, N, d), zeros where the mask is false."""
@@ -270,22 +225,3 @@ def pad_rows(x: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
     shift = torch.arange(seeds, device=x.device) * rows - offsets[:-1]  # packed place → padded place
     place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(shift, offsets[1:] - offsets[:-1], output_size=len(x))
     return x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, place, x).view(seeds, rows, -1)
-
-
-def duration(days: Any) -> str:
-    """A number of days in words: '31 days', '5.2 hours', '2.4 years'."""
-    value = float(days)
-    if value >= 2 * 365.25:
-        return f"{value / 365.25:.1f} years"
-    if value >= 1:
-        return f"{value:.0f} days" if value >= 10 else f"{value:.1f} days"
-    return f"{24 * value:.1f} hours"
-
-
-def _columns(features: Features, hide: Mapping[str, Iterable[str]]) -> dict[str, TableColumns]:
-    found = {}
-    for table in features.tables:
-        hidden = tuple(hide.get(table, ()))
-        frame = features.frame(table, [], hidden)
-        found[table] = TableColumns(features.col_stats(table, hidden), frame.col_names_dict)
-    return found

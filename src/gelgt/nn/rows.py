@@ -1,6 +1,6 @@
 """Row features of a batch: each distinct row once, however often it was sampled."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,22 @@ class RowFrames:
 
         frames = {name: frame.to(device, non_blocking=non_blocking) for name, frame in self.frames.items()}
         return RowFrames(move(self.inverse), {name: move(p) for name, p in self.places.items()}, frames)
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """A batch of subgraphs with the features of its rows."""
+
+    batch: SubgraphBatch
+    rows: RowFrames
+
+    @classmethod
+    def of(cls, batch: SubgraphBatch, features: Features, hide: Mapping[str, Iterable[str]] | None = None) -> "ModelInput":
+        hidden = {table: tuple(columns) for table, columns in (hide or {}).items()}
+        return cls(batch, collect_rows(batch, features, hidden))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "ModelInput":
+        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking))
 
 
 def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None) -> RowFrames:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig, Visibility
+from gelgt.config import ModelConfig, SamplingConfig, TrainConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import TIMELESS, Graph
@@ -143,7 +143,7 @@ class TrainingData:
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
 
 
-def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: GelGTConfig) -> dict[str, tuple[str, ...]]:
+def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """The columns that the row encoder does not see, by table: those that the task forbids, and those that the configuration leaves out."""
     found: dict[str, tuple[str, ...]] = {}
     for name, columns in statistics.tables.items():

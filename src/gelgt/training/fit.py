@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.sampling import Seeds
@@ -56,7 +56,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: GelGTModel,
+        model: RelationalModel,
         data: TrainingData,
         config: TrainConfig,
         device: torch.device | str = "cpu",
@@ -225,6 +225,7 @@ class Trainer:
         """Steps as CUDA graphs, whose rates are read from the device."""
         for group in self.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        assert isinstance(self.model, GelGTModel)  # `why_not_graphed` has seen to it
         made = (self.model, self.data, self.loader, self.labels, self.optimiser)
         return make_steps(*made, self.config.clip, self._precision, self.device)
 
@@ -348,10 +349,9 @@ class Trainer:
         self.progress.resumed(self.state.epoch, self.state.step)
 
 
-def parts_of(model: GelGTModel, config: TrainConfig, device: torch.device) -> int:
+def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) -> int:
     """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics of another."""
-    has_shared_state = model.config.norm == "batch" or bool(model.config.centroids)
-    return 1 if device.type != "cpu" or has_shared_state else config.parts
+    return 1 if device.type != "cpu" or model.is_coupled else config.parts
 
 
 def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.kernels import has_triton
 from gelgt.nn.static.forward import StaticInput, StaticModel, why_not_static
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
@@ -35,12 +35,14 @@ Work = Callable[[StaticInput], Tensor]
 Context = Callable[[], AbstractContextManager[Any]]
 
 
-def why_not_graphed(model: GelGTModel, data: TrainingData, device: torch.device) -> str | None:
+def why_not_graphed(model: RelationalModel, data: TrainingData, device: torch.device) -> str | None:
     """Why steps on a device are not recorded; None if they are."""
     if device.type != "cuda":
         return "CUDA graphs need a CUDA device"
     if not has_triton(device):
         return "sums over messages need Triton and a device of compute capability 8.0 or newer"
+    if not isinstance(model, GelGTModel):
+        return "only gelgt's own model has a form of fixed shapes"
     return why_not_static(model, data.sampling, data.features, torch.cuda.mem_get_info(device)[0])
 
 

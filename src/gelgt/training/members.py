@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from gelgt.nn import GelGTModel
+from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
+from gelgt.registry import find_model
 from gelgt.training.checkpoint import State
 from gelgt.training.data import TrainingData
 from gelgt.training.fit import Trainer
@@ -18,11 +19,11 @@ from gelgt.training.progress import Progress
 
 def train_members(
     data: TrainingData, config: RunConfig, device: torch.device, out: Path, key: str, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel | Ensemble, list[State]]:
+) -> tuple[RelationalModel | Ensemble, list[State]]:
     """One model, or several one after the other; fewer where time or the user ends it."""
     count = data.members(config.train)
     states: list[State] = []
-    models: list[GelGTModel] = []
+    models: list[RelationalModel] = []
     for number in range(count):
         own = member_config(config, number, sum(state.seconds for state in states))
         model = make_model(data, own)
@@ -30,7 +31,7 @@ def train_members(
         if number == 0:
             size = sum(p.numel() for p in model.parameters())
             several = f"{count} models of " if count > 1 else ""
-            progress.phase("model", f"{several}{size:,} parameters on {device}, attention by {model.backend}")
+            progress.phase("model", f"{several}{size:,} parameters on {device}{', ' if model.facts else ''}{model.facts}")
             if len(trainer.labels) > data.task.rows["train"]:
                 progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
         if count > 1:
@@ -62,22 +63,20 @@ def told(states: list[State]) -> str:
     return f"best epoch {first.best_epoch} of {len(first.history)}{mixed}{several}; ended by: {states[-1].ended}"
 
 
-def make_model(data: TrainingData, config: RunConfig) -> GelGTModel:
+def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base rates."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
-        model = GelGTModel(config.model, data.graph, data.features, data.target.outputs, data.hide, noise_seed=config.sampling.seed)
-    model.start_times(data.ages())
-    last = model.head[-1]
-    assert isinstance(last, torch.nn.Linear)
-    with torch.no_grad():
-        last.bias.copy_(torch.tensor(data.target.start))
+        model = find_model(config.kind)(
+            config.model, data.graph, data.features, data.target.outputs, data.hide, noise_seed=config.sampling.seed
+        )
+    model.start(torch.tensor(data.target.start), data.ages())
     return model
 
 
 def refit_members(
     data: TrainingData, config: RunConfig, states: list[State], device: torch.device, progress: Progress, stop: Callable[[], bool]
-) -> tuple[GelGTModel | Ensemble | None, dict[str, Any] | None]:
+) -> tuple[RelationalModel | Ensemble | None, dict[str, Any] | None]:
     """Models trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
     splits = ("train", "val", "test")
     models = []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.sampling import Seeds
 from gelgt.training.data import TrainingData
@@ -27,7 +27,7 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 
 
 def predict_seeds(
-    model: GelGTModel | Ensemble,
+    model: RelationalModel | Ensemble,
     data: TrainingData,
     seeds: Seeds,
     config: TrainConfig,
@@ -51,7 +51,7 @@ def predict_seeds(
 
     size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
     replays = None
-    if is_graphed and not isinstance(model, Ensemble):
+    if is_graphed and isinstance(model, GelGTModel):
         replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
     if replays is not None:
         parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gelgt.nn import GelGTModel
-from gelgt.nn.bias import TemporalBias
+from gelgt.nn import GelGTModel, RelationalModel
 from gelgt.nn.ensemble import Ensemble, first_of
 from gelgt.training.data import TrainingData
 
@@ -19,10 +18,12 @@ SEEDS = 512
 POINTS = 240
 
 
-def profile(trained: GelGTModel | Ensemble, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
+def profile(trained: RelationalModel | Ensemble, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
     """The profile of a model, or of the first of several, from validation seeds (training seeds where there are none)."""
     model = first_of(trained)
     found: dict[str, Any] = {"bias": bias_curves(model, float(np.quantile(data.ages().numpy(), 0.99)) if len(data.ages()) else 1.0)}
+    if not isinstance(model, GelGTModel):
+        return found
     if model.blocks:
         found["attention"] = attention_shares(model, data, device)
     if model.balance is not None:
@@ -31,18 +32,17 @@ def profile(trained: GelGTModel | Ensemble, data: TrainingData, device: torch.de
 
 
 @torch.no_grad()
-def bias_curves(model: GelGTModel, longest: float) -> list[dict[str, Any]]:
+def bias_curves(model: RelationalModel, longest: float) -> list[dict[str, Any]]:
     """Each set of kernels, and the bias of each head at ages up to `longest` days, closer together near the seed."""
     first = next(model.parameters())
     days = torch.linspace(0, 1, POINTS, dtype=torch.float64).square() * max(longest, 1.0)
     kernels = iter(model.temporal_profile())
     curves = []
-    for number, bias in enumerate(model.biases):
-        assert isinstance(bias, TemporalBias)
+    for number, bias in enumerate(model.time_biases()):
         scores = bias.scores(days.to(first)[None, None])[0, :, 0]  # (H, points)
         curves.append(
             {
-                "layer": "all" if model.config.share_bias else number,
+                "layer": "all" if len(model.biases) == 1 else number,
                 "kernels": next(kernels, []),
                 "days": [round(float(d), 4) for d in days],
                 "heads": [[round(float(v), 5) for v in head] for head in scores],

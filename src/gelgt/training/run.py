@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
-from gelgt.nn import GelGTModel
+from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.schema.manifest import yaml_text
@@ -223,7 +223,7 @@ def _describe(
     horizon = None if sampling.horizon is None else str(np.datetime64(sampling.horizon, "s"))
     return {
         "format": 1,
-        "model": "gelgt",
+        "model": config.kind,
         "preset": config.preset,
         "seed": config.train.seed,
         "regime": sampling.visibility,
@@ -273,7 +273,7 @@ def _write(
     out: Path,
     data: TrainingData,
     config: RunConfig,
-    model: GelGTModel | Ensemble,
+    model: RelationalModel | Ensemble,
     metrics: dict[str, Any],
     shown: dict[str, Any],
     predictions: Predictions,
