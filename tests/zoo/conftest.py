@@ -5,8 +5,10 @@
 Few distinct times make ties, some times and keys are null, and notes may be older than the order that they are about.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ import yaml
 import gelgt
 from gelgt.sources.database import Database
 from gelgt.tasks.task import SPLITS, Task
+
+sys.path.insert(0, str(Path(__file__).parent))  # for planted.py
 
 START = np.datetime64("2024-01-01", "s")
 DAY = 86_400

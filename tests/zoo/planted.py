@@ -1,0 +1,112 @@
+"""Small databases with a planted signal, one for each mechanism, and a short training on them that ends with a score."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+import gelgt
+from gelgt.nn import RelationalModel
+from gelgt.presets import RunConfig
+from gelgt.tasks import Task
+from gelgt.testing.lag import auc
+from gelgt.training import TrainingData
+from gelgt.training.fit import Trainer
+from gelgt.training.members import make_model
+from gelgt.training.predict import predict_seeds
+from gelgt.zoo import entity_mean
+
+START = np.datetime64("2024-01-01T00:00:00", "s")
+SPLITS = {"val_timestamp": "2024-07-01", "test_timestamp": "2024-09-01"}  # days 182 and 244
+BORDERS = ((100, 180), (182, 242), (244, 300))  # days between which the seed times of train, val and test lie
+SMALL = {
+    "model.width": 32,
+    "model.dropout": 0.0,
+    "model.row_width": 16,
+    "model.row_layers": 1,
+    "train.members": 1,
+    "train.windows": 1,
+    "train.mix": 1,
+    "train.average": 0.0,
+    "train.parts": 1,
+    "train.steps_per_epoch": None,
+    "train.batch_size": 64,
+    "train.rate": 3e-3,
+    "train.patience": 100,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Test AUCs, and the model that reached its own."""
+
+    auc: float
+    entity_mean: float
+    model: RelationalModel
+    data: TrainingData
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A database and its task."""
+
+    db: gelgt.Database
+    task: Task
+
+    def train(self, kind: str, **changes: Any) -> Outcome:
+        """Train a model of some kind by the common loop; changes are named as ``train__rate``."""
+        settings = SMALL | {name.replace("__", "."): value for name, value in changes.items()}
+        config = RunConfig.of("cpu", self.task.task_type, settings, kind)
+        data = TrainingData.of(self.db, self.task, config)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            model = make_model(data, config)
+            Trainer(model, data, config.train).run()
+            found = predict_seeds(model, data, data.seeds["test"], config.train, "cpu")
+        finally:
+            torch.set_num_threads(threads)
+        labels = data.labels("test").astype(np.int64)
+        return Outcome(auc(labels, found), auc(labels, entity_mean(self.task)["test"]), model, data)
+
+
+def seed_days(users: int, rng: np.random.Generator, training: int = 3) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(user, day) of labelled rows: some in training and one each in validation and test of every user."""
+    borders = [BORDERS[0]] * training + list(BORDERS[1:])
+    days = np.concatenate([rng.uniform(*border, users) for border in borders])
+    return np.tile(np.arange(users), len(borders)), days
+
+
+def moment(days: NDArray[Any]) -> NDArray[np.datetime64]:
+    return START + (days * 86_400).astype("timedelta64[s]")
+
+
+def opened(
+    frames: Mapping[str, pd.DataFrame], tables: Mapping[str, Any], users: NDArray[np.int64], days: NDArray[Any], label: Any, out: Path
+) -> Planted:
+    """Import frames, and labels of users at days."""
+    db = gelgt.open(dict(frames), schema={**SPLITS, "tables": dict(tables)}, out=out)
+    labels = pd.DataFrame({"id": users, "time": moment(days), "target": np.asarray(label, np.int64)})
+    return Planted(db, db.task(labels, entity="users.id", time_col="time", target_col="target", task_type="binary_classification"))
+
+
+def lagged(out: Path, users: int = 500, seed: int = 0) -> Planted:
+    """Each user has one event of a random value every ten days; the label is the sign of that which lies 30 to 40 days back."""
+    rng = np.random.default_rng(seed)
+    who, days = seed_days(users, rng)
+    phase = rng.uniform(0, 10, users)
+    times = phase[:, None] + np.arange(31) * 10.0  # (users, 31)
+    values = rng.standard_normal(times.shape)
+    place = np.floor((days - 30 - phase[who]) / 10).astype(int)
+    events = {"id": np.arange(times.size), "user_id": np.repeat(np.arange(users), 31), "value": values.ravel(), "at": moment(times.ravel())}
+    tables = {
+        "users": {"pkey": "id"},
+        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+    }
+    people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
+    return opened({"users": people, "events": pd.DataFrame(events)}, tables, who, days, values[who, place] > 0, out)
