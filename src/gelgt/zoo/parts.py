@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from gelgt.config import ModelConfig
 from gelgt.graph.store import Relation
+from gelgt.nn.bias import TemporalBias
 from gelgt.nn.encoders import AgeEncoder, RowEncoder, TableColumns
 from gelgt.nn.model import Tokens, pad_rows
 from gelgt.nn.refinement import refine, restrict, semantic_scores
@@ -76,6 +77,12 @@ def shares(scores: Tensor, index: Index) -> Tensor:
     largest = largest.index_reduce(0, index.rows, scores.detach(), "amax")  # no order changes a maximum
     weights = (scores - largest[index.rows]).exp()
     return weights / take(total(weights, index), index)
+
+
+def key_bias(bias: TemporalBias, age: tuple[Tensor, Tensor], has_time: tuple[Tensor, Tensor]) -> Tensor:
+    """The temporal bias of attention along n keys, from the ages (n,) of both ends: (n, H), 0 where either has no time."""
+    scores = bias.scores((age[0] - age[1]).abs()[None, None])[0, :, 0].T
+    return torch.where((has_time[0] & has_time[1])[:, None], scores, 0.0)
 
 
 class _Take(torch.autograd.Function):
