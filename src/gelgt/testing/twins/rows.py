@@ -1,0 +1,209 @@
+"""The rows of a twin, table by table, parents first.
+
+Every row has a latent number z, about standard normal: that of its parents, averaged, and chance in equal parts. Its columns are
+readings of z (`values.py`), and a row is referred to with a weight of exp(z). So what a row is like shows in its own columns, in those of
+its relatives and in how much happens around it, and who was active will be active again: labels can be learned, in part.
+
+A row refers to rows that are there at its own time, unless its table has no time or `future_keys` says otherwise. Rows are ordered by
+time, null times last, and keys hold row numbers: RelBench's contract.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gelgt.testing.twins.facts import Facts, TableFacts
+from gelgt.testing.twins.values import Rows, as_times, make_column, matches, needs, seconds
+
+DAY = 86_400
+RECENT = 0.5  # share of the rows that lies around and behind the split times, so that short windows have labels
+NEVER = np.iinfo(np.int64).max  # the time of a row without one
+FEWEST = 4  # rows of any table
+FAR = 1.1  # how much more often a row of latent number 1 is referred to than one of 0: exp(FAR)
+
+
+@dataclass(frozen=True)
+class MadeTable:
+    """A finished table, and what its children need to know of it."""
+
+    table: pa.Table
+    latent: NDArray[np.float64]
+    times: NDArray[np.int64] | None
+    ends: NDArray[np.int64] | None
+    keys: Mapping[str, NDArray[np.int64]]
+
+    def pick(self, limits: NDArray[np.int64], rng: np.random.Generator, weights: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+        """For each limit one of so many first rows, -1 where there are none."""
+        weight = np.exp(FAR * self.latent)
+        return _pick(weight if weights is None else weight * weights, limits, rng)
+
+
+def make_tables(facts: Facts, seed: int, scale: float) -> dict[str, pa.Table]:
+    """All tables of a twin; the same seed and scale give the same rows."""
+    made: dict[str, MadeTable] = {}
+    for table in facts.in_order:
+        made[table.name] = _make_table(facts, table, made, seed, scale)
+    return {name: made[name].table for name in facts.tables}
+
+
+def _make_table(facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], seed: int, scale: float) -> MadeTable:
+    rng = _generator(seed, facts.name, table.name)
+    count = max(FEWEST, round(int(table.made["rows"]) * scale))
+    times, keys = _times_and_first_key(facts, table, made, count, rng)
+    keys |= _other_keys(table, made, times, len(next(iter(keys.values()))) if keys else count, keys, rng)
+    if "unique" in table.made:
+        kept = np.sort(np.unique(np.stack([keys[k] for k in table.made["unique"]], 1), axis=0, return_index=True)[1])
+        times, keys = None if times is None else times[kept], {column: rows[kept] for column, rows in keys.items()}
+    n = count if times is None and not keys else len(next(iter(keys.values()))) if keys else len(times)  # type: ignore[arg-type]
+    latent = _latent(table, made, keys, n, rng)
+    period = (seconds(facts.period[0]), seconds(facts.period[1]))
+    rows = Rows(latent, None if times is None else np.where(times == NEVER, period[0], times), keys, period)
+    columns = _columns(facts, table, rows, seed)
+    for key, condition in (table.made.get("only_keys") or {}).items():
+        keys[key] = _own_parents(columns, condition, latent, times, rng)
+    for key, share in (table.made.get("null_keys") or {}).items():
+        keys[key] = np.where(rng.random(n) < share, -1, keys[key])
+    ends = None
+    if times is not None and "delay" in table.made:
+        ends = times + (table.made["delay"] * DAY * rng.lognormal(0, 0.5, n)).astype(np.int64) // DAY * DAY
+    return MadeTable(_arrow(table, columns, keys, times, n), latent, times, ends, keys)
+
+
+def _generator(seed: int, *names: str) -> np.random.Generator:
+    """One for each name, so that a change to a table or a column leaves all others as they are."""
+    return np.random.default_rng([seed, zlib.crc32("/".join(names).encode())])
+
+
+def _times_and_first_key(
+    facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], count: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64] | None, dict[str, NDArray[np.int64]]]:
+    """Times in order, null times last, and the key that they come from where they come from a parent."""
+    if table.time_col is None:
+        return None, {}
+    source = table.made.get("time_from")
+    rows = None
+    if source is None:
+        times = _spread(facts, table, count, rng)
+    else:
+        parent = made[table.fkeys[source]]
+        assert parent.times is not None
+        known = int(np.searchsorted(parent.times, NEVER))
+        rows = np.arange(count) % known if table.made.get("even") else parent.pick(np.full(count, known), rng)
+        given = parent.ends if table.made.get("delayed") else parent.times
+        assert given is not None
+        times = given[rows] + int(table.made.get("time_shift", 0)) * DAY
+        strays = {seconds(text) for text in made_strays(facts)}
+        inside = (times <= seconds(facts.period[1])) | np.isin(times, list(strays))
+        inside &= times >= seconds(table.made.get("since", "0001-01-01"))
+        times, rows = times[inside], rows[inside]
+    times = np.where(rng.random(len(times)) < table.made.get("null_times", 0.0), NEVER, times)
+    order = np.argsort(times, kind="stable")
+    return times[order], {} if rows is None else {str(source): rows[order]}
+
+
+def made_strays(facts: Facts) -> list[str]:
+    """The times far outside the period that a twin has on purpose."""
+    return [text for table in facts.tables.values() for text in table.made.get("strays") or ()]
+
+
+def _spread(facts: Facts, table: TableFacts, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Times over the period: its two ends and the test time themselves, so that every window of a task has room."""
+    first, last = seconds(table.made.get("since", facts.period[0])), seconds(facts.period[1])
+    val, test = seconds(facts.val_timestamp), seconds(facts.test_timestamp)
+    recent = max(first, val - 4 * (test - val))
+    is_recent = rng.random(count) < (0.0 if table.made.get("early") else RECENT)
+    times = np.where(is_recent, recent + (last - recent) * rng.random(count), first + (last - first) * rng.random(count)).astype(np.int64)
+    fixed = [first, test, last, *(seconds(text) for text in table.made.get("strays") or ())]
+    times[: len(fixed)] = fixed[:count]
+    return times // DAY * DAY if table.made.get("days") else times
+
+
+def _other_keys(
+    table: TableFacts,
+    made: Mapping[str, MadeTable],
+    times: NDArray[np.int64] | None,
+    count: int,
+    known: Mapping[str, NDArray[np.int64]],
+    rng: np.random.Generator,
+) -> dict[str, NDArray[np.int64]]:
+    copied, future = table.made.get("copied_keys") or {}, table.made.get("future_keys") or ()
+    n = count if times is None else len(times)
+    found: dict[str, NDArray[np.int64]] = {}
+    for column, name in table.fkeys.items():
+        if column in known or name == table.name:
+            continue
+        if column in copied:
+            found[column] = made[table.fkeys[copied[column]]].keys[column][known[copied[column]]]
+            continue
+        parent = made[name]
+        limits = np.full(n, len(parent.latent))
+        if times is not None and parent.times is not None and column not in future:
+            limits = np.searchsorted(parent.times, times, side="right")
+        found[column] = parent.pick(limits, rng)
+    return found
+
+
+def _latent(
+    table: TableFacts, made: Mapping[str, MadeTable], keys: Mapping[str, NDArray[np.int64]], n: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    chance = rng.standard_normal(n)
+    if not keys:
+        return chance
+    inherited = sum(np.where(rows >= 0, made[table.fkeys[column]].latent[rows], 0.0) for column, rows in keys.items())
+    mixed = np.asarray(inherited / np.sqrt(len(keys)) + chance)
+    # Parents of many children have high numbers: without this, those of the children would nearly all be high.
+    return np.asarray((mixed - mixed.mean()) / mixed.std())
+
+
+def _columns(facts: Facts, table: TableFacts, rows: Rows, seed: int) -> dict[str, pa.Array]:
+    keyed = {table.pkey, table.time_col, *table.fkeys}
+    wanted = [column for column in table.columns if column not in keyed]
+    done: dict[str, pa.Array] = {}
+    while len(done) < len(wanted):
+        for column in wanted:
+            spec = table.value(column)
+            if column not in done and needs(spec) <= set(done):
+                rng = _generator(seed, facts.name, table.name, column)
+                done[column] = make_column(column, table.columns[column], spec, rows, done, rng)
+    return done
+
+
+def _own_parents(
+    columns: Mapping[str, pa.Array],
+    condition: Mapping[str, object],
+    latent: NDArray[np.float64],
+    times: NDArray[np.int64] | None,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """References to the same table: from rows that meet a condition to strictly earlier rows that do not."""
+    assert times is not None
+    meets = np.all([matches(columns[column], value) for column, value in condition.items()], axis=0)
+    limits = np.where(meets, np.searchsorted(times, times, side="left"), 0)
+    return _pick(np.exp(FAR * latent) * ~meets, limits, rng)
+
+
+def _pick(weights: NDArray[np.float64], limits: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    sums = np.concatenate([[0.0], np.cumsum(weights)])
+    total = sums[limits]
+    rows = np.searchsorted(sums, rng.random(len(limits)) * total, side="right") - 1
+    return np.where(total > 0, np.minimum(rows, limits - 1), -1).astype(np.int64)
+
+
+def _arrow(
+    table: TableFacts, columns: Mapping[str, pa.Array], keys: Mapping[str, NDArray[np.int64]], times: NDArray[np.int64] | None, n: int
+) -> pa.Table:
+    found: dict[str, pa.Array] = {}
+    for column in table.columns:
+        if column == table.pkey:
+            found[column] = pa.array(np.arange(n, dtype=np.int64))
+        elif column in keys:
+            found[column] = pa.array(keys[column], mask=keys[column] < 0)
+        elif column == table.time_col and times is not None:
+            found[column] = as_times(np.where(times == NEVER, 0, times), times == NEVER)
+        else:
+            found[column] = columns[column]
+    return pa.table(found)
