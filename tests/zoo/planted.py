@@ -110,3 +110,30 @@ def lagged(out: Path, users: int = 500, seed: int = 0) -> Planted:
     }
     people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
     return opened({"users": people, "events": pd.DataFrame(events)}, tables, who, days, values[who, place] > 0, out)
+
+
+def unlinked(out: Path, users: int = 250, seed: int = 0) -> Planted:
+    """The label is the sign of what the newest ten news say, which no key links to anybody; users and their events say nothing."""
+    rng = np.random.default_rng(seed)
+    who, days = seed_days(users, rng, training=5)
+    times, mood = np.sort(rng.uniform(80, 305, 2000)), rng.standard_normal(2000)
+    before = np.searchsorted(moment(times), moment(days))  # (S,) news before each seed time
+    newest = mood[before[:, None] - 1 - np.arange(10)]  # (S, 10)
+    frames = {
+        "users": pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)}),
+        "events": pd.DataFrame(
+            {
+                "id": np.arange(10 * users),
+                "user_id": np.repeat(np.arange(users), 10),
+                "value": rng.standard_normal(10 * users),
+                "at": moment(rng.uniform(0, 100, 10 * users)),
+            }
+        ),
+        "news": pd.DataFrame({"id": np.arange(2000), "mood": mood, "at": moment(times)}),
+    }
+    tables = {
+        "users": {"pkey": "id"},
+        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+        "news": {"pkey": "id", "time_col": "at", "kinds": {"mood": "numerical"}},
+    }
+    return opened(frames, tables, who, days, newest.sum(1) > 0, out)
