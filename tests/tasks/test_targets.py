@@ -42,6 +42,15 @@ def test_inferred(values: list[Any], task_type: str, labels: list[float]) -> Non
     assert found.tables["train"].column_names == ["at", "id", "y"]
 
 
+@pytest.mark.parametrize("texts", [["t", "f"], ["Yes", "no"], ["TRUE", "false "], ["1", "0"]])
+def test_texts_that_say_true_and_false(texts: list[str]) -> None:
+    found = finish(raw([texts[0], texts[1], texts[0]]), definition("binary_classification"))
+    assert found.tables["train"].column("y").to_pylist() == [1, 0, 1]
+    assert finish(raw(texts), definition()).task_type == "multiclass_classification", "only where a binary task is asked for"
+    with pytest.raises(TaskError, match="holds texts, not 0 and 1"):
+        finish(raw([*texts, "perhaps"]), definition("binary_classification"))
+
+
 def test_a_later_value_makes_it_a_regression() -> None:
     assert finish(raw([0, 1], test=[0, 7]), definition()).task_type == "regression"
 

@@ -4,7 +4,7 @@ The same rule for every kind of task:
 
     true and false, or only the numbers 0 and 1   binary_classification
     other numbers                                 regression
-    texts                                         multiclass_classification
+    texts                                         multiclass_classification; binary where that is asked for and they say true and false
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gelgt.tasks.labels import Raw, split_notices
 from gelgt.tasks.task import SPLITS, Definition, TaskType
 
 MAX_CLASSES = 10_000
+TRUTHS = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 0, "no": 0, "0": 0}  # texts that say true or false
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,7 @@ def _infer_type(targets: Mapping[str, pa.ChunkedArray]) -> TaskType:
 
 def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
     if pa.types.is_string(values.type):
-        raise TaskError(
-            "bad_target", f"'{task.target_col}' holds texts, not 0 and 1: {some(pc.unique(values).to_pylist())}.", hint="Compare it."
-        )
+        values = _truths(values, task)
     odd = [v for v in pc.unique(values).to_pylist() if v not in (0, 1)]
     if odd:
         raise TaskError(
@@ -110,6 +109,15 @@ def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
             hint="Use task_type='regression'.",
         )
     return values.cast(pa.int64())
+
+
+def _truths(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
+    """0 and 1 for texts such as `t` and `f`, which many databases hold instead; RelBench's own tasks have such targets."""
+    texts = pc.unique(values)
+    found = [None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()]
+    if None in found:
+        raise TaskError("bad_target", f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.", hint="Compare it.")
+    return pa.array(found, pa.int64()).take(pc.index_in(values, value_set=texts))
 
 
 def _numbers(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
