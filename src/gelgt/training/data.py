@@ -184,7 +184,7 @@ def is_relbench(db: Database) -> bool:
     """Whether a database came as a RelBench folder, not from a source that gelgt imported."""
     for folder in (Path(db.source), db.folder):
         if "://" not in str(folder) and (folder / MANIFEST).is_file():
-            return "gelgt" not in load_yaml(folder / MANIFEST)
+            return "format" not in (load_yaml(folder / MANIFEST).get("gelgt") or {})  # kinds that someone states import nothing
     return False
 
 
