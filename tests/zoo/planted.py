@@ -137,3 +137,26 @@ def unlinked(out: Path, users: int = 250, seed: int = 0) -> Planted:
         "news": {"pkey": "id", "time_col": "at", "kinds": {"mood": "numerical"}},
     }
     return opened(frames, tables, who, days, newest.sum(1) > 0, out)
+
+
+def matching(out: Path, users: int = 1500, seed: int = 0) -> Planted:
+    """A user has one view and one like, each of one of four categories. The label is whether they are the same; neither says it alone.
+
+    Nothing happens twice to anybody, so no past label helps.
+    """
+    rng = np.random.default_rng(seed)
+    days = np.concatenate([rng.uniform(*border, share) for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))])
+    who = rng.permutation(users)[: len(days)]
+    view, other = rng.integers(0, 4, users), rng.integers(1, 4, users)
+    is_same = rng.random(users) < 0.5
+    like = np.where(is_same, view, (view + other) % 4)
+    words = np.array(["red", "green", "blue", "grey"])
+
+    def rows(category: NDArray[np.int64]) -> pd.DataFrame:
+        at = moment(rng.uniform(0, 99, users))
+        return pd.DataFrame({"id": np.arange(users), "user_id": np.arange(users), "category": words[category], "at": at})
+
+    table = {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"category": "categorical"}}
+    people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
+    frames = {"users": people, "views": rows(view), "likes": rows(like)}
+    return opened(frames, {"users": {"pkey": "id"}, "views": table, "likes": table}, who, days, is_same[who], out)

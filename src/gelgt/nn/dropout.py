@@ -65,3 +65,11 @@ def dropout(x: Tensor, rate: float) -> Tensor:
         return functional.dropout(x, rate)
     level = round(rate * LEVELS)
     return x * masks.take(level, x.numel()).view(x.shape).to(x.dtype) if level else x
+
+
+def uniform_like(x: Tensor) -> Tensor:
+    """Numbers of [0, 1) in the shape of x, float32: inside `own_dropout` the thread's own, as the masks are."""
+    masks: _Masks | None = None if x.is_cuda else getattr(_OWN, "masks", None)
+    if masks is None:
+        return torch.rand(x.shape, device=x.device)
+    return torch.from_numpy(masks.generator.random(tuple(x.shape), dtype=np.float32))
