@@ -26,7 +26,7 @@ from gelgt.cli.options import (
 )
 from gelgt.cli.output import note, print_json, say
 from gelgt.cli.predict import evaluate_command, predict_command
-from gelgt.cli.quality import quality_command
+from gelgt.cli.studies import add_to as add_studies
 from gelgt.cli.train import report_command, train_command
 
 app = typer.Typer(
@@ -245,4 +245,4 @@ def bench_theory_command(
         print_bench(result)
 
 
-bench.command("quality")(quality_command)
+add_studies(bench)
