@@ -74,7 +74,8 @@ def shares(scores: Tensor, index: Index) -> Tensor:
     """Softmax of scores among the items of each row: (n, H) → (n, H), in float32."""
     scores = scores.float()
     largest = scores.new_full((len(index.starts), scores.shape[1]), -torch.inf)
-    largest = largest.index_reduce(0, index.rows, scores.detach(), "amax")  # no order changes a maximum
+    place = index.rows[:, None].expand_as(scores)
+    largest = largest.scatter_reduce(0, place, scores.detach(), "amax")  # no order changes a maximum
     weights = (scores - largest[index.rows]).exp()
     return weights / take(total(weights, index), index)
 
