@@ -2,7 +2,7 @@
 
 import pytest
 
-from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, HOMOPHILY, published, published_models, published_tasks
+from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, HOMOPHILY, is_published, published, published_models, published_tasks
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,15 @@ def test_what_was_not_published_is_none() -> None:
     assert published("quality", "rel-f1", "driver-dnf", "gelgt", "mae") is None
     assert published("quality", "rel-f1-twin", "driver-dnf", "gelgt", "roc_auc") is None
     assert published("ablation", "rel-f1", "driver-dnf", "without-attention", "roc_auc") is None
+
+
+def test_data_that_shares_a_name_is_not_the_papers() -> None:
+    assert is_published("rel-f1", "driver-position", 7_453)
+    assert not is_published("rel-f1", "driver-position", 900)
+    assert is_published("rel-hm", "item-sales", 2_000_000)  # sampled
+    assert is_published("rel-salt", "item-plant", 1_000_000)
+    assert not is_published("rel-salt", "item-plant", 2_000)
+    assert not is_published("rel-beer", "item-plant", 1_000_000)
 
 
 def test_every_task_of_the_paper() -> None:

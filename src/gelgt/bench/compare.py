@@ -67,6 +67,12 @@ def compare(
     return entries
 
 
+def _epoch_seconds(outcome: Outcome) -> float | None:
+    """Seconds of an epoch, its validation included; none for what has no epochs."""
+    epochs = outcome.metrics.get("epochs") or []
+    return float(epochs[-1]["seconds"]) / len(epochs) if epochs else None
+
+
 def _compared(
     metric: str, entries: Mapping[str, dict[str, Any]], against: Mapping[str, str], drawn: Mapping[str, NDArray[np.float64]]
 ) -> list[dict[str, Any]]:
@@ -106,6 +112,7 @@ def _entry(task: str, metric: str, name: str, found: Sequence[Outcome], val: Seq
         "spread": round(stdev(test), 4) if len(test) > 1 else 0.0,
         "scores": [round(value, 5) for value in test],
         "seconds": round(fmean(float(o.metrics["seconds"]) for o in found), 1),
+        "epoch_seconds": round(fmean(epochs), 2) if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None]) else None,
     }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from gelgt.bench.cells import BASELINES, SEEDLESS, Cell, Outcome
 from gelgt.bench.compare import DRAWS, compare
 from gelgt.bench.machine import machine
-from gelgt.bench.paper import published
+from gelgt.bench.paper import is_published, published
 from gelgt.bench.pool import Tell, make_cells
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
@@ -200,8 +200,10 @@ def _result(
     for task in tasks:
         of_task = {v.name: [o for (t, n, _), o in outcomes.items() if (t, n) == (task.name, v.name)] for v in study.variants}
         results += compare(task.name, str(task.task_type), of_task, study.against, draws)
+    real = {task.name for task in tasks if is_published(db.schema.name, task.name, task.rows["train"])}
     for entry in results:
-        figure = published(study.name, db.schema.name, entry["task"], entry["model"], entry["metric"])
+        cell = (study.name, db.schema.name, entry["task"], entry["model"], entry["metric"])
+        figure = published(*cell) if entry["task"] in real else None
         entry["paper"] = None if figure is None else figure.to_dict()
     seconds = [float(o.metrics["seconds"]) for o in outcomes.values() if o.cell.kind not in BASELINES]
     some = next((o.metrics for o in outcomes.values() if o.cell.kind not in BASELINES), {})
@@ -222,6 +224,7 @@ def _result(
         "budget_seconds": wish.budget,
         "settings": dict(wish.changes),
         "command": wish.command,
+        "runs": [{"task": c.task, "model": c.variant, "seed": c.seed, "folder": str(c.folder)} for c in done],
         "versions": some.get("versions", {}),
         "results": results,
         "failed": [{"task": c.task, "model": c.variant, "seed": c.seed, "error": failed[c.folder]} for c in cells if c.folder in failed],

@@ -133,6 +133,7 @@ def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         "difference",
         "95 % interval",
         "s a run",
+        "s an epoch",
     ]
     lines = []
     for entry in result["results"]:
@@ -141,7 +142,8 @@ def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         cells.append(f"{entry['low']:.4f} to {entry['high']:.4f}" if "low" in entry else "")
         cells.append(f"{entry['difference']:+.4f}" if "difference" in entry else "")
         cells.append(f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}" if "difference_low" in entry else "")
-        lines.append([*cells, f"{entry['seconds']:g}"])
+        epoch = entry.get("epoch_seconds")
+        lines.append([*cells, f"{entry['seconds']:g}", "" if epoch is None else f"{epoch:g}"])
     others = {entry["against"] for entry in result["results"] if f"{entry.get('against')} beats it" in entry}
     if others:
         headers.append(f"{others.pop() if len(others) == 1 else 'its reference'} beats it")

@@ -89,8 +89,9 @@ def run(
     jobs: int,
     baselines: bool,
     as_json: bool,
+    write: bool = True,
 ) -> tuple[dict[str, Any], Path]:
-    """Run a study and write its tables; errors of the command line come before any work."""
+    """Run a study and write its tables if wanted; errors of the command line come before any work."""
     from gelgt.cli.train import settings_of
     from gelgt.presets import RunConfig
 
@@ -127,7 +128,8 @@ def run(
         teller = _Teller(progress, made)
         with Interrupt(lambda: progress.has_begun or jobs > 1, progress.print) as stop:
             result = run_study(study, db, made, wish, progress=progress, tell=teller, stop=stop)
-    write_study(result, folder)
+    if write:
+        write_study(result, folder)
     return result, folder
 
 
