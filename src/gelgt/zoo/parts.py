@@ -43,6 +43,8 @@ class Index:
 
     @classmethod
     def of(cls, rows: Tensor, size: int) -> "Index":
+        if not len(rows):  # most relations are absent from most batches: nothing to launch on a GPU
+            return cls(rows, rows, rows.new_zeros(size))
         order = torch.argsort(rows, stable=True)
         return cls(rows, order, torch.searchsorted(rows[order], torch.arange(size, device=rows.device)))
 
