@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import gelgt
@@ -66,6 +67,20 @@ def test_values_are_high_or_low(followers: tuple[Database, Task]) -> None:
     found = homophily(db, values, SamplingConfig(hops=1, budget=50))
     assert 0 <= found["linked ratio"] <= 1
     assert np.isclose(found["chance"], 1.0)  # no label lies above the median, which is 1
+
+
+def test_entities_that_do_not_exist_yet_are_left_out() -> None:
+    people = pd.DataFrame({"id": [1, 2], "joined": pd.to_datetime(["2024-01-01", "2024-01-15"])})
+    db = gelgt.open({"people": people}, schema={"people": {"pkey": "id", "time_col": "joined"}})
+    labels = pd.DataFrame(
+        {"at": pd.to_datetime(["2024-01-10"] * 2 + ["2024-01-12", "2024-01-14"]), "id": [1, 2, 1, 1], "label": [1, 0, 1, 1]}
+    )
+    task = db.task(labels, name="t", entity="people.id", timedelta="1 days", val="2024-01-12", test="2024-01-14")
+    own = task.table("train")
+    late = own.set_column(own.column_names.index(task.entity_col), task.entity_col, pa.array([1]))  # RelBench's own tables have such rows
+    with_late = replace(task, labels={**task.labels, "train": pa.concat_tables([own, late])})
+    assert with_late.rows["train"] == 2
+    assert homophily(db, with_late, SamplingConfig())["seeds"] == 1
 
 
 def test_lists_have_no_single_label(followers: tuple[Database, Task]) -> None:

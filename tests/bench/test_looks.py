@@ -43,7 +43,7 @@ def studied(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def run(studied: tuple[dict[str, Any], Path]) -> Run:
-    return load_run(studied[0]["runs"][0]["folder"])
+    return load_run(studied[1] / studied[0]["runs"][0]["folder"])
 
 
 def test_gates_are_between_none_and_all() -> None:

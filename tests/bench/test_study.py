@@ -176,6 +176,26 @@ def test_what_the_studies_change(task: Task, out: Path) -> None:
     assert len(folders) == 1
 
 
+def test_generality_compares_each_model_with_itself(task: Task, out: Path) -> None:
+    study = studies.generality()
+    cells = by_name(study, task, Wish(out, preset="gpu", seeds=(0,)))
+    assert study.against == {
+        "relgt": "relgt",
+        "relgt+sampling": "relgt",
+        "relgt+sampling+bias": "relgt",
+        "relgnn": "relgnn",
+        "relgnn+sampling": "relgnn",
+    }
+    assert (cells["relgt"].sampling.strategy, cells["relgt"].model.keep, cells["relgt"].model.bias) == ("random", None, "none")
+    both = cells["relgt+sampling+bias"]
+    assert (both.sampling.strategy, both.model.keep, both.model.bias) == ("bfs", 200, "gaussian")
+    for model in ("relgt", "relgnn"):
+        plain, ours = cells[model], cells[f"{model}+sampling"]
+        assert ours.sampling.budget == plain.sampling.budget
+        assert ours.model.keep == round(plain.sampling.budget * 2 / 3)
+        assert ours.kind == plain.kind == model
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gelgt.bench.paper import HOMOPHILY, is_published
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
+from gelgt.graph import TIMELESS
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sources import Database
 from gelgt.tasks import Task
@@ -84,7 +85,9 @@ def homophily(db: Database, task: Task, sampling: SamplingConfig, most: int = SE
     known = KnownLabels.of(seeds, label, window)
     entity = graph.table_number(task.entity_table)
     sampler = Sampler(graph, sampling)
-    chosen = np.linspace(0, len(seeds) - 1, min(most, len(seeds))).astype(np.int64)
+    born = graph.node_time[seeds.node]
+    there = np.flatnonzero((born == TIMELESS) | (born <= seeds.time))  # real label tables have entities that do not exist yet
+    chosen = there[np.linspace(0, len(there) - 1, min(most, len(there))).astype(np.int64)]
     edges = same_edges = pairs = same_pairs = 0
     nearest = 0
     for start in range(0, len(chosen), BATCH):

@@ -4,9 +4,8 @@ Nothing on the page is typed by hand, so that it says what was run, on which mac
 """
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from gelgt.bench.paper import is_published, published, published_models, published_tasks
@@ -78,7 +77,6 @@ def results_page(studies: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _section(study: Mapping[str, Any]) -> list[str]:
-    study = {**study, "command": _portable(study.get("command", ""))}
     if study["study"] in ("budget", "homophily"):
         return analysis_markdown({**study, "title": study["dataset"]}, 4).splitlines()
     lines = [f"#### {study['dataset']}, {study['regime']}", "", *(f"- {fact}" for fact in facts(study)), ""]
@@ -95,16 +93,6 @@ def _section(study: Mapping[str, Any]) -> list[str]:
     if study["left"]:
         lines += ["", f"Stopped before {len(study['left'])} runs were finished."]
     return lines
-
-
-def _portable(command: str) -> str:
-    """A command without the folders of the machine it was typed on.
-
-    Example:
-        >>> _portable("gelgt bench bias --dataset ../data/rel-f1 --out /tmp/x")
-        'gelgt bench bias --dataset rel-f1 --out x'
-    """
-    return shlex.join(PurePath(word).name if "/" in word and " " not in word else word for word in shlex.split(command))
 
 
 def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -74,7 +74,7 @@ def generality(models: Sequence[str] = ("relgt", "relgnn")) -> Study:
     """GelGT's sampling and bias in other models, each compared with its plain self."""
     variants = []
     for model in models:
-        variants += [Variant(model, model), Variant(f"{model}+sampling", model, _with_sampling, against=model)]
+        variants += [Variant(model, model, against=model), Variant(f"{model}+sampling", model, _with_sampling, against=model)]
         if model == "relgt":
             variants.append(Variant(f"{model}+sampling+bias", model, _with_both, against=model))
     return Study("generality", "GelGT's sampling and bias in other models", tuple(variants), models[0])
@@ -110,8 +110,10 @@ def _fixed(changes: Mapping[str, Any]) -> Settings:
 
 
 def _with_sampling(base: RunConfig) -> Mapping[str, Any]:
-    """Breadth-first search, then refinement to two thirds."""
-    return {"sampling.strategy": "bfs", "model.keep": max(1, round(KEEP * base.sampling.budget))}
+    """Breadth-first search for the newest rows, then refinement to two thirds; the size stays the model's own."""
+    own = RunConfig.of(base.preset).sampling
+    chosen = {"sampling.strategy": own.strategy, "sampling.order": own.order, "sampling.fanout": own.fanout, "sampling.hops": own.hops}
+    return {**chosen, "model.keep": max(1, round(KEEP * base.sampling.budget))}
 
 
 def _with_both(base: RunConfig) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from gelgt.bench.compare import DRAWS, compare
 from gelgt.bench.machine import machine
 from gelgt.bench.paper import is_published, published
 from gelgt.bench.pool import Tell, make_cells
+from gelgt.bench.tables import portable
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
 from gelgt.presets import RunConfig
@@ -223,8 +224,8 @@ def _result(
         "regime": cells[0].config.sampling.visibility if cells else wish.visibility,
         "budget_seconds": wish.budget,
         "settings": dict(wish.changes),
-        "command": wish.command,
-        "runs": [{"task": c.task, "model": c.variant, "seed": c.seed, "folder": str(c.folder)} for c in done],
+        "command": portable(wish.command),
+        "runs": [{"task": c.task, "model": c.variant, "seed": c.seed, "folder": str(c.folder.relative_to(wish.out))} for c in done],
         "versions": some.get("versions", {}),
         "results": results,
         "failed": [{"task": c.task, "model": c.variant, "seed": c.seed, "error": failed[c.folder]} for c in cells if c.folder in failed],

@@ -3,7 +3,9 @@
 A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in brackets, never among what is compared.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
@@ -150,6 +152,16 @@ def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         for entry, cells in zip(result["results"], lines):
             cells.append(str(entry.get(f"{entry.get('against')} beats it", "")))
     return headers, lines
+
+
+def portable(command: str) -> str:
+    """A command without the folders of the machine it was typed on, so that files of a study can be kept anywhere.
+
+    Example:
+        >>> portable("gelgt bench bias --dataset ../data/rel-f1 --out /tmp/x")
+        'gelgt bench bias --dataset rel-f1 --out x'
+    """
+    return shlex.join(PurePath(word).name if "/" in word and " " not in word else word for word in shlex.split(command))
 
 
 def markdown_table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

@@ -80,7 +80,7 @@ def budget(
     entries = []
     for definition in values["tasks"]:
         task = db.task(read_definition(definition))
-        folder = next(Path(f["folder"]) for f in result["runs"] if f["task"] == task.name)
+        folder = next(out / f["folder"] for f in result["runs"] if f["task"] == task.name)
         found = effective_neighbours(load_run(folder), db, task, parse_sizes(sizes), values["device"])
         is_real = is_published(db.schema.name, task.name, task.rows["train"])
         paper = EFFECTIVE_NEIGHBOURS.get((db.schema.name, task.name)) if is_real else None
@@ -104,7 +104,7 @@ def temporal(result: dict[str, Any], out: Path, values: dict[str, Any]) -> None:
     results = []
     for entry in result["runs"]:
         name = f"{entry['task']}, seed {entry['seed']}"
-        epochs = kernels_by_epoch(read_json(Path(entry["folder"]) / "metrics.json"))
+        epochs = kernels_by_epoch(read_json(out / entry["folder"] / "metrics.json"))
         results.append({"task": entry["task"], "seed": entry["seed"], "epochs": epochs, "moved": moved(epochs)})
         parts.append(temporal_markdown(name, epochs))
         if epochs:
@@ -134,12 +134,13 @@ def finish(
 ) -> None:
     """Write an analysis as JSON and Markdown, and print it."""
     from gelgt.bench.machine import machine
+    from gelgt.bench.tables import portable
     from gelgt.bench.write import write_analysis
     from gelgt.cli.bench import print_bench
 
     folder = out or Path("runs") / "bench" / db.schema.name
     kept = {key: study[key] for key in ("preset", "seeds", "budget_seconds", "settings", "regime")} if study else {}
-    command = given.typed_command(dataset, given.address_of(dataset))
+    command = portable(given.typed_command(dataset, given.address_of(dataset)))
     content = {"machine": machine(), "study": name, "title": title, "about": about, "dataset": db.schema.name, **kept, "command": command}
     content |= {"results": entries, "ratios": {}}
     write_analysis(content, folder)
