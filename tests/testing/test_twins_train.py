@@ -20,6 +20,7 @@ from gelgt import Database
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.presets import RunConfig
+from gelgt.registry import BUILT_IN
 from gelgt.testing.twins import TWINS, make_twin, twin_tasks
 from gelgt.training import Options, Run, TrainingData, train_run
 from gelgt.training.data import in_regime
@@ -144,6 +145,20 @@ def test_inferred_kinds_train_too(name: str, task_name: str, own_cache: None, tm
     run = train_run(db, task, tmp_path / "run", RunConfig.of("cpu", task.task_type, TINY), Options(baseline_hops=(), device="cpu"))
     assert run.metrics["regime"] == "frozen"
     assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
+
+
+MODELS = [model for model in BUILT_IN if model != "gelgt"]
+
+
+@pytest.mark.parametrize(("model", "name"), zip(MODELS, TWINS * 2), ids=MODELS)
+def test_other_models_take_such_schemas(model: str, name: str, database: Callable[[str], Database], tmp_path: Path) -> None:
+    """Each on another schema: one training on each would take minutes."""
+    db = database(name)
+    task = db.task(twin_tasks(name)[-1])
+    config = RunConfig.of("cpu", task.task_type, {k: v for k, v in TINY.items() if not k.startswith("model")}, kind=model)
+    run = train_run(db, task, tmp_path / "run", config, Options(baseline_hops=(), device="cpu"))
+    assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
+    assert len(Predictor(run, db, device="cpu").predict(at=None if task.kind == "autocomplete" else db.test_timestamp).table) > 0
 
 
 @pytest.mark.parametrize("visibility", ["frozen", "seed-time"])
