@@ -60,6 +60,15 @@ def test_tables_keys_times_and_kinds(name: str, twin: Twin, schemas: dict[str, A
     assert db.follows_contract
 
 
+def test_columns_and_types_of_a_real_database(twin: Twin, relbench_data: Callable[[str], Path]) -> None:
+    ours, real = gelgt.open(twin("rel-f1")), gelgt.open(relbench_data("rel-f1"))
+    assert ours.table_names == real.table_names
+    for name in real.table_names:
+        mine, theirs = ours.table(name), real.table(name)
+        assert dict(mine.columns) == dict(theirs.columns), name
+        assert (mine.pkey, mine.time_col, len(mine.foreign_keys)) == (theirs.pkey, theirs.time_col, len(theirs.foreign_keys)), name
+
+
 @every_twin
 def test_null_references_where_they_are_known(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
     for table, spec in schemas[name]["tables"].items():

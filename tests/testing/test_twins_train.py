@@ -150,7 +150,7 @@ def test_inferred_kinds_train_too(name: str, task_name: str, own_cache: None, tm
 MODELS = [model for model in BUILT_IN if model != "gelgt"]
 
 
-@pytest.mark.parametrize(("model", "name"), zip(MODELS, TWINS * 2), ids=MODELS)
+@pytest.mark.parametrize(("model", "name"), list(zip(MODELS, TWINS * 2)), ids=MODELS)
 def test_other_models_take_such_schemas(model: str, name: str, database: Callable[[str], Database], tmp_path: Path) -> None:
     """Each on another schema: one training on each would take minutes."""
     db = database(name)

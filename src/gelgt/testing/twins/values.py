@@ -75,7 +75,11 @@ def make_column(
     filled = rng.random(len(rows)) >= spec.get("nulls", 0.0)
     for column, value in (spec.get("only") or {}).items():
         filled &= matches(done[column], value)
-    return values if filled.all() else pa.array(values.to_pylist(), values.type, mask=~filled)
+    if filled.all():
+        return values
+    # As pandas has it, which wrote the hosted files: a whole number that may be missing is a float.
+    kept = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
+    return pa.array(kept.to_pylist(), kept.type, mask=~filled)
 
 
 def needs(spec: Mapping[str, Any]) -> set[str]:
