@@ -96,3 +96,17 @@ def test_classes_are_compared_by_their_seeds() -> None:
     assert found["near"]["shown"] == NO_DIFFERENCE
     assert found["far"]["shown"] == "better"
     assert "none" not in found
+
+
+def test_a_large_test_set_needs_fewer_draws(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gelgt.bench import compare as module
+
+    drawn: list[int] = []
+    before = module._resampled
+    monkeypatch.setattr(module, "MOST_ROWS", 3000)
+    monkeypatch.setattr(module, "FEW_DRAWS", 5)
+    monkeypatch.setattr(module, "_resampled", lambda measure, p, y, draws: drawn.append(draws) or before(measure, p, y, draws))
+    for rows in (10, 300, 3000):
+        label = np.arange(rows) % 2
+        compared("binary_classification", label, gelgt=[rng.random(rows)])
+    assert drawn == [200, 10, 5]

@@ -8,6 +8,7 @@ from typing import Any
 from gelgt import Database, Task
 from gelgt.bench.pool import News
 from gelgt.bench.study import Study, Variant, Wish, plan, run_study
+from gelgt.bench.tables import study_markdown
 from gelgt.training.checkpoint import CHECKPOINT
 
 ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
@@ -32,6 +33,7 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
     assert failed[1].startswith("damaged_file: ")
     assert failed[2] == "the process ended with code -9 (killed)"
     assert len({news.process for news in heard if news.what == "begin"}) >= 2
+    assert "[2 of 4 seeds]" in study_markdown(result)
     alone = run_study(ONE, db, [task], Wish(out.with_name("alone"), seeds=(0, 3), changes=wish.changes), draws=5)
     assert result["results"][0]["scores"] == alone["results"][0]["scores"]
 

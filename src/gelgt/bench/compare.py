@@ -21,6 +21,7 @@ from gelgt.bench.cells import Outcome
 from gelgt.training.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 
 DRAWS = 1000
+MOST_ROWS, FEW_DRAWS = 20_000_000, 100  # rows drawn for one variant: large test sets need fewer draws, and their ranks take long
 SHARE = 0.95
 ANY = "any_auc"  # of a regression whose label is mostly 0: does a prediction tell rows above 0?
 NO_DIFFERENCE = "no difference shown"
@@ -54,6 +55,7 @@ def compare(
         return _compared(MAIN[task_type], stored, against, {})
     splits = {split: {name: [o.predictions(split) for o in found] for name, found in outcomes.items()} for split in ("val", "test")}
     labels = next(iter(splits["test"].values()))[0][0]
+    draws = min(draws, max(FEW_DRAWS, MOST_ROWS // max(1, len(labels))))
     entries = []
     for metric in _metrics(task_type, labels):
         measure = _MEASURES[metric]

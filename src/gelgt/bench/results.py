@@ -97,22 +97,26 @@ def _section(study: Mapping[str, Any]) -> list[str]:
 
 def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     """The paper's tasks without a score here: what it reports, and that nothing was measured."""
-    run = {
-        (study["dataset"], name)
-        for study in studies
-        if study["study"] == "quality"
-        for name, task in study["tasks"].items()
-        if is_published(study["dataset"], name, task["rows"]["train"])
-    }
+    run = {(study["dataset"], name) for study in studies if study["study"] == "quality" for name in study["tasks"] if _is_real(study, name)}
     left = [task for task in published_tasks() if task not in run]
-    if not left:
-        return ["Every task of the paper has been run."]
-    lines = [
-        "These tasks need data that has to be downloaded. Each is `gelgt bench quality --dataset DATASET --task TASK --preset paper` away.",
-        "",
-    ]
+    at_hand = {study["dataset"] for study in studies if any(_is_real(study, name) for name in study.get("tasks", {}))}
+    here, elsewhere = [task for task in left if task[0] in at_hand], [task for task in left if task[0] not in at_hand]
+    lines = []
+    if elsewhere:
+        how = "`gelgt bench quality --dataset DATASET --task TASK --preset paper`"
+        lines += [f"These tasks need data that has to be downloaded; {how} runs one of them.", "", *_published_table(elsewhere), ""]
+    if here:
+        lines += ["Of data that is at hand:", "", *_published_table(here)]
+    return lines or ["Every task of the paper has been run."]
+
+
+def _is_real(study: Mapping[str, Any], task: str) -> bool:
+    return is_published(study["dataset"], task, study["tasks"][task]["rows"]["train"])
+
+
+def _published_table(tasks: Sequence[tuple[str, str]]) -> list[str]:
     table = []
-    for dataset, task in left:
+    for dataset, task in tasks:
         figures = {
             model: figure
             for model in published_models()
@@ -125,4 +129,4 @@ def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
         own = f"{figures['gelgt'].value:g}" if "gelgt" in figures else NOT_RUN
         other = NOT_RUN if best is None else f"{best[1]} {sign * best[0]:g}"
         table.append([dataset, task, metric + (" ↓" if sign < 0 else " ↑"), NOT_RUN, own, other])
-    return lines + markdown_table(["data set", "task", "metric", "measured here", "published for gelgt", "best other published"], table)
+    return markdown_table(["data set", "task", "metric", "measured here", "published for gelgt", "best other published"], table)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from gelgt.bench.cells import SEEDLESS
 from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
 from gelgt.training.metrics import SMALLER_IS_BETTER
 
@@ -53,10 +54,17 @@ def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[st
         cells = []
         for model in models:
             found = entries.get(model)
-            text = score_text(found, found is not None and len(entries) > 1 and found["test"] == best)
+            text = score_text(found, found is not None and len(entries) > 1 and found["test"] == best) + _few(found, len(result["seeds"]))
             cells.append(f"{text} {paper_text(found)}".strip() if with_paper else text)
         lines.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), *cells])
     return ["task", "metric", *models], lines
+
+
+def _few(entry: Mapping[str, Any] | None, asked: int) -> str:
+    """Says where a mean is over fewer seeds than were asked for."""
+    if entry is None or entry["seeds"] >= asked or entry["model"] in SEEDLESS:
+        return ""
+    return f" [{entry['seeds']} of {asked} seeds]"
 
 
 def _best(metric: str, values: Sequence[float]) -> float | None:
@@ -85,14 +93,13 @@ def facts(result: Mapping[str, Any]) -> list[str]:
     """What a study was run on and how, a line each."""
     on = result["machine"]
     where = f"{on['gpu']}, " if "gpu" in on else ""
-    budget = f"at most {result['budget_seconds']:g} s of training a run" if result.get("budget_seconds") else "no limit of time"
-    settings = ", ".join(f"{name}={value}" for name, value in result.get("settings", {}).items())
     versions = ", ".join(f"{name} {version}" for name, version in on["versions"].items() if name in ("gelgt", "torch", "triton"))
-    lines = [
-        f"data: {result['dataset']} ({result['rows']:,} rows); regime {result['regime']}",
-        f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}" + (f", {settings}" if settings else ""),
-        f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}",
-    ]
+    lines = [f"data: {result['dataset']} ({result['rows']:,} rows); regime {result['regime']}"]
+    if "preset" in result:  # something was trained
+        budget = f"at most {result['budget_seconds']:g} s of training a run" if result["budget_seconds"] else "no limit of time"
+        settings = "".join(f", {name}={value}" for name, value in result["settings"].items())
+        lines.append(f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}{settings}")
+    lines.append(f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}")
     if result.get("command"):
         lines.append(f"command: `{result['command']}`")
     return lines

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.bench.plots import study_plots, write_text
-from gelgt.bench.tables import NOT_RUN, markdown_table, study_markdown
+from gelgt.bench.tables import NOT_RUN, facts, markdown_table, study_markdown
 from gelgt.training.run_folder import write_json
 
 
@@ -28,7 +28,7 @@ def analysis_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     """Its table, a line an entry; a dash where there is nothing."""
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
     lines = [[_cell(entry.get(key)) for key in headers] for entry in result["results"]]
-    head = [f"{'#' * level} {result['title']}", "", f"{result['dataset']}. {result['about']}", "", f"`{result['command']}`", ""]
+    head = [f"{'#' * level} {result['title']}", "", result["about"], "", *(f"- {fact}" for fact in facts(result)), ""]
     return "\n".join([*head, *markdown_table(headers, lines)]) + "\n"
 
 

@@ -31,15 +31,16 @@ def homophily_command(
     from gelgt.training.data import in_regime
 
     db = given.open_source(dataset, None, None, None)
-    entries = []
+    entries, made, regime = [], dict[str, Any](), ""
     chosen: Any = visibility
     for definition in tasks:
         task = db.task(read_definition(definition))
         changes = {"sampling.hops": hops, "sampling.budget": budget, "sampling.fanout": None}
         sampling = in_regime(RunConfig.of("cpu", task.task_type, changes), task, chosen).sampling
-        entries.append(homophily(db, task, sampling, seeds) | {"regime": sampling.visibility})
+        entries.append(homophily(db, task, sampling, seeds))
+        made[task.name], regime = task, sampling.visibility
     about = f"Neighbourhoods of {hops} hops and at most {budget:,} rows."
-    finish(db, dataset, "homophily", "Do linked rows have the same label?", about, entries, out, as_json)
+    finish(db, dataset, "homophily", "Do linked rows have the same label?", about, entries, out, as_json, made, {"regime": regime})
 
 
 def analysis_command(look: Callable[..., None]) -> Callable[..., None]:
@@ -77,9 +78,9 @@ def budget(
     from gelgt.training.run_folder import load_run
 
     db = given.open_source(values["dataset"], None, None, None)
-    entries = []
+    entries, made = [], dict[str, Any]()
     for definition in values["tasks"]:
-        task = db.task(read_definition(definition))
+        task = made[definition] = db.task(read_definition(definition))
         folder = next(out / f["folder"] for f in result["runs"] if f["task"] == task.name)
         found = effective_neighbours(load_run(folder), db, task, parse_sizes(sizes), values["device"])
         is_real = is_published(db.schema.name, task.name, task.rows["train"])
@@ -90,7 +91,7 @@ def budget(
         "whose neighbourhood is full, and exp(entropy) of attention at the run's own budget. The paper gives no formula; this one is ours "
         "(`gelgt/bench/gating.py`)."
     )
-    finish(db, values["dataset"], "budget", "How many neighbours count?", about, entries, out, values["as_json"], result)
+    finish(db, values["dataset"], "budget", "How many neighbours count?", about, entries, out, values["as_json"], made, result)
 
 
 def temporal(result: dict[str, Any], out: Path, values: dict[str, Any]) -> None:
@@ -130,7 +131,8 @@ def finish(
     entries: list[dict[str, Any]],
     out: Path | None,
     as_json: bool,
-    study: dict[str, Any] | None = None,
+    tasks: dict[str, Any],
+    study: dict[str, Any],
 ) -> None:
     """Write an analysis as JSON and Markdown, and print it."""
     from gelgt.bench.machine import machine
@@ -139,9 +141,19 @@ def finish(
     from gelgt.cli.bench import print_bench
 
     folder = out or Path("runs") / "bench" / db.schema.name
-    kept = {key: study[key] for key in ("preset", "seeds", "budget_seconds", "settings", "regime")} if study else {}
+    kept: dict[str, Any] = {key: study[key] for key in ("preset", "seeds", "budget_seconds", "settings", "regime") if key in study}
     command = portable(given.typed_command(dataset, given.address_of(dataset)))
-    content = {"machine": machine(), "study": name, "title": title, "about": about, "dataset": db.schema.name, **kept, "command": command}
+    content: dict[str, Any] = {
+        "machine": machine(),
+        "study": name,
+        "title": title,
+        "about": about,
+        "dataset": db.schema.name,
+        **kept,
+        "command": command,
+    }
+    content |= {"rows": sum(db.num_rows(table) for table in db.table_names)}
+    content |= {"tasks": {task.name: {"type": task.task_type, "rows": task.rows} for task in tasks.values()}}
     content |= {"results": entries, "ratios": {}}
     write_analysis(content, folder)
     if as_json:
