@@ -356,7 +356,7 @@ def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) 
 
 def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
-    found = [data.learned(split, config.windows) for split in splits]
+    found = [data.learned(split, config) for split in splits]
     seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
     return seeds.take(usable), labels[usable]
