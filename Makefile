@@ -16,9 +16,9 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch .venv/.ready
 
-# The GPU kernels are tested on the CPU by Triton's interpreter, which nothing else here needs.
+# The GPU kernels are tested on the CPU by Triton's interpreter, and rel-llm on tiny language models; nothing else here needs either.
 .venv/.kernels: .venv/.ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kernels]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kernels,llm]'
 	@touch .venv/.kernels
 
 demo: setup

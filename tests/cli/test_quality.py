@@ -1,8 +1,16 @@
-"""`gelgt bench quality`: a table for people, one object for programs, and nothing trained twice."""
+"""`gelgt bench quality` and its kin: a table for people, one object for programs, and nothing trained twice."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
@@ -13,15 +21,47 @@ def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -
     asked = ("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "2", "--out", tmp_path / "q", *TINY)
     shown = run(*asked)
     assert shown.code == 0, shown.err
-    assert "gelgt beats it" in shown.out
+    assert "regime seed-time" in shown.out
+    assert "lightgbm" in shown.out
     assert shown.err.count("epoch  1/1") == 2
-    assert "validation roc_auc" in shown.err
-    assert (tmp_path / "q" / "quality.md").read_text(encoding="utf-8").startswith("| task | regime |")
+    assert "seed 1" in shown.err
+    text = (tmp_path / "q" / "quality.md").read_text(encoding="utf-8")
+    assert "| gelgt beats it |" in text
 
     again = run(*asked, "--json")
     assert "epoch" not in again.err
     assert [entry["model"] for entry in again.json["results"]] == ["gelgt", "lightgbm", "entity-mean"]
     assert again.json["seeds"] == [0, 1]
+    assert again.json["failed"] == again.json["left"] == []
+
+
+def test_models_that_are_named(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    named = ("--model", "entity-mean", "--model", "lightgbm", "--no-baselines")
+    found = run("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--out", tmp_path / "q", *named, "--json")
+    assert found.json["models"] == ["entity-mean", "lightgbm"]
+    assert "entity-mean beats it" in found.json["results"][1]
+
+
+def test_a_sweep(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    asked = ("bench", "sweep", "size", "--values", "8,16", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--no-baselines")
+    found = run(*asked, "--out", tmp_path / "s", *TINY, "--json")
+    assert found.json["models"] == ["K=8", "K=16"]
+    assert found.json["points"] == [8, 16]
+    assert (tmp_path / "s" / "sweep-size.json").is_file()
+
+
+def test_without_lightgbm_and_duckdb(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that only trains has neither; labels are there already."""
+    run("task", project, SENTENCE, "--name", "soon")
+    for missing in ("lightgbm", "duckdb", "sqlalchemy"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    asked = ("bench", "quality", "--dataset", project, "--task", "soon", "--seeds", "1", "--out", tmp_path / "q", *TINY)
+    shown = run(*asked)
+    assert shown.code == 0, shown.err
+    assert "LightGBM is not installed" in shown.err
+    assert "overlapping label windows need the package duckdb" in shown.err
+    assert "entity-mean" in shown.out
+    assert json.loads((tmp_path / "q" / "quality.json").read_text())["models"] == ["gelgt", "entity-mean"]
 
 
 def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path) -> None:
@@ -29,4 +69,34 @@ def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path
     assert run(*asked, "--preset", "large").error == "unknown_preset"
     assert run(*asked, "--set", "model.wdth=3").error == "unknown_setting"
     assert run(*asked, "--visibility", "all").error == "bad_option"
+    assert run(*asked, "--model", "gelgd").error == "unknown_model"
+    assert run(*asked, "--device", "cuda:99").error == "no_device"
+    assert run("bench", "sweep", "depth", "--dataset", shop_source, "--task", SENTENCE, "--json").error == "bad_option"
     assert not (tmp_path / "q").exists()
+
+
+def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
+    """A terminal sends it to all of them; the table is written with what is there."""
+    long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])
+    asked = ("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "2", "--jobs", "2", "--no-baselines", *long)
+    # A process of the background may ignore Ctrl-C, and its children inherit that.
+    command = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from gelgt.cli import main; main()"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *map(str, (*asked, "--out", tmp_path / "q"))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+    deadline = time.monotonic() + 240
+    while len(list(tmp_path.glob("q/*/*/seed-*/checkpoint.safetensors"))) < 2 and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 130, err
+    assert "stopped before 2 runs were finished" in out
+    assert "Traceback" not in err
+    assert "Stopped before 2 runs" in (tmp_path / "q" / "quality.md").read_text(encoding="utf-8")

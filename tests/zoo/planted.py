@@ -160,3 +160,19 @@ def matching(out: Path, users: int = 1500, seed: int = 0) -> Planted:
     people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
     frames = {"users": people, "views": rows(view), "likes": rows(like)}
     return opened(frames, {"users": {"pkey": "id"}, "views": table, "likes": table}, who, days, is_same[who], out)
+
+
+def summed(out: Path, users: int = 900, seed: int = 0) -> Planted:
+    """A user has five events of random values, and the label is the sign of their sum. No past label helps."""
+    rng = np.random.default_rng(seed)
+    days = np.concatenate([rng.uniform(*border, share) for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))])
+    who = rng.permutation(users)[: len(days)]
+    values = rng.standard_normal((users, 5))
+    events = {"id": np.arange(5 * users), "user_id": np.repeat(np.arange(users), 5), "value": values.ravel()}
+    people = pd.DataFrame({"id": np.arange(users), "team": rng.choice(["north", "south"], users), "shade": rng.standard_normal(users)})
+    tables = {
+        "users": {"pkey": "id", "kinds": {"team": "categorical", "shade": "numerical"}},
+        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+    }
+    frames = {"users": people, "events": pd.DataFrame(events | {"at": moment(rng.uniform(0, 99, 5 * users))})}
+    return opened(frames, tables, who, days, values[who].sum(1) > 0, out)

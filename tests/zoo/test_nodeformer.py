@@ -63,6 +63,13 @@ def test_large_scores_stay_finite() -> None:
         assert torch.isfinite(layer(temperature=0.1).train(mode).all_pairs(q, k, v, offsets, mask)).all()
 
 
+def test_padding_spoils_no_gradient() -> None:
+    q, k, v = (torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in range(3))
+    mask = torch.arange(4) < torch.tensor([[1], [4]])
+    layer().train().all_pairs(q, k, v, torch.tensor([0, 1, 5]), mask).square().sum().backward()
+    assert all(x.grad is not None and torch.isfinite(x.grad).all() for x in (q, k, v))
+
+
 def test_noise_is_there_in_training_alone_and_repeats(trained: Outcome, inputs: ModelInput) -> None:
     model = fresh(trained)
     assert torch.equal(model(inputs), model(inputs))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gelgt.cli.analyses import add_to as add_analyses
 from gelgt.cli.config import show_command
 from gelgt.cli.demo import demo_command
 from gelgt.cli.options import (
@@ -26,7 +27,7 @@ from gelgt.cli.options import (
 )
 from gelgt.cli.output import note, print_json, say
 from gelgt.cli.predict import evaluate_command, predict_command
-from gelgt.cli.quality import quality_command
+from gelgt.cli.studies import add_to as add_studies
 from gelgt.cli.train import report_command, train_command
 
 app = typer.Typer(
@@ -149,7 +150,7 @@ config = typer.Typer(help="Presets and settings: each value, where it comes from
 config.command("show")(show_command)
 app.add_typer(config, name="config")
 
-bench = typer.Typer(help="Benchmarks: each prints the machine, the figures and the ratio to a peer of the same run.", no_args_is_help=True)
+bench = typer.Typer(help="The paper's tables, and benchmarks beside a peer of the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 
@@ -245,4 +246,5 @@ def bench_theory_command(
         print_bench(result)
 
 
-bench.command("quality")(quality_command)
+add_studies(bench)
+add_analyses(bench)

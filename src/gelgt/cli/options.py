@@ -79,10 +79,12 @@ def address_of(source: str) -> str:
     >>> address_of("postgresql://ann:secret@host/shop"), address_of("exports/")
     ('postgresql://ann@host/shop', 'exports/')
     """
-    from gelgt.sources.address import safe_address
+    if "://" not in source or source.startswith(("hf://", "duckdb://")):
+        return source
+    from gelgt.sources.address import safe_address  # with SQLAlchemy, which a machine without SQL sources may lack
     from gelgt.sources.sql import parse_url
 
-    return safe_address(parse_url(source)) if "://" in source and not source.startswith(("hf://", "duckdb://")) else source
+    return safe_address(parse_url(source))
 
 
 def one_of(option: str, value: str, known: Iterable[str]) -> str:

@@ -120,3 +120,5 @@ CSS = (
     f":root{{color-scheme:light dark;{_LIGHT}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}\n"
     f"{_COLOURS}{_PAGE}{_CHART}{_NARROW}"
 )
+# Of a chart in a file of its own: light colours on its own ground, since nothing says what lies behind it.
+CHART_CSS = f"svg{{{_LIGHT};background:var(--card);font-family:system-ui,sans-serif}}\n{_COLOURS}{_CHART}"

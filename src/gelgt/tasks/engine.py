@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,11 @@ def _memory_limit() -> str:
     except (AttributeError, ValueError, OSError):  # not every system tells
         whole = 0
     return f"{max(whole // 4, 2 * 10**9) // 10**6}MB"
+
+
+def has_engine() -> bool:
+    """Whether labels can be made here; a machine that only trains on tables of labels may do without DuckDB."""
+    return find_spec("duckdb") is not None
 
 
 def _duckdb() -> Any:

@@ -29,8 +29,9 @@ from gelgt.sampling.batch import SubgraphBatch
 from gelgt.schema.manifest import MANIFEST, load_yaml
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
+from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
-from gelgt.tasks.windows import with_more_windows
+from gelgt.tasks.windows import has_windows, with_more_windows
 from gelgt.training.target import Target
 from gelgt.zoo.aggregates import aggregates
 
@@ -123,6 +124,8 @@ class TrainingData:
         """Seeds and labels, in training with more seed times where they are wanted."""
         rows = max(1, len(self.seeds[split]))
         each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
+        if windows == "auto" and not has_engine():
+            each = 1
         if split != "train" or each == 1:
             return self.seeds[split], self.labels(split)
         name = f"windows {each}"
@@ -144,9 +147,11 @@ class TrainingData:
         known: NDArray[np.bool_] = (own == TIMELESS) | (own <= seeds.time)
         return known
 
-    def notices(self) -> list[str]:
-        """What to say of entities that do not exist yet at their seed time."""
+    def notices(self, windows: int | Literal["auto"] = 1) -> list[str]:
+        """What to say of entities that do not exist yet at their seed time, and of labels that cannot be made here."""
         found = []
+        if windows == "auto" and not has_engine() and has_windows(self.task):
+            found.append("train.windows = 1: overlapping label windows need the package duckdb, which is not installed")
         for split, seeds in self.seeds.items():
             late = int(np.count_nonzero(~self.exists(seeds)))
             if late:

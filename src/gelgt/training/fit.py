@@ -8,7 +8,7 @@ On a CPU a step works on `parts` of its batch side by side, and adds their gradi
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -175,6 +175,7 @@ class Trainer:
                 state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
             else:
                 state.waited += 1
+            kernels = [[_span(kernel) for kernel in each] for each in self.model.temporal_profile()]
         state.seconds += time.perf_counter() - began
         record = {
             "epoch": state.epoch + 1,
@@ -183,7 +184,7 @@ class Trainer:
             "loss": state.loss / state.step,
             "val": scores,
             "rate": self._rate(state.total - 1) * self.rates[0],
-        }
+        } | ({"kernels": kernels} if kernels else {})
         state.history.append(record)
         self.progress.epoch(record, state.best_epoch)
 
@@ -365,6 +366,11 @@ def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig)
 def _set(rate: float | Tensor, value: float) -> float | Tensor:
     """A rate on the device is changed where it is; a recorded step reads it there."""
     return rate.fill_(value) if isinstance(rate, Tensor) else value
+
+
+def _span(kernel: Mapping[str, Any]) -> dict[str, float]:
+    """μ and σ of a kernel as days, for the record of an epoch."""
+    return {name: round(float(kernel[name]), 5) for name in ("centre_days", "width_days")}
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -52,6 +52,7 @@ class Options:
         as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
         resume: Go on where a run in this folder was cut off.
         refit: After selection, train anew on all labelled windows for the chosen number of epochs.
+        baselines: Whether LightGBM and the entity's past labels are scored beside the model; a bench makes them once for many runs.
         baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both.
         device: ``auto``, ``cpu``, ``cuda``, …
         command: What the user typed, for the report.
@@ -61,6 +62,7 @@ class Options:
     as_of: int | None = None
     resume: bool = False
     refit: bool = False
+    baselines: bool = True
     baseline_hops: tuple[int, ...] = (1,)
     device: str = "auto"
     command: str | None = None
@@ -118,10 +120,10 @@ def train_run(
         return load_run(out)
     data = TrainingData.of(db, task, config)
     clock.done("data", _facts(data))
-    for text in data.notices():
+    for text in data.notices(config.train.windows):
         progress.notice(text)
     device = choose_device(options.device)
-    baselines = _baselines(data, config, options, clock)
+    baselines = _baselines(data, config, options, clock) if options.baselines else {}
     stop()  # whoever raises here ends it before anything is trained
     model, states = train_members(data, config, device, out, key, progress, stop)
     state, parameters = joined_state(states), sum(p.numel() for p in model.parameters())

@@ -4,6 +4,9 @@
     lightgbm_baseline(db, graph, features, task, sampling)  boosted trees on causal aggregates of the neighbouring tables
 
 Both know of time what the model knows: a label when its window has closed, a row when it lies before the seed's limit.
+
+Beside them, one file each, models of other papers that read the same subgraphs: `--model rdl`, `relgnn`, … (docs/models.md). They are
+imported when they are asked for (`gelgt.registry`); `parts.py` has what they share.
 """
 
 from gelgt.zoo.aggregates import Aggregates, aggregates

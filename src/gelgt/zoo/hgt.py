@@ -97,10 +97,7 @@ def way_biases(made: list[TemporalBias], tokens: Tokens, blocks: Blocks, ways: l
     if not made:
         return [None for _ in ways]
     age, known = ([values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time))
-    return [
-        key_bias(made[0], *((x[way.source][way.sent.rows], x[way.target][way.received.rows]) for x in (age, known)))
-        for way in ways
-    ]
+    return [key_bias(made[0], *((x[way.source][way.sent.rows], x[way.target][way.received.rows]) for x in (age, known))) for way in ways]
 
 
 class HGTLayer(nn.Module):

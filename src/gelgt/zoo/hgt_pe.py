@@ -5,7 +5,8 @@ to the rows' vectors. An eigenvector has no sign of its own: in training each is
 evaluation its largest entry is positive.
 
 Simplified: nothing of HGT changes (`zoo/hgt.py`). Among eigenvectors of one eigenvalue the solver chooses; the same subgraph always gets
-the same ones. They are computed for each subgraph anew, which makes this the slowest model for its size: its budgets are small.
+the same ones, wherever the model is, since they are always computed on the CPU. That is done for each subgraph anew, which makes this the
+slowest model for its size: its budgets are small.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,7 @@ class HGTWithPositions(HGT):
     config_type = HGTWithPositionsConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {**HGT.presets["cpu"], "sampling": {"hops": 2, "budget": 48, "fanout": 24}},
-        "gpu": {"sampling": {"hops": 2, "budget": 128, "fanout": 64}},
+        "gpu": {"sampling": {"hops": 2, "budget": 96, "fanout": 64}},
         "paper": {**HGT.presets["paper"], "sampling": {"hops": 2, "budget": 300, "fanout": 128}},
     }
 
@@ -69,7 +70,9 @@ class HGTWithPositions(HGT):
     def scaled_vectors(self, tokens: Tokens) -> Tensor:
         """Eigenvectors (T, k) with entries of about one: those of a unit vector shrink with the size of the subgraph."""
         lengths = (tokens.offsets[1:] - tokens.offsets[:-1])[subgraph_of(tokens)]
-        return laplacian_vectors(tokens.edges, tokens.offsets, self.config.positions) * lengths.sqrt()[:, None]
+        # A GPU's solver would choose others, and a model that was trained there could not be used here.
+        vectors = laplacian_vectors(tokens.edges.cpu(), tokens.offsets.cpu(), self.config.positions).to(lengths.device)
+        return vectors * lengths.sqrt()[:, None]
 
 
 def random_signs(tokens: Tokens, vectors: int) -> Tensor:

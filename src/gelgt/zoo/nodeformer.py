@@ -164,7 +164,8 @@ class NodeFormerLayer(nn.Module):
         key = (key - key.detach().amax((-2, -1), keepdim=True)).exp() + FLOOR  # a factor of all rows of a head leaves the quotient as it is
         key = key.masked_fill(~there, 0.0)
         sums = key.transpose(-1, -2) @ value  # (B, H, m, d/H): each row is read once, whatever asks for it
-        return query @ sums / (query @ key.sum(-2)[..., None])
+        shares = (query @ key.sum(-2)[..., None]).masked_fill(~there, 1.0)  # padding asks nothing: 0 / 0 would spoil every gradient
+        return query @ sums / shares
 
     def exponents(self, x: Tensor) -> Tensor:
         """log φ: (T, H, d/H) → (T, H, m)."""

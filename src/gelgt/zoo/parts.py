@@ -43,6 +43,8 @@ class Index:
 
     @classmethod
     def of(cls, rows: Tensor, size: int) -> "Index":
+        if not len(rows):  # most relations are absent from most batches: nothing to launch on a GPU
+            return cls(rows, rows, rows.new_zeros(size))
         order = torch.argsort(rows, stable=True)
         return cls(rows, order, torch.searchsorted(rows[order], torch.arange(size, device=rows.device)))
 
@@ -74,7 +76,8 @@ def shares(scores: Tensor, index: Index) -> Tensor:
     """Softmax of scores among the items of each row: (n, H) → (n, H), in float32."""
     scores = scores.float()
     largest = scores.new_full((len(index.starts), scores.shape[1]), -torch.inf)
-    largest = largest.index_reduce(0, index.rows, scores.detach(), "amax")  # no order changes a maximum
+    place = index.rows[:, None].expand_as(scores)
+    largest = largest.scatter_reduce(0, place, scores.detach(), "amax")  # no order changes a maximum
     weights = (scores - largest[index.rows]).exp()
     return weights / take(total(weights, index), index)
 

@@ -7,8 +7,8 @@ a route goes from one parent through the bridge row to the other parent in one s
     fused = W_bridge · bridge + W_source · source            target ← attention over the fused rows of its bridge rows
 
 Kept: routes follow from the schema alone. For a table with several keys there is one for each ordered pair of them, for a table with one
-key one from child to parent and one from parent to child. Each route has its own weights and multi-head attention; what arrives by all
-routes is added to the row's own, then layer norm and ReLU.
+key one from child to parent and one from parent to child. Each route has its own weights and, where a target has several sources,
+multi-head attention; what arrives by all routes is added to the row's own, then layer norm and ReLU.
 
 Added: a bridge row hears from each of its parents directly, without which it could be no seed; and one whose other key is empty, or whose
 other parent was not sampled, still passes on itself. `bias` can add gelgt's temporal bias (target and bridge row) to the scores.
@@ -163,8 +163,10 @@ class RelGNNLayer(nn.Module):
         width, self.heads = config.width, config.heads
         self.own = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(tables))
-        self.queries = nn.ModuleList(nn.Linear(width, width) for _ in routes)
-        self.bridge = nn.ModuleList(nn.Linear(width, 2 * width) for _ in routes)
+        # From parent to child there is one source and nothing to choose among: values alone, no keys and queries.
+        self.is_single = [route.way % 2 == 1 for route in routes]
+        self.queries = nn.ModuleList(nn.Identity() if single else nn.Linear(width, width) for single in self.is_single)
+        self.bridge = nn.ModuleList(nn.Linear(width, width if single else 2 * width) for single in self.is_single)
         self.behind = nn.ModuleList(nn.Linear(width, 2 * width, bias=False) if r.key is not None else nn.Identity() for r in routes)
         self.dropout = Dropout(config.dropout)
 
@@ -179,6 +181,8 @@ class RelGNNLayer(nn.Module):
     def _arriving(self, number: int, h: list[Tensor], leg: Leg) -> Tensor:
         """What the rows of the target table receive along a route: (rows, d)."""
         way = leg.way
+        if self.is_single[number]:
+            return total(take(self.bridge[number](h[way.source]), way.sent), way.received)
         fused = take(self.bridge[number](h[way.source]), way.sent)  # (E', 2 d), keys and values
         if leg.source is not None and leg.behind is not None:
             passed = take(self.behind[number](h[leg.source]), leg.behind)  # (E'', 2 d)

@@ -142,7 +142,7 @@ class CrossAttention(nn.Module):
         """(B, L, d), (B, N, d), (B, H or 1, 1, N) → (B, L, d)."""
         q = self.q(self.norm_x(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, L, d/H)
         k, v = self.kv(self.norm_context(context)).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        open_to_all = q.new_zeros(1, 1, 1, 1)
+        open_to_all = q.new_zeros(1, 1, 1, k.shape[2])  # CUDA kernels want the last axis written out
         attended = sdpa_attention(q, k, v, open_to_all if bias is None else bias, self.rate if self.training else 0.0)
         x = x + self.dropout(self.out(attended.transpose(1, 2).flatten(2)))
         out: Tensor = x + self.dropout(self.ffn(self.norm_ffn(x)))

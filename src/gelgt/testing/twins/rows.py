@@ -1,8 +1,8 @@
 """The rows of a twin, table by table, parents first.
 
 Every row has a latent number z, about standard normal: that of its parents, averaged, and chance in equal parts. Its columns are
-readings of z (`values.py`), and a row is referred to with a weight of exp(z). So what a row is like shows in its own columns, in those of
-its relatives and in how much happens around it, and who was active will be active again: labels can be learned, in part.
+readings of z (`values.py`), and a row is referred to with a weight of exp(1.1 z). So what a row is like shows in its own columns, in
+those of its relatives and in how much happens around it, and who was active will be active again: labels can be learned, in part.
 
 A row refers to rows that are there at its own time, unless its table has no time or `future_keys` says otherwise. Rows are ordered by
 time, null times last, and keys hold row numbers: RelBench's contract.
@@ -23,12 +23,12 @@ DAY = 86_400
 RECENT = 0.5  # share of the rows that lies around and behind the split times, so that short windows have labels
 NEVER = np.iinfo(np.int64).max  # the time of a row without one
 FEWEST = 4  # rows of any table
-FAR = 1.1  # how much more often a row of latent number 1 is referred to than one of 0: exp(FAR)
+PULL = 1.1  # a row of latent number 1 is referred to exp(PULL) times as often as one of 0
 
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A finished table, and what its children need to know of it."""
+    """A finished table, and what its children need to know of it: latent numbers, times and ends in seconds, row numbers of parents."""
 
     table: pa.Table
     latent: NDArray[np.float64]
@@ -36,10 +36,9 @@ class MadeTable:
     ends: NDArray[np.int64] | None
     keys: Mapping[str, NDArray[np.int64]]
 
-    def pick(self, limits: NDArray[np.int64], rng: np.random.Generator, weights: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    def pick(self, limits: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """For each limit one of so many first rows, -1 where there are none."""
-        weight = np.exp(FAR * self.latent)
-        return _pick(weight if weights is None else weight * weights, limits, rng)
+        return _pick(np.exp(PULL * self.latent), limits, rng)
 
 
 def make_tables(facts: Facts, seed: int, scale: float) -> dict[str, pa.Table]:
@@ -54,11 +53,11 @@ def _make_table(facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], 
     rng = _generator(seed, facts.name, table.name)
     count = max(FEWEST, round(int(table.made["rows"]) * scale))
     times, keys = _times_and_first_key(facts, table, made, count, rng)
-    keys |= _other_keys(table, made, times, len(next(iter(keys.values()))) if keys else count, keys, rng)
+    n = count if times is None else len(times)
+    keys |= _other_keys(table, made, times, n, keys, rng)
     if "unique" in table.made:
         kept = np.sort(np.unique(np.stack([keys[k] for k in table.made["unique"]], 1), axis=0, return_index=True)[1])
-        times, keys = None if times is None else times[kept], {column: rows[kept] for column, rows in keys.items()}
-    n = count if times is None and not keys else len(next(iter(keys.values()))) if keys else len(times)  # type: ignore[arg-type]
+        times, keys, n = None if times is None else times[kept], {column: rows[kept] for column, rows in keys.items()}, len(kept)
     latent = _latent(table, made, keys, n, rng)
     period = (seconds(facts.period[0]), seconds(facts.period[1]))
     rows = Rows(latent, None if times is None else np.where(times == NEVER, period[0], times), keys, period)
@@ -96,7 +95,7 @@ def _times_and_first_key(
         given = parent.ends if table.made.get("delayed") else parent.times
         assert given is not None
         times = given[rows] + int(table.made.get("time_shift", 0)) * DAY
-        strays = {seconds(text) for text in made_strays(facts)}
+        strays = {seconds(text) for text in _strays(facts)}
         inside = (times <= seconds(facts.period[1])) | np.isin(times, list(strays))
         inside &= times >= seconds(table.made.get("since", "0001-01-01"))
         times, rows = times[inside], rows[inside]
@@ -105,7 +104,7 @@ def _times_and_first_key(
     return times[order], {} if rows is None else {str(source): rows[order]}
 
 
-def made_strays(facts: Facts) -> list[str]:
+def _strays(facts: Facts) -> list[str]:
     """The times far outside the period that a twin has on purpose."""
     return [text for table in facts.tables.values() for text in table.made.get("strays") or ()]
 
@@ -126,12 +125,11 @@ def _other_keys(
     table: TableFacts,
     made: Mapping[str, MadeTable],
     times: NDArray[np.int64] | None,
-    count: int,
+    n: int,
     known: Mapping[str, NDArray[np.int64]],
     rng: np.random.Generator,
 ) -> dict[str, NDArray[np.int64]]:
     copied, future = table.made.get("copied_keys") or {}, table.made.get("future_keys") or ()
-    n = count if times is None else len(times)
     found: dict[str, NDArray[np.int64]] = {}
     for column, name in table.fkeys.items():
         if column in known or name == table.name:
@@ -156,7 +154,7 @@ def _latent(
     inherited = sum(np.where(rows >= 0, made[table.fkeys[column]].latent[rows], 0.0) for column, rows in keys.items())
     mixed = np.asarray(inherited / np.sqrt(len(keys)) + chance)
     # Parents of many children have high numbers: without this, those of the children would nearly all be high.
-    return np.asarray((mixed - mixed.mean()) / mixed.std())
+    return np.asarray((mixed - mixed.mean()) / (mixed.std() or 1.0))
 
 
 def _columns(facts: Facts, table: TableFacts, rows: Rows, seed: int) -> dict[str, pa.Array]:
@@ -183,7 +181,7 @@ def _own_parents(
     assert times is not None
     meets = np.all([matches(columns[column], value) for column, value in condition.items()], axis=0)
     limits = np.where(meets, np.searchsorted(times, times, side="left"), 0)
-    return _pick(np.exp(FAR * latent) * ~meets, limits, rng)
+    return _pick(np.exp(PULL * latent) * ~meets, limits, rng)
 
 
 def _pick(weights: NDArray[np.float64], limits: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -1,0 +1,178 @@
+"""One cell of a study: a variant of a model on a task with a seed, and the folder that holds what came of it.
+
+A folder is a run folder of `gelgt train`, or for a baseline its predictions and scores in the same form, so that every cell is read alike.
+Finished cells are not made again. A folder that was made from other rows or with other settings is refused, never shown as if it were the
+one that was asked for.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gelgt.errors import GelgtError
+from gelgt.presets import RunConfig
+from gelgt.sources import Database
+from gelgt.tasks import Task
+from gelgt.training.checkpoint import checkpoint_path
+from gelgt.training.data import TrainingData
+from gelgt.training.metrics import score
+from gelgt.training.progress import Progress
+from gelgt.training.run import Options, scored_table, train_run
+from gelgt.training.run_folder import SUCCESS, finish_run, read_json, write_file, write_json
+
+BASELINES = ("lightgbm", "entity-mean", "constant")
+SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is to be trained, and where.
+
+    Attributes:
+        task: The task's name.
+        variant: What the table calls it.
+        kind: A registered model, or one of `BASELINES`.
+        seed: Of the run.
+        config: Complete, in its regime.
+        folder: Where it goes.
+    """
+
+    task: str
+    variant: str
+    kind: str
+    seed: int
+    config: RunConfig
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """For people: 'driver-dnf, gelgt, seed 0'."""
+        return f"{self.task}, {self.variant}" + ("" if self.kind in SEEDLESS else f", seed {self.seed}")
+
+    @property
+    def complaint(self) -> Path:
+        """Where the traceback of a failed run goes: beside its folder, which the next try needs for itself."""
+        return self.folder.with_name(f"{self.folder.name}.error.txt")
+
+    def is_done(self, content_hash: str) -> bool:
+        """Whether the folder holds what this cell asks for.
+
+        Raises:
+            GelgtError: it holds a finished run of other rows or other settings.
+        """
+        if not (self.folder / SUCCESS).is_file():
+            return False
+        metrics = read_json(self.folder / "metrics.json")
+        if metrics["data"]["hash"] != content_hash:
+            raise GelgtError("other_run", f"{self.folder} holds a run on other rows.", hint="Choose another --out.")
+        wanted, found = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
+        changed = sorted(path for path in wanted.keys() & found.keys() if wanted[path] != found[path])
+        if changed and self.kind not in BASELINES:
+            told = ", ".join(f"{path} = {found[path]}, not {wanted[path]}" for path in changed[:3])
+            raise GelgtError("other_run", f"{self.folder} holds a run with {told}.", hint="Choose another --out.")
+        return True
+
+
+def _values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting by its path; lists and tuples alike."""
+    found = {"kind": config.get("kind", "gelgt")}
+    for section in ("model", "sampling", "train"):
+        for key, value in config[section].items():
+            found[f"{section}.{key}"] = list(value) if isinstance(value, (tuple, list)) else value
+    return found
+
+
+def make_cell(
+    cell: Cell,
+    db: Database,
+    task: Task,
+    content_hash: str,
+    device: str = "auto",
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train a cell, or compute a baseline; false where it was interrupted and is to be continued."""
+    if cell.kind in BASELINES:
+        _make_baseline(cell, db, task, content_hash, progress or Progress())
+        cell.complaint.unlink(missing_ok=True)
+        return True
+    regime = cell.config.sampling.visibility
+    options = Options(visibility=regime, resume=cell.folder.exists(), baselines=False, device=device)
+    run = train_run(db, task, cell.folder, cell.config, options, progress=progress, stop=stop)
+    if run.metrics["ended"] == "interrupted":
+        (cell.folder / SUCCESS).unlink()
+        return False
+    for member in range(len(run.metrics["members"])):  # of a run that its limit of time ended: another limit has another folder
+        checkpoint_path(cell.folder, member).unlink(missing_ok=True)
+    cell.complaint.unlink(missing_ok=True)
+    return True
+
+
+def _make_baseline(cell: Cell, db: Database, task: Task, content_hash: str, progress: Progress) -> None:
+    began = time.perf_counter()
+    data = TrainingData.of(db, task, cell.config)
+    found = _PREDICT[cell.kind](data, cell.seed, progress)
+    for split, values in found.items():
+        table = scored_table(data, split, values)
+        write_file(cell.folder / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
+    scores = {split: score(data.target.task_type, data.labels(split), values) for split, values in found.items()}
+    seconds = round(time.perf_counter() - began, 2)
+    content = {"model": cell.kind, "regime": cell.config.sampling.visibility, "metrics": scores, "seconds": seconds, "ended": "done"}
+    config = cell.config.model_dump(mode="json", exclude={"origins"})
+    write_json(cell.folder / "metrics.json", content | {"data": {"hash": content_hash}, "config": config})
+    finish_run(cell.folder)
+    told = ", ".join(f"{split} {value:.4f}" for split in scores if (value := scores[split].get(data.target.metric)) is not None)
+    progress.phase("baselines", f"{cell.kind}: {data.target.metric} {told}")
+
+
+def _lightgbm(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
+    from gelgt.zoo import lightgbm_baseline
+
+    made = lightgbm_baseline(data.db, data.graph, data.features, data.task, data.sampling, seed=seed)
+    for text in made.notices:
+        progress.notice(text)
+    return dict(made.predictions)
+
+
+def _entity_mean(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
+    from gelgt.zoo import entity_mean
+
+    return entity_mean(data.task, data.sampling.horizon if data.sampling.visibility == "frozen" else None)
+
+
+def _constant(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
+    """The median of the training labels: what the mean absolute error asks for when nothing is known."""
+    labels = data.labels("train")
+    return {split: np.full(len(data.seeds[split]), float(np.nanmedian(labels))) for split in ("val", "test")}
+
+
+_PREDICT: dict[str, Callable[[TrainingData, int, Progress], dict[str, NDArray[Any]]]] = {
+    "lightgbm": _lightgbm,
+    "entity-mean": _entity_mean,
+    "constant": _constant,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished cell, as its folder holds it."""
+
+    cell: Cell
+    metrics: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, cell: Cell) -> "Outcome":
+        return cls(cell, read_json(cell.folder / "metrics.json"))
+
+    def predictions(self, split: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Labels and predictions of a split, one number a row."""
+        table = pq.read_table(self.cell.folder / "predictions" / f"{split}.parquet")
+        chosen = "probability" if "probability" in table.column_names else "prediction"
+        return table.column("label").to_numpy(), table.column(chosen).to_numpy()

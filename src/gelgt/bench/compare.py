@@ -1,0 +1,163 @@
+"""Scores of a study's cells: means over seeds, intervals from a bootstrap over test rows, and what a difference shows.
+
+A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over test rows: rows are drawn anew, the same
+ones for every variant and seed, and the scores of the seeds averaged. Two variants are compared on the same draws.
+
+Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say. And few seeds decide little, whatever the
+rows say. So a variant is called better or worse than the reference only where both agree: the interval of the difference lies on one side
+of 0, and the difference of the means is larger than the standard deviation of a difference between two runs, √(s₁² + s₂²). Everything
+else is "no difference shown".
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.bench.cells import Outcome
+from gelgt.training.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
+
+DRAWS = 1000
+SHARE = 0.95
+ANY = "any_auc"  # of a regression whose label is mostly 0: does a prediction tell rows above 0?
+NO_DIFFERENCE = "no difference shown"
+ONE_SEED = "one seed, not judged"
+Measure = Callable[[NDArray[Any], NDArray[Any]], float]
+
+
+def compare(
+    task: str,
+    task_type: str,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    against: Mapping[str, str],
+    draws: int = DRAWS,
+) -> list[dict[str, Any]]:
+    """One entry for each metric and variant of a task that has finished cells.
+
+    Intervals are for tasks with one number a row; others have their scores alone.
+
+    Args:
+        task: Its name.
+        task_type: Its type.
+        outcomes: For each variant, its finished cells.
+        against: For each variant, the one that it is compared with; itself where it is with none.
+        draws: Of the bootstrap.
+    """
+    outcomes = {name: found for name, found in outcomes.items() if found}
+    if not outcomes:
+        return []
+    if task_type not in ("binary_classification", "regression"):
+        stored = {name: _entry(task, MAIN[task_type], name, found, *_stored(MAIN[task_type], found)) for name, found in outcomes.items()}
+        return _compared(MAIN[task_type], stored, against, {})
+    splits = {split: {name: [o.predictions(split) for o in found] for name, found in outcomes.items()} for split in ("val", "test")}
+    labels = next(iter(splits["test"].values()))[0][0]
+    entries = []
+    for metric in _metrics(task_type, labels):
+        measure = _MEASURES[metric]
+        drawn = {name: _resampled(measure, [p for _, p in found], labels, draws) for name, found in splits["test"].items()}
+        of_metric = {}
+        for name, found in outcomes.items():
+            val, test = ([measure(y, p) for y, p in splits[split][name]] for split in ("val", "test"))
+            low, high = _interval(drawn[name])
+            of_metric[name] = _entry(task, metric, name, found, val, test) | {"low": round(low, 4), "high": round(high, 4)}
+        entries += _compared(metric, of_metric, against, drawn)
+    return entries
+
+
+def _epoch_seconds(outcome: Outcome) -> float | None:
+    """Seconds of an epoch, its validation included; none for what has no epochs."""
+    epochs = outcome.metrics.get("epochs") or []
+    return float(epochs[-1]["seconds"]) / len(epochs) if epochs else None
+
+
+def _compared(
+    metric: str, entries: Mapping[str, dict[str, Any]], against: Mapping[str, str], drawn: Mapping[str, NDArray[np.float64]]
+) -> list[dict[str, Any]]:
+    """Entries with what each one shows against its reference."""
+    found = []
+    for name, entry in entries.items():
+        other = against.get(name, name)
+        if other != name and other in entries:
+            gap = drawn[name] - drawn[other] if drawn else None
+            entry = entry | {"against": other} | _difference(metric, entries[other], entry, gap)
+        found.append(entry)
+    return found
+
+
+def _stored(metric: str, found: Sequence[Outcome]) -> tuple[list[float], list[float]]:
+    val, test = ([float(o.metrics["metrics"][split][metric]) for o in found] for split in ("val", "test"))
+    return val, test
+
+
+def _metrics(task_type: str, labels: NDArray[Any]) -> tuple[str, ...]:
+    """The main metric, and for counts that are mostly 0 the AUC of "any"."""
+    if task_type != "regression":
+        return (MAIN[task_type],)
+    is_rare = labels.min() == 0 and 0.5 < float(np.mean(labels == 0)) < 1
+    return (MAIN["regression"], ANY) if is_rare else (MAIN["regression"],)
+
+
+def _entry(task: str, metric: str, name: str, found: Sequence[Outcome], val: Sequence[float], test: Sequence[float]) -> dict[str, Any]:
+    return {
+        "task": task,
+        "regime": found[0].metrics["regime"],
+        "metric": metric,
+        "model": name,
+        "seeds": len(test),
+        "validation": round(fmean(val), 4),
+        "test": round(fmean(test), 4),
+        "spread": round(stdev(test), 4) if len(test) > 1 else 0.0,
+        "scores": [round(value, 5) for value in test],
+        "seconds": round(fmean(float(o.metrics["seconds"]) for o in found), 1),
+        "epoch_seconds": round(fmean(epochs), 2) if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None]) else None,
+    }
+
+
+def _difference(metric: str, own: Mapping[str, Any], other: Mapping[str, Any], drawn: NDArray[np.float64] | None) -> dict[str, Any]:
+    """A variant against the reference: its score less the reference's, the interval of that, and what both show."""
+    sign = -1 if metric in SMALLER_IS_BETTER else 1
+    gap = sign * (other["test"] - own["test"])
+    found: dict[str, Any] = {"difference": round(other["test"] - own["test"], 4)}
+    is_clear = abs(gap) > math.hypot(own["spread"], other["spread"])
+    if drawn is not None:
+        low, high = _interval(drawn)
+        rows_say = 1 if min(sign * low, sign * high) > 0 else -1 if max(sign * low, sign * high) < 0 else 0
+        beats = {1: "no, it is beaten", -1: "yes", 0: "undecided"}[rows_say]
+        found |= {"difference_low": round(low, 4), "difference_high": round(high, 4), f"{own['model']} beats it": beats}
+        is_clear = is_clear and rows_say * gap > 0
+    shown = ("better" if gap > 0 else "worse") if is_clear else NO_DIFFERENCE
+    return found | {"shown": ONE_SEED if own["seeds"] < 2 else shown}
+
+
+def _auc(labels: NDArray[Any], predictions: NDArray[Any]) -> float:
+    found = roc_auc(labels, predictions)
+    return math.nan if found is None else found
+
+
+def _mae(labels: NDArray[Any], predictions: NDArray[Any]) -> float:
+    return float(np.abs(labels - predictions).mean())
+
+
+_MEASURES: dict[str, Measure] = {
+    "roc_auc": _auc,
+    "mae": _mae,
+    ANY: lambda labels, predictions: _auc((labels > 0).astype(np.int64), predictions),
+}
+
+
+def _resampled(measure: Measure, predictions: Sequence[NDArray[Any]], labels: NDArray[Any], draws: int) -> NDArray[np.float64]:
+    """(draws,) the mean score over seeds on rows drawn with replacement; the same rows whatever the variant."""
+    generator = np.random.default_rng(0)
+    found = np.empty(draws)
+    for draw in range(draws):
+        rows = generator.integers(0, len(labels), len(labels))
+        found[draw] = fmean(measure(labels[rows], p[rows]) for p in predictions)
+    return found
+
+
+def _interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.nanquantile(drawn, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return float(low), float(high)

@@ -1,0 +1,117 @@
+"""`gelgt bench budget`: how many neighbours count, by soft gating. Analysis only: no model is trained or used with gates.
+
+The paper counts "effective neighbours under adaptive soft-gating" and gives no formula. Here a trained model scores every sampled row as
+its refinement does, h_seed · h_row / √d, and the sigmoid of that score is the row's gate. First-hop rows, which refinement never drops,
+have gate 1. The sum of the gates is the effective number of neighbours:
+
+    effective(v) = #first hop + Σ_{hop ≥ 2} sigmoid(h_v · h_u / √d)        ≤ rows sampled
+
+for growing budgets. If it stops growing before the rows do, the budget is enough; if it only stops where the rows themselves run out, the
+neighbourhoods are small and the budget says nothing. Beside it, at the run's own budget, the effective number of rows that attention
+spreads over, exp(entropy) of the seed's attention.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.errors import GelgtError
+from gelgt.inference.predictor import trained_model
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.ensemble import first_of
+from gelgt.nn.gnn import messages
+from gelgt.nn.refinement import semantic_scores
+from gelgt.sources import Database
+from gelgt.tasks import Task
+from gelgt.training.data import TrainingData
+from gelgt.training.run import choose_device
+from gelgt.training.run_folder import Run
+
+SIZES = (100, 200, 300, 500, 1000)
+SEEDS = 512
+
+
+def gates(scores: Tensor, hop: Tensor) -> Tensor:
+    """(T,) the gate of each row: 1 in the first hop, by its score behind it; 0 for the seed, which is no neighbour.
+
+    Example:
+        >>> gates(torch.tensor([9.0, -9.0, 0.0]), torch.tensor([0, 1, 2])).tolist()
+        [0.0, 1.0, 0.5]
+    """
+    soft = torch.where(hop == 1, 1.0, torch.sigmoid(scores.float()))
+    return torch.where(hop == 0, 0.0, soft)
+
+
+@torch.no_grad()
+def effective_neighbours(run: Run, db: Database, task: Task, sizes: Sequence[int] = SIZES, device: str = "auto") -> list[dict[str, Any]]:
+    """For each budget: rows sampled and effective neighbours, means over validation seeds.
+
+    Raises:
+        GelgtError: the run is of another model, which has no refinement.
+    """
+    where = choose_device(device)
+    own = TrainingData.of(db, task, run.config, run.statistics)
+    model = first_of(trained_model(run, own.graph, own.features, own.hide)).to(where)
+    if not isinstance(model, GelGTModel):
+        raise GelgtError("other_model", f"{run.folder} holds a model of kind {run.config.kind}.", hint="Soft gating looks at gelgt.")
+    found = []
+    for size in sorted({*sizes, run.config.sampling.budget}):
+        wider = run.config.with_values("set", sampling__budget=size, sampling__fanout=None)  # nothing but the budget cuts
+        data = TrainingData.of(db, task, wider, run.statistics)
+        sampled, first, effective, cut = [], [], [], []
+        for inputs in data.loader(_seeds(data), 64):
+            batch, scores = _scored(model, inputs.to(where))
+            rows = (batch.offsets[1:] - batch.offsets[:-1]).cpu().numpy() - 1
+            sums = torch.zeros(len(rows), device=where)
+            sampled.append(rows)
+            cut.append(rows + 1 >= size)
+            effective.append(sums.index_add(0, batch.batch, gates(scores, batch.hop)).cpu().numpy())
+            first.append(sums.index_add(0, batch.batch, (batch.hop == 1).float()).cpu().numpy())
+        found.append(
+            {
+                "budget": size,
+                "rows": _mean(sampled),
+                "first hop": _mean(first),
+                "effective": _mean(effective),
+                "full": _mean(cut, 3),
+            }
+        )
+    attended = _attended(model, own, where)
+    return [entry | ({"attended": attended} if entry["budget"] == run.config.sampling.budget else {}) for entry in found]
+
+
+def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[Any, Tensor]:
+    """The packed rows of a batch, and the scores that refinement would sort them by, over √d."""
+    batch = inputs.batch.to_packed()
+    h = model.encode(batch, inputs.rows, batch.batch)
+    if model.gnn is not None and model.config.wiring == "stacked":
+        h = model.gnn(h, messages(batch.edge_index, batch.edge_relation, model.config.gnn_mean, len(h)))
+    return batch, semantic_scores(h, batch.offsets, batch.batch) / math.sqrt(h.shape[1])
+
+
+def _attended(model: GelGTModel, data: TrainingData, device: torch.device) -> float | None:
+    """exp(entropy) of the seeds' attention, at the run's own settings."""
+    if not model.blocks:
+        return None
+    found = []
+    for inputs in data.loader(_seeds(data), 64):
+        tokens, share = model.seed_attention(inputs.to(device))
+        counts = tokens.offsets[1:] - tokens.offsets[:-1]
+        owner = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)
+        entropy = torch.zeros(len(counts), device=device).index_add(0, owner, -torch.special.xlogy(share, share).float())
+        found.append(entropy.exp().cpu().numpy())
+    return _mean(found)
+
+
+def _seeds(data: TrainingData) -> Any:
+    seeds = data.seeds["val"] if len(data.seeds["val"]) else data.seeds["train"]
+    seeds = seeds.take(np.flatnonzero(data.exists(seeds)))
+    return seeds.take(np.linspace(0, len(seeds) - 1, min(len(seeds), SEEDS)).astype(np.int64))
+
+
+def _mean(parts: Sequence[Any], digits: int = 1) -> float:
+    return round(float(np.concatenate(parts).mean()), digits)

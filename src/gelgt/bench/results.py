@@ -1,0 +1,128 @@
+"""`gelgt bench results`: one page from the JSON files of finished studies, and beside it what the paper has and was not run.
+
+Nothing on the page is typed by hand, so that it says what was run, on which machine, with which seeds, and no more.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gelgt.bench.paper import is_published, published, published_models, published_tasks
+from gelgt.bench.tables import NOT_RUN, facts, markdown_table, sentences, wide
+from gelgt.bench.temporal import temporal_markdown
+from gelgt.bench.write import analysis_markdown
+from gelgt.errors import GelgtError
+from gelgt.training.metrics import SMALLER_IS_BETTER
+
+ORDER = ("quality", "ablation", "bias", "generality", "sweep-size", "sweep-hops", "temporal", "budget", "homophily")
+TITLES = {
+    "quality": "Models beside each other",
+    "ablation": "GelGT without each of its parts",
+    "bias": "Kinds of temporal bias",
+    "generality": "GelGT's sampling and bias in other models",
+    "sweep-size": "Rows of a neighbourhood",
+    "sweep-hops": "Depth of a neighbourhood",
+    "temporal": "The temporal kernels, epoch by epoch",
+    "budget": "Effective neighbours",
+    "homophily": "Homophily",
+}
+
+
+INTRODUCTION = """
+Written by `gelgt bench results` from the studies' own files; [benchmarks.md](benchmarks.md) says which command makes which table. Test
+scores are means over seeds ± their standard deviation, the best mean of a line in bold; – was not run. In brackets stands what was
+published, measured by others in the frozen regime. A variant is called better or worse than another only where the seeds and a bootstrap
+over the test rows agree; everything else is no difference shown.
+"""
+
+
+def collect(places: Sequence[Path]) -> list[dict[str, Any]]:
+    """The studies in some folders and files, in the order of the paper.
+
+    Raises:
+        GelgtError: a place holds none.
+    """
+    found = []
+    for place in places:
+        files = [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*/*.json")])
+        read = [content for path in files if (content := _study(path)) is not None]
+        if not read:
+            raise GelgtError("no_study", f"{place} holds no study.", hint="Name a folder that gelgt bench wrote into.")
+        found += read
+    return sorted(found, key=lambda r: (ORDER.index(r["study"]), r["dataset"]))
+
+
+def _study(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    is_one = isinstance(content, dict) and content.get("study") in ORDER and "results" in content
+    return content if is_one else None
+
+
+def results_page(studies: Sequence[Mapping[str, Any]]) -> str:
+    """The whole page."""
+    lines = ["# Results", ""]
+    lines += [*INTRODUCTION.strip().splitlines(), "", "## Measured", ""]
+    for name in ORDER:
+        own = [study for study in studies if study["study"] == name]
+        if own:
+            lines += [f"### {TITLES[name]}", ""]
+            for study in own:
+                lines += [*_section(study), ""]
+    lines += ["## Published, and not run here", "", *_not_run(studies)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(study: Mapping[str, Any]) -> list[str]:
+    if study["study"] in ("budget", "homophily"):
+        return analysis_markdown({**study, "title": study["dataset"]}, 4).splitlines()
+    lines = [f"#### {study['dataset']}, {study['regime']}", "", *(f"- {fact}" for fact in facts(study)), ""]
+    if study["study"] == "temporal":
+        for entry in study["results"]:
+            if entry["seed"] == study["seeds"][0]:  # the others are in the study's own file
+                lines += temporal_markdown(f"{entry['task']}, seed {entry['seed']}", entry["epochs"]).replace("###", "#####").splitlines()
+                lines.append("")
+        return lines
+    lines += markdown_table(*wide(study))
+    told = sentences(study)
+    lines += ["", *(f"- {sentence}" for sentence in told)] if told else []
+    lines += [f"- failed: {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in study["failed"]]
+    if study["left"]:
+        lines += ["", f"Stopped before {len(study['left'])} runs were finished."]
+    return lines
+
+
+def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The paper's tasks without a score here: what it reports, and that nothing was measured."""
+    run = {
+        (study["dataset"], name)
+        for study in studies
+        if study["study"] == "quality"
+        for name, task in study["tasks"].items()
+        if is_published(study["dataset"], name, task["rows"]["train"])
+    }
+    left = [task for task in published_tasks() if task not in run]
+    if not left:
+        return ["Every task of the paper has been run."]
+    lines = [
+        "These tasks need data that has to be downloaded. Each is `gelgt bench quality --dataset DATASET --task TASK --preset paper` away.",
+        "",
+    ]
+    table = []
+    for dataset, task in left:
+        figures = {
+            model: figure
+            for model in published_models()
+            for metric in ("roc_auc", "mae", "mrr")
+            if (figure := published("quality", dataset, task, model, metric)) is not None
+        }
+        metric = next(iter(figures.values())).metric
+        sign = -1 if metric in SMALLER_IS_BETTER else 1
+        best = max(((sign * f.value, name) for name, f in figures.items() if name != "gelgt"), default=None)
+        own = f"{figures['gelgt'].value:g}" if "gelgt" in figures else NOT_RUN
+        other = NOT_RUN if best is None else f"{best[1]} {sign * best[0]:g}"
+        table.append([dataset, task, metric + (" ↓" if sign < 0 else " ↑"), NOT_RUN, own, other])
+    return lines + markdown_table(["data set", "task", "metric", "measured here", "published for gelgt", "best other published"], table)

@@ -1,0 +1,169 @@
+"""Studies as Markdown: a table of tasks × variants, one of details, and a sentence for each comparison.
+
+A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in brackets, never among what is compared.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
+from gelgt.training.metrics import SMALLER_IS_BETTER
+
+NOT_RUN = "–"
+
+
+def rows_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The lines of the table: every task with its main metric, also one where nothing was finished, and further metrics."""
+    from gelgt.training.metrics import MAIN
+
+    found = []
+    for name, task in result["tasks"].items():
+        of_task = [entry["metric"] for entry in result["results"] if entry["task"] == name]
+        found += [(name, metric) for metric in dict.fromkeys([MAIN[task["type"]], *of_task])]
+    return found
+
+
+def score_text(entry: Mapping[str, Any] | None, is_best: bool = False) -> str:
+    """A cell: mean ± spread, or a dash."""
+    if entry is None:
+        return NOT_RUN
+    mark = "**" if is_best else ""
+    spread = f" ± {entry['spread']:.4f}" if entry["seeds"] > 1 else ""
+    return f"{mark}{entry['test']:.4f}{mark}{spread}"
+
+
+def paper_text(entry: Mapping[str, Any] | None) -> str:
+    """What the paper gives for a cell, in brackets."""
+    figure = None if entry is None else entry.get("paper")
+    if not figure:
+        return ""
+    spread = f" ± {figure['spread']:g}" if figure["spread"] is not None else ""
+    return f"({figure['value']:g}{spread})"
+
+
+def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of the table of tasks × variants."""
+    models = list(result["models"])
+    lines = []
+    for task, metric in rows_of(result):
+        entries = {e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)}
+        best = _best(metric, [e["test"] for e in entries.values()])
+        cells = []
+        for model in models:
+            found = entries.get(model)
+            text = score_text(found, found is not None and len(entries) > 1 and found["test"] == best)
+            cells.append(f"{text} {paper_text(found)}".strip() if with_paper else text)
+        lines.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), *cells])
+    return ["task", "metric", *models], lines
+
+
+def _best(metric: str, values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return min(values) if metric in SMALLER_IS_BETTER else max(values)
+
+
+def sentences(result: Mapping[str, Any]) -> list[str]:
+    """What each comparison shows, in words that claim no more than that."""
+    found = []
+    for entry in result["results"]:
+        if "shown" not in entry:
+            continue
+        own = next(
+            e for e in result["results"] if (e["task"], e["metric"], e["model"]) == (entry["task"], entry["metric"], entry["against"])
+        )
+        shown = entry["shown"]
+        verdict = shown if shown in (NO_DIFFERENCE, ONE_SEED) else f"{entry['model']} is {shown}"
+        both = f"{entry['model']} {score_text(entry)} against {entry['against']} {score_text(own)}"
+        found.append(f"{entry['task']}, {entry['metric']}: {both}: {verdict}.")
+    return found
+
+
+def facts(result: Mapping[str, Any]) -> list[str]:
+    """What a study was run on and how, a line each."""
+    on = result["machine"]
+    where = f"{on['gpu']}, " if "gpu" in on else ""
+    budget = f"at most {result['budget_seconds']:g} s of training a run" if result.get("budget_seconds") else "no limit of time"
+    settings = ", ".join(f"{name}={value}" for name, value in result.get("settings", {}).items())
+    versions = ", ".join(f"{name} {version}" for name, version in on["versions"].items() if name in ("gelgt", "torch", "triton"))
+    lines = [
+        f"data: {result['dataset']} ({result['rows']:,} rows); regime {result['regime']}",
+        f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}" + (f", {settings}" if settings else ""),
+        f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}",
+    ]
+    if result.get("command"):
+        lines.append(f"command: `{result['command']}`")
+    return lines
+
+
+def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
+    """A whole study."""
+    head = "#" * level
+    lines = [f"{head} {result['title']}", "", *(f"- {fact}" for fact in facts(result)), ""]
+    has_paper = any(entry.get("paper") for entry in result["results"])
+    lines += markdown_table(*wide(result))
+    lines += ["", "Test scores, mean ± standard deviation over seeds; best mean in bold; – was not run."]
+    if has_paper:
+        lines[-1] += " In brackets what was published, measured by others in the frozen regime."
+        if result["regime"] != "frozen":
+            lines[-1] += f" It does not compare with these runs, whose regime is {result['regime']}."
+    told = sentences(result)
+    if told:
+        lines += ["", "A variant is called better or worse only where the seeds and a bootstrap over the test rows agree.", ""]
+        lines += [f"- {sentence}" for sentence in told]
+    lines += ["", *markdown_table(*_details(result))] if result["results"] else []
+    if result["failed"]:
+        lines += ["", "Runs that failed:", ""]
+        lines += [f"- {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in result["failed"]]
+    if result["left"]:
+        lines += ["", f"Stopped before {len(result['left'])} runs were finished; the same command goes on."]
+    return "\n".join(lines) + "\n"
+
+
+def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    headers = [
+        "task",
+        "regime",
+        "metric",
+        "model",
+        "seeds",
+        "validation",
+        "test",
+        "95 % interval",
+        "difference",
+        "95 % interval",
+        "s a run",
+        "s an epoch",
+    ]
+    lines = []
+    for entry in result["results"]:
+        cells = [entry["task"], entry["regime"], entry["metric"], entry["model"], str(entry["seeds"]), f"{entry['validation']:.4f}"]
+        cells.append(score_text(entry))
+        cells.append(f"{entry['low']:.4f} to {entry['high']:.4f}" if "low" in entry else "")
+        cells.append(f"{entry['difference']:+.4f}" if "difference" in entry else "")
+        cells.append(f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}" if "difference_low" in entry else "")
+        epoch = entry.get("epoch_seconds")
+        lines.append([*cells, f"{entry['seconds']:g}", "" if epoch is None else f"{epoch:g}"])
+    others = {entry["against"] for entry in result["results"] if f"{entry.get('against')} beats it" in entry}
+    if others:
+        headers.append(f"{others.pop() if len(others) == 1 else 'its reference'} beats it")
+        for entry, cells in zip(result["results"], lines):
+            cells.append(str(entry.get(f"{entry.get('against')} beats it", "")))
+    return headers, lines
+
+
+def portable(command: str) -> str:
+    """A command without the folders of the machine it was typed on, so that files of a study can be kept anywhere.
+
+    Example:
+        >>> portable("gelgt bench bias --dataset ../data/rel-f1 --out /tmp/x")
+        'gelgt bench bias --dataset rel-f1 --out x'
+    """
+    return shlex.join(PurePath(word).name if "/" in word and " " not in word else word for word in shlex.split(command))
+
+
+def markdown_table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    return ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *lines)]

@@ -1,0 +1,36 @@
+"""Writes a study's files: JSON for programs, Markdown and charts for people."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gelgt.bench.plots import study_plots, write_text
+from gelgt.bench.tables import NOT_RUN, markdown_table, study_markdown
+from gelgt.training.run_folder import write_json
+
+
+def write_study(result: Mapping[str, Any], out: Path) -> None:
+    """OUT/STUDY.json, OUT/STUDY.md, and OUT/STUDY-TASK-METRIC.svg for each task."""
+    name = result["study"]
+    drawn = study_plots(result, out)
+    write_json(out / f"{name}.json", result)
+    pictures = "".join(f"\n![{path.stem}]({path.name})\n" for path in drawn)
+    write_text(out / f"{name}.md", study_markdown(result) + pictures)
+
+
+def write_analysis(result: Mapping[str, Any], out: Path) -> None:
+    """OUT/NAME.json and OUT/NAME.md of an analysis that trains nothing."""
+    write_json(out / f"{result['study']}.json", result)
+    write_text(out / f"{result['study']}.md", analysis_markdown(result))
+
+
+def analysis_markdown(result: Mapping[str, Any], level: int = 1) -> str:
+    """Its table, a line an entry; a dash where there is nothing."""
+    headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
+    lines = [[_cell(entry.get(key)) for key in headers] for entry in result["results"]]
+    head = [f"{'#' * level} {result['title']}", "", f"{result['dataset']}. {result['about']}", "", f"`{result['command']}`", ""]
+    return "\n".join([*head, *markdown_table(headers, lines)]) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return NOT_RUN if value is None else f"{value:,}" if isinstance(value, int) else str(value)
