@@ -15,7 +15,7 @@ from gelgt.nn.norms import LayerNorm
 
 QUANTILES = 128
 MOST = 2.5  # standard deviations, so that a value beyond all training values is not far beyond them
-COLUMN_DROPOUT = 0.1
+COLUMN_DROPOUT = 0.1  # at most: a column can be the one that matters
 
 
 class HistoryEncoder(nn.Module):
@@ -27,7 +27,7 @@ class HistoryEncoder(nn.Module):
         super().__init__()
         self.register_buffer("edges", torch.zeros(columns, QUANTILES))  # (F, Q), ascending
         self.layers = nn.Sequential(
-            Dropout(COLUMN_DROPOUT),
+            Dropout(min(COLUMN_DROPOUT, dropout)),
             nn.Linear(2 * columns, width),
             nn.GELU(),
             LayerNorm(width),

@@ -95,7 +95,7 @@ class TrainingData:
 
     def learned(self, split: str, config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels to learn from: those of the split, in training with more seed times and earlier views where they are wanted."""
-        seeds, labels = self._windows(split, config.windows)
+        seeds, labels = self.windows(split, config.windows)
         lags = self.lags() if split == "train" else np.zeros(0, np.int64)
         copies = (1 if len(lags) else 0) if config.stale == "auto" else config.stale
         if not copies or not len(lags):
@@ -120,7 +120,7 @@ class TrainingData:
         found = found[found > 0]
         return found if len(found) and found.max() > task.timedelta.total_seconds() else np.zeros(0, np.int64)
 
-    def _windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
+    def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels, in training with more seed times where they are wanted."""
         rows = max(1, len(self.seeds[split]))
         each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
@@ -139,7 +139,7 @@ class TrainingData:
         """How many models are trained."""
         if config.members != "auto":
             return config.members
-        return FEW_MEMBERS if len(self._windows("train", config.windows)[0]) <= FEW_LABELS else 1
+        return FEW_MEMBERS if len(self.windows("train", config.windows)[0]) <= FEW_LABELS else 1
 
     def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
         """(S,) whether each entity is there at its seed time. Real label tables have some that are not: accounts that were made anew."""
