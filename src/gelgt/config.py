@@ -123,6 +123,8 @@ class GelGTConfig(AttentionConfig):
 
     Attributes:
         layers: Gaussian attention blocks.
+        history: Hops of the causal aggregates (`gelgt.zoo.aggregates`) that a seed's vector is given, 0 for none: counts, means and
+            recency over all the rows that it may see, however few of them are sampled.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
@@ -145,6 +147,7 @@ class GelGTConfig(AttentionConfig):
 
     layers: int = Field(default=2, ge=0)
     keep: int | None = Field(default=200, ge=1)
+    history: int = Field(default=0, ge=0, le=2)
     gnn_layers: int = Field(default=3, ge=0)
     gnn_mean: Literal["all", "relation"] = "all"
     wiring: Literal["parallel", "stacked"] = "parallel"
@@ -205,6 +208,9 @@ class TrainConfig(Config):
         members: Models that are trained one after the other with different seeds, and predict by their mean. ``auto`` is 5 where there are
             at most 10,000 labels to learn from, whose models differ most by their seed, and 1 otherwise.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
+        stale: Copies of each training seed that see rows up to an earlier time, as frozen test seeds do: 40 months after the horizon
+            nobody's last race is a week old. Lags are those of the validation seeds. ``auto`` is 1 in the frozen regime where
+            validation spans more than one window, and 0 otherwise.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
         weight_decay: Decoupled from the gradient; none for μ and σ.
@@ -227,6 +233,7 @@ class TrainConfig(Config):
     batch_size: int = Field(default=128, ge=1)
     windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
     members: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
+    stale: Literal["auto"] | Annotated[int, Field(ge=0, le=100)] = 0
     parts: int = Field(default=1, ge=1, le=64)
     steps_per_epoch: int | None = Field(default=None, ge=1)
     rate: float = Field(default=1e-3, gt=0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gelgt.config import GelGTConfig
-from gelgt.nn.bias import BINS, GaussianBias, LinearDecayBias, TemporalBias, TimeBinBias, make_bias
 from gelgt.nn.base import duration
+from gelgt.nn.bias import BINS, GaussianBias, LinearDecayBias, TemporalBias, TimeBinBias, make_bias
 
 KINDS = ("gaussian", "linear-decay", "time-bins")
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import gelgt
-from gelgt import Database, Task
+from gelgt import Database, Task, TrainConfig
 from gelgt.tasks.windows import has_windows, with_more_windows
 from gelgt.testing import Shop, to_frames
 from gelgt.training.data import TrainingData, in_regime
@@ -83,7 +83,7 @@ def test_small_tables_take_more_by_themselves(relbench_data: Callable[[str], Pat
     for name in ("driver-top3", "driver-dnf"):
         task = db.task(name)
         data = TrainingData.of(db, task, in_regime(RunConfig.of("cpu", task.task_type), task))
-        seeds, labels = data.learned("train", "auto")
+        seeds, labels = data.learned("train", TrainConfig(windows="auto"))
         assert len(seeds) == len(labels)
         found[name] = len(seeds) / task.rows["train"]
     assert 3.5 < found["driver-top3"] < 4.5

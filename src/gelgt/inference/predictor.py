@@ -28,12 +28,12 @@ from gelgt.inference.source import Opened, open_for
 from gelgt.inference.task import run_definition
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble, members_in
-from gelgt.registry import find_model
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
-from gelgt.training.data import hidden
+from gelgt.training.data import hidden, history_hops, seed_history
 from gelgt.training.lanes import Lanes
+from gelgt.training.members import new_model
 from gelgt.training.predict import autocast
 from gelgt.training.run import choose_device
 from gelgt.training.table import key_table, prediction_columns, times_column
@@ -155,8 +155,12 @@ class Predictor:
         return found
 
     def _loader(self, seeds: Seeds) -> SubgraphLoader:
+        hops, history = history_hops(self.run.config.model), None
+        if hops:
+            history = seed_history(self.db, self.graph, self.features, self.task, self.sampler.config, seeds, hops)
+
         def then(batch: Any) -> ModelInput:
-            return ModelInput.of(batch, self.features, self.hide)
+            return ModelInput.of(batch, self.features, self.hide, history)
 
         return SubgraphLoader(self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then)
 
@@ -185,14 +189,11 @@ def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str,
     Raises:
         GelgtError: the weights are damaged, or do not fit.
     """
-    config = run.config
     with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
         try:
             weights = run.weights()
-            models = [
-                find_model(config.kind)(config.model, graph, features, run.target.outputs, hide, noise_seed=config.sampling.seed)
-                for _ in range(members_in(weights))
-            ]
+            history = next((len(tensor) for name, tensor in weights.items() if name.endswith("history.edges")), 0)
+            models = [new_model(run.config, graph, features, run.target.outputs, hide, history) for _ in range(members_in(weights))]
             model = models[0] if len(models) == 1 else Ensemble(models)
             model.load_state_dict(weights)
         except RuntimeError as error:

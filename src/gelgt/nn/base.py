@@ -90,8 +90,12 @@ class RelationalModel(nn.Module):
         return ""
 
     @torch.no_grad()
-    def start(self, base: Tensor, ages: Tensor) -> None:
-        """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows seen in training."""
+    def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
+        """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows seen in training.
+
+        Args:
+            history: (S, F) aggregates of the training seeds, for a model that wants them.
+        """
         last = self.head[-1]
         assert isinstance(last, nn.Linear)
         last.bias.copy_(base)

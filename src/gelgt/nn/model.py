@@ -19,6 +19,7 @@ from gelgt.nn.bias import GaussianBias
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder
 from gelgt.nn.gnn import GNNBranch, both_ways, messages
+from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.refinement import refine, restrict, semantic_scores
 from gelgt.nn.rows import ModelInput, RowFrames
 from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
@@ -50,6 +51,7 @@ class GelGTModel(RelationalModel):
         outputs: Width of the prediction: 1, or the number of classes.
         hide: For each table, columns that the task must not see.
         noise_seed: Of the structure noise.
+        history: Columns of the aggregates that seeds come with; 0 for none.
     """
 
     config_type = GelGTConfig
@@ -62,6 +64,7 @@ class GelGTModel(RelationalModel):
         outputs: int = 1,
         hide: Mapping[str, Iterable[str]] | None = None,
         noise_seed: int = 0,
+        history: int = 0,
     ) -> None:
         super().__init__(config, graph, features, outputs, hide, noise_seed)
         self.config: GelGTConfig = config
@@ -87,6 +90,7 @@ class GelGTModel(RelationalModel):
         self.gnn = GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
         self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
         self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
+        self.history = HistoryEncoder(history, width, config.dropout) if history else None
         self.head = self.make_head(outputs)
 
     @property
@@ -106,7 +110,14 @@ class GelGTModel(RelationalModel):
         if self.balance is not None:
             share = torch.sigmoid(self.balance)
             seeds = share * branches[0] + (1 - share) * branches[1]
+        if self.history is not None and inputs.history is not None:
+            seeds = seeds + self.history(inputs.history)
         return seeds if self.everyone is None else seeds + self.everyone(seeds)
+
+    def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
+        super().start(base, ages)
+        if self.history is not None and history is not None:
+            self.history.fit(history)
 
     def branches(self, inputs: ModelInput) -> tuple["Tokens", Tensor | None]:
         """What attention sees, and the seeds (B, d) as message passing leaves them.

@@ -43,18 +43,32 @@ class RowFrames:
 
 @dataclass(frozen=True)
 class ModelInput:
-    """A batch of subgraphs with the features of its rows."""
+    """A batch of subgraphs with the features of its rows, and the aggregates (B, F) of its seeds where a model wants them."""
 
     batch: SubgraphBatch
     rows: RowFrames
+    history: Tensor | None = None
 
     @classmethod
-    def of(cls, batch: SubgraphBatch, features: Features, hide: Mapping[str, Iterable[str]] | None = None) -> "ModelInput":
+    def of(
+        cls,
+        batch: SubgraphBatch,
+        features: Features,
+        hide: Mapping[str, Iterable[str]] | None = None,
+        history: Tensor | None = None,
+    ) -> "ModelInput":
+        """A batch with its features.
+
+        Args:
+            hide: For each table, columns that the task must not see.
+            history: (S, F) aggregates of all the seeds that the batch is taken from.
+        """
         hidden = {table: tuple(columns) for table, columns in (hide or {}).items()}
-        return cls(batch, collect_rows(batch, features, hidden))
+        return cls(batch, collect_rows(batch, features, hidden), None if history is None else history[batch.index])
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "ModelInput":
-        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking))
+        history = None if self.history is None else self.history.to(device, non_blocking=non_blocking)
+        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking), history)
 
 
 def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None) -> RowFrames:

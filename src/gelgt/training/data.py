@@ -6,9 +6,10 @@ The regime decides what a seed may see (DESIGN.md section 4):
     seed-time   all rows before each seed's own time. The default for everything else, and always for predictions.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,13 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import ModelConfig, SamplingConfig, TrainConfig, Visibility
+from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig, TrainConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import TIMELESS, Graph
 from gelgt.nn import ModelInput
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
+from gelgt.sampling.batch import SubgraphBatch
 from gelgt.schema.manifest import MANIFEST, load_yaml
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
@@ -31,11 +33,13 @@ from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
 from gelgt.tasks.windows import has_windows, with_more_windows
 from gelgt.training.target import Target
+from gelgt.zoo.aggregates import aggregates
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
 FEW_LABELS = 10_000  # labels up to which several models are trained by themselves
 FEW_MEMBERS = 5
+KEPT_HISTORIES = 4  # training, validation, test, and one more
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
 
@@ -46,6 +50,7 @@ class TrainingData:
     Attributes:
         hide: For each table, columns that the task must not see.
         sampling: Complete: visibility, horizon and causality are those of the run.
+        history_hops: Of the aggregates that seeds come with; 0 for none.
     """
 
     db: Database
@@ -55,6 +60,7 @@ class TrainingData:
     hide: Mapping[str, tuple[str, ...]]
     graph: Graph
     features: Features
+    history_hops: int = 0
 
     @classmethod
     def of(cls, db: Database, task: Task, config: RunConfig, statistics: FeatureStatistics | None = None) -> "TrainingData":
@@ -71,7 +77,8 @@ class TrainingData:
             raise GelgtError("no_times", f"The task '{task.name}' has no seed times.", hint="Give the labels a time column.")
         target = Target.of(task, config.train.balance)
         features = open_features(db, fit_until=task.val_timestamp) if statistics is None else open_features(db, statistics=statistics)
-        return cls(db, task, target, config.sampling, hidden(task, db, features.statistics, config.model), db.graph(), features)
+        hide = hidden(task, db, features.statistics, config.model)
+        return cls(db, task, target, config.sampling, hide, db.graph(), features, history_hops(config.model))
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -86,8 +93,35 @@ class TrainingData:
     def seeds(self) -> dict[str, Seeds]:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
 
-    def learned(self, split: str, windows: int | Literal["auto"] = 1) -> tuple[Seeds, NDArray[Any]]:
-        """Seeds and labels to learn from: those of the split, in training with more seed times where they are wanted."""
+    def learned(self, split: str, config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
+        """Seeds and labels to learn from: those of the split, in training with more seed times and earlier views where they are wanted."""
+        seeds, labels = self.windows(split, config.windows)
+        lags = self.lags() if split == "train" else np.zeros(0, np.int64)
+        copies = (1 if len(lags) else 0) if config.stale == "auto" else config.stale
+        if not copies or not len(lags):
+            return seeds, labels
+        # Each model of several draws its own lags. Before the first training time there is nothing to see.
+        generator = np.random.Generator(np.random.Philox(key=[config.seed, 0x57A1E]))
+        parts, places = [seeds], [np.arange(len(seeds))]
+        for _ in range(copies):
+            earlier = Seeds(seeds.node, seeds.time - generator.choice(lags, len(seeds)), seeds.key)
+            seen = np.flatnonzero((earlier.time >= seeds.time.min()) & self.exists(earlier))
+            parts.append(earlier.take(seen))
+            places.append(seen)
+        return joined(parts), labels[np.concatenate(places)]
+
+    def lags(self) -> NDArray[np.int64]:
+        """How long after the last row that they see the seeds of a frozen split are asked about, in seconds: those of validation, from
+        the validation time on. None where one window is all that is asked, or nothing is frozen."""
+        task = self.task
+        if self.sampling.visibility != "frozen" or task.val_timestamp is None or task.timedelta is None:
+            return np.zeros(0, np.int64)
+        found = self.seeds["val"].time - int(np.datetime64(task.val_timestamp, "s").astype(np.int64))
+        found = found[found > 0]
+        return found if len(found) and found.max() > task.timedelta.total_seconds() else np.zeros(0, np.int64)
+
+    def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
+        """Seeds and labels, in training with more seed times where they are wanted."""
         rows = max(1, len(self.seeds[split]))
         each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
         if windows == "auto" and not has_engine():
@@ -105,7 +139,7 @@ class TrainingData:
         """How many models are trained."""
         if config.members != "auto":
             return config.members
-        return FEW_MEMBERS if len(self.learned("train", config.windows)[0]) <= FEW_LABELS else 1
+        return FEW_MEMBERS if len(self.windows("train", config.windows)[0]) <= FEW_LABELS else 1
 
     def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
         """(S,) whether each entity is there at its seed time. Real label tables have some that are not: accounts that were made anew."""
@@ -131,12 +165,23 @@ class TrainingData:
 
     def loader(self, seeds: Seeds, batch_size: int, generator: torch.Generator | None = None) -> SubgraphLoader:
         """Batches with their features, made in background threads."""
-        return SubgraphLoader(
-            self.sampler, seeds, batch_size, generator=generator, layout="packed", threads=2, prefetch=3, then=self.with_features
-        )
+        then = partial(self.with_features, history=self.history(seeds))
+        return SubgraphLoader(self.sampler, seeds, batch_size, generator=generator, layout="packed", threads=2, prefetch=3, then=then)
 
-    def with_features(self, batch: Any) -> ModelInput:
-        return ModelInput.of(batch, self.features, self.hide)
+    def with_features(self, batch: SubgraphBatch, history: Tensor | None = None) -> ModelInput:
+        return ModelInput.of(batch, self.features, self.hide, history)
+
+    def history(self, seeds: Seeds) -> Tensor | None:
+        """(S, F) aggregates of seeds, None where no model asks for them; those of a few lists of seeds are kept."""
+        if not self.history_hops:
+            return None
+        name = hashlib.blake2b(seeds.node.tobytes() + seeds.time.tobytes(), digest_size=16).hexdigest()
+        known: dict[str, Tensor] = self.kept.setdefault("history", {})
+        if name not in known:
+            while len(known) >= KEPT_HISTORIES:
+                known.pop(next(iter(known)))
+            known[name] = seed_history(self.db, self.graph, self.features, self.task, self.sampling, seeds, self.history_hops)
+        return known[name]
 
     def ages(self) -> Tensor:
         """Ages in days of rows around training seeds, the seeds themselves left out."""
@@ -146,6 +191,20 @@ class TrainingData:
         few = seeds.take(places)
         sample = self.sampler.sample(few.node, few.time, few.key)
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
+
+
+def history_hops(config: ModelConfig) -> int:
+    """Hops of the aggregates that a model asks for."""
+    return config.history if isinstance(config, GelGTConfig) else 0
+
+
+def seed_history(
+    db: Database, graph: Graph, features: Features, task: Definition, sampling: SamplingConfig, seeds: Seeds, hops: int
+) -> Tensor:
+    """(S, F) aggregates of seeds, without columns that only number categories."""
+    rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
+    found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=hops)
+    return torch.from_numpy(np.ascontiguousarray(found.values[:, ~found.is_code]))
 
 
 def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig) -> dict[str, tuple[str, ...]]:

@@ -77,7 +77,8 @@ class Trainer:
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
-        steps = -(-len(self.loader) // self.parts)
+        rows = min(len(seeds), sum(len(data.windows(split, config.windows)[0]) for split in splits))
+        steps = -(-rows // (self.loader.batch_size * self.parts))  # an epoch is no longer for its stale copies, of which it sees a part
         self.steps = min(steps, config.steps_per_epoch or steps)
         self.lanes = Lanes(self.parts)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
@@ -357,7 +358,7 @@ def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) 
 
 def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
-    found = [data.learned(split, config.windows) for split in splits]
+    found = [data.learned(split, config) for split in splits]
     seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
     return seeds.take(usable), labels[usable]

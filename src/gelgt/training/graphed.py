@@ -51,6 +51,7 @@ class _Program:
     """The record for one shape: where its input lies, and the output that a replay fills."""
 
     words: Tensor
+    history: Tensor | None
     graph: torch.cuda.CUDAGraph | None
     out: Tensor | None
 
@@ -69,38 +70,52 @@ class Replay:
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
 
-    def __call__(self, batch: StaticBatch, seed: int | None = None) -> Tensor:
-        """The function's output, valid until the next call."""
+    def __call__(self, batch: StaticBatch, seed: int | None = None, history: Tensor | None = None) -> Tensor:
+        """The function's output, valid until the next call.
+
+        Args:
+            seed: Of the dropout.
+            history: (S, F) aggregates of all the seeds that the batch is taken from, on the device.
+        """
         program = self.programs.get(batch.shape)
         if program is None:
-            program = self.programs[batch.shape] = self._record(batch)
+            program = self.programs[batch.shape] = self._record(batch, history)
         program.words.copy_(batch.words, non_blocking=True)
+        _take_history(batch.shape, program.words, history, program.history)
         if seed is not None:
             torch.manual_seed(seed)
         if program.graph is None:
-            return self.work(StaticInput(batch.shape, program.words))
+            return self.work(StaticInput(batch.shape, program.words, program.history))
         program.graph.replay()
         assert program.out is not None
         return program.out
 
-    def _record(self, batch: StaticBatch) -> _Program:
+    def _record(self, batch: StaticBatch, history: Tensor | None) -> _Program:
         words = torch.empty_like(batch.words, device=self.device)
+        own = None if history is None else history.new_zeros(batch.shape.seeds, history.shape[1])
         if self.device.type != "cuda":
-            return _Program(words, None, None)
+            return _Program(words, own, None, None)
         words.copy_(batch.words)
+        _take_history(batch.shape, words, history, own)
         # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must not contain that.
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side), self.unchanged():
             for _ in range(1 if self.programs else 2):
-                self.work(StaticInput(batch.shape, words))
+                self.work(StaticInput(batch.shape, words, own))
         torch.cuda.current_stream(self.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording forbids.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            out = self.work(StaticInput(batch.shape, words))
+            out = self.work(StaticInput(batch.shape, words, own))
         self.pool = self.pool or graph.pool()
-        return _Program(words, graph, out)
+        return _Program(words, own, graph, out)
+
+
+def _take_history(shape: Shape, words: Tensor, history: Tensor | None, out: Tensor | None) -> None:
+    """The aggregates of a batch's seeds, from those of all seeds."""
+    if history is not None and out is not None:
+        torch.index_select(history, 0, words[shape.parts["index"]], out=out)
 
 
 @dataclass
@@ -119,9 +134,11 @@ class Steps:
     clip: float
     precision: Context
     device: torch.device
+    history: Tensor | None = None
     waiting: deque[Tensor | float] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
+        self.eager: Callable[[SubgraphBatch], ModelInput] = self.data.with_features
         self.parameters = [p for p in self.over.model.parameters() if p.requires_grad]
         self.weights = LowWeights(self.over.model, low_precision(self.precision, self.device))
         self.replay = Replay(self._work, self.device, lambda: unchanged(self.over.model, self.optimiser))
@@ -129,10 +146,10 @@ class Steps:
 
     def pack(self, batch: SubgraphBatch) -> StaticBatch | ModelInput:
         """The packed batch, or an ordinary one where there is no room."""
-        return self.packer(batch) or self.data.with_features(batch)
+        return self.packer(batch) or self.eager(batch)
 
     def step(self, batch: StaticBatch, seed: int) -> None:
-        loss = self.replay(batch, seed)
+        loss = self.replay(batch, seed, self.history)
         if self.device.type != "cuda":
             self.waiting.append(float(loss))
             return
@@ -230,11 +247,15 @@ class Predictions:
         """What the network puts out for seeds, in their order: (S, outputs), on the host."""
         loader = self.data.loader(seeds, batch_size)
         self._make_room(loader)
-        loader.then, loader.threads, loader.prefetch = self._pack, THREADS, PREFETCH
+        packer, otherwise, history = self.packer, loader.then, self.data.history(seeds)
+        assert packer is not None
+        assert otherwise is not None
+        history = None if history is None else history.to(self.device)
+        loader.then, loader.threads, loader.prefetch = lambda batch: packer(batch) or otherwise(batch), THREADS, PREFETCH
         found: list[Tensor] = []
         events: list[torch.cuda.Event] = []
         for batch in loader:
-            out = eager(batch) if isinstance(batch, ModelInput) else self.replay(batch)[: batch.seeds]
+            out = eager(batch) if isinstance(batch, ModelInput) else self.replay(batch, history=history)[: batch.seeds]
             host = torch.empty(out.shape, pin_memory=self.device.type == "cuda")
             found.append(host.copy_(out, non_blocking=True))
             if self.device.type == "cuda":
@@ -246,10 +267,6 @@ class Predictions:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         return torch.cat(found)
-
-    def _pack(self, batch: SubgraphBatch) -> StaticBatch | ModelInput:
-        assert self.packer is not None
-        return self.packer(batch) or self.data.with_features(batch)
 
     def _make_room(self, loader: SubgraphLoader) -> None:
         made = make_packer(self.over.model, self.data, loader, self.device.type == "cuda")
@@ -288,6 +305,9 @@ def make_steps(
     """Steps over the batches of a loader, which packs them from now on."""
     packer = make_packer(model, data, loader, device.type == "cuda")
     over = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
-    steps = Steps(over, packer, data, labels, optimiser, clip, precision, device)
+    history = data.history(loader.seeds)
+    steps = Steps(over, packer, data, labels, optimiser, clip, precision, device, None if history is None else history.to(device))
+    if loader.then is not None:
+        steps.eager = loader.then
     loader.then, loader.threads, loader.prefetch = steps.pack, THREADS, PREFETCH
     return steps

@@ -1,12 +1,14 @@
 """One model, or several of different seeds: how a run trains them, and trains them anew."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gelgt.features import Features
+from gelgt.graph import Graph
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
@@ -63,14 +65,21 @@ def told(states: list[State]) -> str:
     return f"best epoch {first.best_epoch} of {len(first.history)}{mixed}{several}; ended by: {states[-1].ended}"
 
 
+def new_model(
+    config: RunConfig, graph: Graph, features: Features, outputs: int, hide: Mapping[str, tuple[str, ...]], history: int
+) -> RelationalModel:
+    """A model of a kind, with weights from the current generator."""
+    own = {"history": history} if history else {}
+    return find_model(config.kind)(config.model, graph, features, outputs, hide, noise_seed=config.sampling.seed, **own)
+
+
 def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base rates."""
+    history = data.history(data.seeds["train"])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
-        model = find_model(config.kind)(
-            config.model, data.graph, data.features, data.target.outputs, data.hide, noise_seed=config.sampling.seed
-        )
-    model.start(torch.tensor(data.target.start), data.ages())
+        model = new_model(config, data.graph, data.features, data.target.outputs, data.hide, 0 if history is None else history.shape[1])
+    model.start(torch.tensor(data.target.start), data.ages(), history)
     return model
 
 

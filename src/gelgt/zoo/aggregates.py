@@ -27,7 +27,7 @@ from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
-from gelgt.tasks.task import Task
+from gelgt.tasks.task import Definition
 from gelgt.zoo.events import Key, View, children, grandchildren, keys_of, other_parents, parent_rows, row_times
 
 DAY = 86_400
@@ -44,17 +44,19 @@ class Aggregates:
     Attributes:
         names: Of the F columns.
         values: (S, F) float32, NaN for missing.
+        is_code: (F,) which columns number categories, so that more is not more.
     """
 
     names: tuple[str, ...]
     values: NDArray[np.float32]
+    is_code: NDArray[np.bool_]
 
 
 def aggregates(
     db: Database,
     graph: Graph,
     features: Features,
-    task: Task,
+    task: Definition,
     sampling: SamplingConfig,
     rows: NDArray[np.int64],
     times: NDArray[np.int64],
@@ -79,7 +81,7 @@ def aggregates(
     values = np.empty((len(maker.rows), len(found)), np.float32)
     for place in reversed(range(len(names))):  # from the back, so that each column is freed once it has been copied
         values[:, place] = found.pop()[1]
-    return Aggregates(names, values)
+    return Aggregates(names, values, np.array([name in maker.codes for name in names], np.bool_))
 
 
 @dataclass
@@ -89,7 +91,7 @@ class _Maker:
     db: Database
     graph: Graph
     features: Features
-    task: Task
+    task: Definition
     sampling: SamplingConfig
     rows: NDArray[np.int64]
     times: NDArray[np.int64]
@@ -98,6 +100,7 @@ class _Maker:
     keys: list[Key] = field(init=False)
     hidden: frozenset[tuple[str, str]] = field(init=False)
     window: int = field(init=False)
+    codes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         sampler = Sampler(self.graph, self.sampling)
@@ -174,6 +177,7 @@ class _Maker:
             yield f"{path}{name}", _take(values, rows, np.nan).astype(np.float32)
         for name, values in self._columns(table, "categorical"):
             codes = _take(values, rows, -1)
+            self.codes.add(f"{path}{name}")
             yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
         for name, values in self._columns(table, "timestamp"):
             if name != time_col:
@@ -221,6 +225,7 @@ class _Maker:
             for code in range(top):
                 yield f"{path}: {name} share of {categories[code]}", out[:, code]
             if is_timed:
+                self.codes.add(f"{path}: {name} last")
                 yield f"{path}: {name} last", out[:, top]
         for name, values in self._columns(table, "timestamp"):
             if is_timed and name != self.db.table(table).time_col:

@@ -40,10 +40,10 @@ def why_not_static(model: GelGTModel, sampling: SamplingConfig, features: Featur
 
 
 class StaticInput:
-    """The parts of a packed batch, as tensors on its device."""
+    """The parts of a packed batch, as tensors on its device, and the aggregates (B, F) of its seeds."""
 
-    def __init__(self, shape: Shape, words: Tensor) -> None:
-        self.shape = shape
+    def __init__(self, shape: Shape, words: Tensor, history: Tensor | None = None) -> None:
+        self.shape, self.history = shape, history
         parts = {name: words[part] for name, part in shape.parts.items()}
         self.seed_time, self.seed_key = (parts[name].view(torch.int64) for name in ("seed_time", "seed_key"))
         self.index, self.offsets, self.kept_offsets = parts["index"], parts["offsets"], parts["kept_offsets"]
@@ -124,6 +124,8 @@ class StaticModel:
         if model.balance is not None:
             share = torch.sigmoid(model.balance)
             seeds = share * branches[0] + (1 - share) * branches[1]
+        if model.history is not None and inputs.history is not None:
+            seeds = seeds + model.history(inputs.history)
         return seeds if model.everyone is None else seeds + model.everyone(seeds, inputs.is_seed)
 
     def branches(self, inputs: StaticInput) -> tuple[StaticTokens, Tensor | None]:

@@ -1,0 +1,68 @@
+"""What a seed's whole history says in numbers: causal aggregates, each brought to a normal scale by its training quantiles.
+
+Sampling shows K rows. A driver of two hundred races has more, and how often he retired in all of them is one number. LightGBM has always
+had such columns (`gelgt.zoo.aggregates`); here they are a branch of their own, added to the seed's vector.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gelgt.nn.dropout import Dropout
+from gelgt.nn.norms import LayerNorm
+
+QUANTILES = 128
+MOST = 2.5  # standard deviations, so that a value beyond all training values is not far beyond them
+COLUMN_DROPOUT = 0.1  # at most: a column can be the one that matters
+
+
+class HistoryEncoder(nn.Module):
+    """(B, F) aggregates, NaN where there is none → (B, d)."""
+
+    edges: Tensor
+
+    def __init__(self, columns: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.zeros(columns, QUANTILES))  # (F, Q), ascending
+        self.layers = nn.Sequential(
+            Dropout(min(COLUMN_DROPOUT, dropout)),
+            nn.Linear(2 * columns, width),
+            nn.GELU(),
+            LayerNorm(width),
+            Dropout(dropout),
+            nn.Linear(width, width),
+            nn.GELU(),
+            Dropout(dropout),
+            nn.Linear(width, width),
+        )
+
+    def forward(self, values: Tensor) -> Tensor:
+        missing = torch.isnan(values)
+        known = torch.where(missing, 0.0, self.normal(values))
+        out: Tensor = self.layers(torch.cat([known, missing.to(known.dtype)], dim=1))
+        return out
+
+    def normal(self, values: Tensor) -> Tensor:
+        """Values by their place among the training values, as if these were normal: (B, F) → (B, F), about -2.5 to 2.5."""
+        x = values.nan_to_num().T.contiguous()  # (F, B)
+        low = torch.searchsorted(self.edges, x, right=False)
+        high = torch.searchsorted(self.edges, x, right=True)
+        after = low.clamp(1, QUANTILES - 1)
+        left, right = self.edges.gather(1, after - 1), self.edges.gather(1, after)
+        between = (after - 1) + ((x - left) / (right - left).clamp(min=1e-12)).clamp(0, 1)
+        # A value that many rows share lies in the middle of them.
+        place = torch.where(high > low, (low + high - 1) / 2, between) / (QUANTILES - 1)  # [0, 1]
+        inner = 0.5 * math.erfc(MOST / math.sqrt(2))
+        return (math.sqrt(2) * torch.erfinv(2 * place.clamp(inner, 1 - inner) - 1)).T
+
+    @torch.no_grad()
+    def fit(self, values: Tensor) -> None:
+        """Take the quantiles of training values (S, F)."""
+        shares = np.linspace(0, 1, QUANTILES)
+        array = values.double().numpy()
+        for column in range(array.shape[1]):
+            known = array[:, column][np.isfinite(array[:, column])]
+            if len(known):
+                self.edges[column] = torch.from_numpy(np.quantile(known, shares)).to(self.edges)
