@@ -1,12 +1,13 @@
 # make setup   create .venv with gelgt and everything its development needs
 # make demo    the demo shop, from a SQLite file to a trained model, its scores beside baselines, and a report
 # make test    the test suite (what CI runs)
+# make results docs/results.md, from the studies' files in docs/results
 # make check   lint, format, types, import order, then the test suite
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check lint clean
+.PHONY: setup demo test results check lint clean
 
 setup: .venv/.ready
 
@@ -26,6 +27,9 @@ demo: setup
 
 test: .venv/.kernels
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
+
+results: setup
+	$(BIN)/gelgt bench results docs/results
 
 lint: setup
 	$(BIN)/ruff check .

@@ -138,6 +138,12 @@ def test_what_was_run_is_not_listed_as_missing(studied: tuple[dict[str, Any], Pa
         assert results_page(collect([tmp_path / "quality.json"])).partition("not run here")[2].count("\n| rel-") == count
 
 
+def test_the_page_in_docs_is_what_its_files_say() -> None:
+    """`make results` writes it."""
+    docs = Path(__file__).parents[2] / "docs"
+    assert results_page(collect([docs / "results"])) == (docs / "results.md").read_text(encoding="utf-8")
+
+
 def test_a_folder_without_studies_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(GelgtError, match="holds no study"):

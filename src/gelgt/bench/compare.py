@@ -6,7 +6,7 @@ ones for every variant and seed, and the scores of the seeds averaged. Two varia
 Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say. And few seeds decide little, whatever the
 rows say. So a variant is called better or worse than the reference only where both agree: the interval of the difference lies on one side
 of 0, and the difference of the means is larger than the standard deviation of a difference between two runs, √(s₁² + s₂²). Everything
-else is "no difference shown".
+else is "no difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds alone.
 """
 
 import math

@@ -33,7 +33,7 @@ INTRODUCTION = """
 Written by `gelgt bench results` from the studies' own files; [benchmarks.md](benchmarks.md) says which command makes which table. Test
 scores are means over seeds ± their standard deviation, the best mean of a line in bold; – was not run. In brackets stands what was
 published, measured by others in the frozen regime. A variant is called better or worse than another only where the seeds and a bootstrap
-over the test rows agree; everything else is no difference shown.
+over the test rows agree (of several classes, by the seeds alone); everything else is no difference shown.
 """
 
 

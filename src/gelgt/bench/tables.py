@@ -118,7 +118,10 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
             lines[-1] += f" It does not compare with these runs, whose regime is {result['regime']}."
     told = sentences(result)
     if told:
-        lines += ["", "A variant is called better or worse only where the seeds and a bootstrap over the test rows agree.", ""]
+        rule = "A variant is called better or worse only where the seeds and a bootstrap over the test rows agree."
+        if any("shown" in entry and "difference_low" not in entry for entry in result["results"]):
+            rule += " Tasks of several classes are judged by their seeds alone."
+        lines += ["", rule, ""]
         lines += [f"- {sentence}" for sentence in told]
     lines += ["", *markdown_table(*_details(result))] if result["results"] else []
     if result["failed"]:
