@@ -51,7 +51,7 @@ def has_lightgbm() -> bool:
 
 
 def ablation() -> Study:
-    """GelGT without each of its parts, as the paper removes them."""
+    """GelGT without each of its parts, as the paper removes them, and without what is new here."""
     removed: dict[str, Mapping[str, Any]] = {
         "gelgt": {},
         "without-sampling": {"sampling.strategy": "random"},  # the paper: "we use random sampling instead"
@@ -59,6 +59,11 @@ def ablation() -> Study:
         "without-bias": {"model.bias": "none"},  # "vanilla self-attention"
         "without-gnn": {"model.gnn_layers": 0},
         "without-attention": {"model.layers": 0},
+        # What this project added to the published method.
+        "without-history": {"model.history": 0},
+        "without-stale": {"train.stale": 0},
+        "without-windows": {"train.windows": 1},
+        "without-mix": {"train.mix": 1},
     }
     variants = tuple(Variant(name, settings=_fixed(changes)) for name, changes in removed.items())
     return Study("ablation", "GelGT without each of its parts", variants, "gelgt")
