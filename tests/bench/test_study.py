@@ -154,7 +154,7 @@ def by_name(study: Study, task: Task, wish: Wish) -> dict[str, Any]:
 
 
 def test_what_the_studies_change(task: Task, out: Path) -> None:
-    wish = Wish(out, preset="gpu", seeds=(0,))
+    wish = Wish(out, preset="paper", seeds=(0,))
     cells = by_name(studies.ablation(), task, wish)
     assert cells["without-sampling"].sampling.strategy == "random"
     assert cells["without-refinement"].model.keep is None
@@ -174,6 +174,15 @@ def test_what_the_studies_change(task: Task, out: Path) -> None:
         for study, place in ((studies.ablation(), 0), (studies.bias(), 0), (studies.sweep_size(), 2), (studies.sweep_hops(), 0))
     }
     assert len(folders) == 1
+
+
+def test_a_part_that_the_preset_does_not_have_cannot_be_removed(task: Task, out: Path) -> None:
+    """The same run under another name would read as a finding, and two processes would train it in one folder."""
+    with_mix, without = (Wish(out, seeds=(0,), changes={"train.mix": mix}) for mix in (3, 1))
+    assert "without-mix" in by_name(studies.ablation(), task, with_mix)
+    assert "without-mix" not in by_name(studies.ablation(), task, without)
+    cells = plan(studies.ablation(), [task], without)
+    assert len({cell.folder for cell in cells}) == len(cells)
 
 
 def test_generality_compares_each_model_with_itself(task: Task, out: Path) -> None:

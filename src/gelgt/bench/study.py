@@ -127,7 +127,7 @@ def run_study(
 def plan(study: Study, tasks: Sequence[Task], wish: Wish) -> list[Cell]:
     """Every cell of a study. All seeds of one variant come after each other, tasks one by one."""
     check_settings(study, wish)
-    cells = []
+    cells: list[Cell] = []
     for task in tasks:
         for variant in study.variants:
             if variant.tasks and task.task_type not in variant.tasks:
@@ -136,6 +136,8 @@ def plan(study: Study, tasks: Sequence[Task], wish: Wish) -> list[Cell]:
             for seed in wish.seeds if variant.kind not in SEEDLESS else wish.seeds[:1]:
                 own = in_regime(config.with_values("set", train__seed=seed), task, wish.visibility)
                 folder = wish.out / task.name / _folder(variant, changed, own, wish) / f"seed-{seed}"
+                if any(cell.folder == folder for cell in cells):
+                    continue  # it removes what this preset does not have: the same run under another name would look like a finding
                 cells.append(Cell(task.name, variant.name, variant.kind, seed, own, folder))
     return cells
 
