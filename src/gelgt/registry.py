@@ -30,6 +30,7 @@ BUILT_IN = {
     "nodeformer": "gelgt.zoo.nodeformer:NodeFormer",
     "rel-llm": "gelgt.zoo.rel_llm:RelLLM",
 }
+BASELINES = ("lightgbm", "entity-mean", "entity-median", "constant")
 _registered: dict[str, type[Any]] = {}
 
 
@@ -68,4 +69,10 @@ def find_model(name: str) -> "type[RelationalModel]":
     for point in entry_points(group=GROUP, name=name):
         loaded: type[RelationalModel] = point.load()
         return loaded
+    if name in BASELINES:
+        raise GelgtError(
+            "is_baseline",
+            f"'{name}' is scored beside every model, and cannot predict by itself.",
+            hint="Train another model, or compare with it: gelgt bench quality --model …",
+        )
     raise GelgtError("unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, model_names()))
