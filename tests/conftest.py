@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +27,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and the
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("llm") and find_spec("transformers") is None:
+        pytest.skip("rel-llm needs transformers: pip install 'gelgt[llm]'")
+
 
 PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
 

@@ -4,7 +4,7 @@ A few steps of a tiny model: what is tested is that every schema goes through, n
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import gelgt
 from gelgt import Database
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.presets import RunConfig
-from gelgt.registry import BUILT_IN
 from gelgt.testing.twins import TWINS, make_twin, twin_tasks
 from gelgt.training import Options, Run, TrainingData, train_run
 from gelgt.training.data import in_regime
@@ -65,27 +63,7 @@ AUTOCOMPLETE = {
     "rel-trial": "eligibilities-adult",
 }
 every_twin = pytest.mark.parametrize("name", TWINS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GELGT_CACHE", str(tmp_path_factory.mktemp("twins-cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def database(own_cache: None, twin: Callable[[str], Path]) -> Callable[[str], Database]:
-    return cache(lambda name: gelgt.open(twin(name)))
+pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")
 
 
 @pytest.fixture(scope="module")
@@ -145,20 +123,6 @@ def test_inferred_kinds_train_too(name: str, task_name: str, own_cache: None, tm
     run = train_run(db, task, tmp_path / "run", RunConfig.of("cpu", task.task_type, TINY), Options(baseline_hops=(), device="cpu"))
     assert run.metrics["regime"] == "frozen"
     assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
-
-
-MODELS = [model for model in BUILT_IN if model != "gelgt"]
-
-
-@pytest.mark.parametrize(("model", "name"), list(zip(MODELS, TWINS * 2)), ids=MODELS)
-def test_other_models_take_such_schemas(model: str, name: str, database: Callable[[str], Database], tmp_path: Path) -> None:
-    """Each on another schema: one training on each would take minutes."""
-    db = database(name)
-    task = db.task(twin_tasks(name)[-1])
-    config = RunConfig.of("cpu", task.task_type, {k: v for k, v in TINY.items() if not k.startswith("model")}, kind=model)
-    run = train_run(db, task, tmp_path / "run", config, Options(baseline_hops=(), device="cpu"))
-    assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
-    assert len(Predictor(run, db, device="cpu").predict(at=None if task.kind == "autocomplete" else db.test_timestamp).table) > 0
 
 
 @pytest.mark.parametrize("visibility", ["frozen", "seed-time"])
