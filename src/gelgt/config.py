@@ -125,6 +125,8 @@ class GelGTConfig(AttentionConfig):
         layers: Gaussian attention blocks.
         history: Hops of the causal aggregates (`gelgt.zoo.aggregates`) that a seed's vector is given, 0 for none: counts, means and
             recency over all the rows that it may see, however few of them are sampled.
+        calendar: Whether a seed's vector also knows its place in the year, and how long after the newest row that it may see it is asked
+            about. Of no effect where training spans less than two years.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
@@ -148,6 +150,7 @@ class GelGTConfig(AttentionConfig):
     layers: int = Field(default=2, ge=0)
     keep: int | None = Field(default=200, ge=1)
     history: int = Field(default=0, ge=0, le=2)
+    calendar: bool = False
     gnn_layers: int = Field(default=3, ge=0)
     gnn_mean: Literal["all", "relation"] = "all"
     wiring: Literal["parallel", "stacked"] = "parallel"

@@ -18,7 +18,8 @@ from gelgt.inference.source import open_for
 from gelgt.inference.task import given_task, run_definition, run_task
 from gelgt.tasks import Task
 from gelgt.training import Run, TrainingData
-from gelgt.training.data import hidden, history_hops
+from gelgt.training.data import hidden
+from gelgt.training.history import HistoryPlan
 from gelgt.training.metrics import score
 from gelgt.training.predict import predict_seeds
 from gelgt.training.run import choose_device
@@ -81,8 +82,8 @@ def score_split(
     made.table(split)  # is there such a split?
     hide = hidden(run_definition(run, opened.db), opened.db, run.statistics, run.config.model)
     features = open_features(opened.db, statistics=run.statistics)
-    hops = history_hops(run.config.model)
-    data = TrainingData(opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features, hops)
+    plan = HistoryPlan.of(run.config.model)
+    data = TrainingData(opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features, plan)
     labels, places = _labels(run, made, split)
     chosen = choose_device(device)
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)

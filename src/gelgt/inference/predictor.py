@@ -31,7 +31,8 @@ from gelgt.nn.ensemble import Ensemble, members_in
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
-from gelgt.training.data import hidden, history_hops, seed_history
+from gelgt.training.data import hidden
+from gelgt.training.history import HistoryPlan, seed_history
 from gelgt.training.lanes import Lanes
 from gelgt.training.members import new_model
 from gelgt.training.predict import autocast
@@ -155,9 +156,9 @@ class Predictor:
         return found
 
     def _loader(self, seeds: Seeds) -> SubgraphLoader:
-        hops, history = history_hops(self.run.config.model), None
-        if hops:
-            history = seed_history(self.db, self.graph, self.features, self.task, self.sampler.config, seeds, hops)
+        plan, history = HistoryPlan.of(self.run.config.model), None
+        if plan:
+            history = seed_history(self.db, self.graph, self.features, self.task, self.sampler.config, seeds, plan)
 
         def then(batch: Any) -> ModelInput:
             return ModelInput.of(batch, self.features, self.hide, history)

@@ -54,6 +54,8 @@ class HistoryEncoder(nn.Module):
         between = (after - 1) + ((x - left) / (right - left).clamp(min=1e-12)).clamp(0, 1)
         # A value that many rows share lies in the middle of them.
         place = torch.where(high > low, (low + high - 1) / 2, between) / (QUANTILES - 1)  # [0, 1]
+        # What never differed in training was never learned from; whatever it is now, it says nothing.
+        place = torch.where(self.edges[:, :1] < self.edges[:, -1:], place, 0.5)
         inner = 0.5 * math.erfc(MOST / math.sqrt(2))
         return (math.sqrt(2) * torch.erfinv(2 * place.clamp(inner, 1 - inner) - 1)).T
 

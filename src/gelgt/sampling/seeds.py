@@ -24,17 +24,24 @@ class Seeds:
         node: (S,) nodes of the graph.
         time: (S,) seconds since 1970.
         key: (S,) uint64 identities from the user's own keys, which stay the same when the database is cut or grows.
+        lag: (S,) seconds after `time` at which the label is asked for, of seeds that are shown a stale view; None is at once.
     """
 
     node: NDArray[np.int64]
     time: NDArray[np.int64]
     key: NDArray[np.uint64]
+    lag: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.node)
 
     def take(self, places: NDArray[np.int64]) -> "Seeds":
-        return Seeds(self.node[places], self.time[places], self.key[places])
+        return Seeds(self.node[places], self.time[places], self.key[places], None if self.lag is None else self.lag[places])
+
+    @property
+    def asked(self) -> NDArray[np.int64]:
+        """(S,) the time that each label is asked for."""
+        return self.time if self.lag is None else self.time + self.lag
 
 
 def make_seeds(db: Database, graph: Graph, table: str, rows: Sequence[int] | NDArray[Any], times: NDArray[Any] | Sequence[int]) -> Seeds:

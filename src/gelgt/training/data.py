@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig, TrainConfig, Visibility
+from gelgt.config import ModelConfig, SamplingConfig, TrainConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import TIMELESS, Graph
@@ -32,8 +32,8 @@ from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
 from gelgt.tasks.windows import has_windows, with_more_windows
+from gelgt.training.history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.training.target import Target
-from gelgt.zoo.aggregates import aggregates
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
@@ -50,7 +50,7 @@ class TrainingData:
     Attributes:
         hide: For each table, columns that the task must not see.
         sampling: Complete: visibility, horizon and causality are those of the run.
-        history_hops: Of the aggregates that seeds come with; 0 for none.
+        plan: What seeds come with beside their subgraphs.
     """
 
     db: Database
@@ -60,7 +60,7 @@ class TrainingData:
     hide: Mapping[str, tuple[str, ...]]
     graph: Graph
     features: Features
-    history_hops: int = 0
+    plan: HistoryPlan = NO_HISTORY
 
     @classmethod
     def of(cls, db: Database, task: Task, config: RunConfig, statistics: FeatureStatistics | None = None) -> "TrainingData":
@@ -78,7 +78,7 @@ class TrainingData:
         target = Target.of(task, config.train.balance)
         features = open_features(db, fit_until=task.val_timestamp) if statistics is None else open_features(db, statistics=statistics)
         hide = hidden(task, db, features.statistics, config.model)
-        return cls(db, task, target, config.sampling, hide, db.graph(), features, history_hops(config.model))
+        return cls(db, task, target, config.sampling, hide, db.graph(), features, HistoryPlan.of(config.model))
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -104,7 +104,8 @@ class TrainingData:
         generator = np.random.Generator(np.random.Philox(key=[config.seed, 0x57A1E]))
         parts, places = [seeds], [np.arange(len(seeds))]
         for _ in range(copies):
-            earlier = Seeds(seeds.node, seeds.time - generator.choice(lags, len(seeds)), seeds.key)
+            lag = generator.choice(lags, len(seeds))
+            earlier = Seeds(seeds.node, seeds.time - lag, seeds.key, lag)
             seen = np.flatnonzero((earlier.time >= seeds.time.min()) & self.exists(earlier))
             parts.append(earlier.take(seen))
             places.append(seen)
@@ -172,15 +173,15 @@ class TrainingData:
         return ModelInput.of(batch, self.features, self.hide, history)
 
     def history(self, seeds: Seeds) -> Tensor | None:
-        """(S, F) aggregates of seeds, None where no model asks for them; those of a few lists of seeds are kept."""
-        if not self.history_hops:
+        """(S, F) what seeds come with, None where no model asks for it; that of a few lists of seeds is kept."""
+        if not self.plan:
             return None
-        name = hashlib.blake2b(seeds.node.tobytes() + seeds.time.tobytes(), digest_size=16).hexdigest()
+        name = hashlib.blake2b(seeds.node.tobytes() + seeds.time.tobytes() + seeds.asked.tobytes(), digest_size=16).hexdigest()
         known: dict[str, Tensor] = self.kept.setdefault("history", {})
         if name not in known:
             while len(known) >= KEPT_HISTORIES:
                 known.pop(next(iter(known)))
-            known[name] = seed_history(self.db, self.graph, self.features, self.task, self.sampling, seeds, self.history_hops)
+            known[name] = seed_history(self.db, self.graph, self.features, self.task, self.sampling, seeds, self.plan)
         return known[name]
 
     def ages(self) -> Tensor:
@@ -191,20 +192,6 @@ class TrainingData:
         few = seeds.take(places)
         sample = self.sampler.sample(few.node, few.time, few.key)
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
-
-
-def history_hops(config: ModelConfig) -> int:
-    """Hops of the aggregates that a model asks for."""
-    return config.history if isinstance(config, GelGTConfig) else 0
-
-
-def seed_history(
-    db: Database, graph: Graph, features: Features, task: Definition, sampling: SamplingConfig, seeds: Seeds, hops: int
-) -> Tensor:
-    """(S, F) aggregates of seeds, without columns that only number categories."""
-    rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
-    found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=hops)
-    return torch.from_numpy(np.ascontiguousarray(found.values[:, ~found.is_code]))
 
 
 def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig) -> dict[str, tuple[str, ...]]:
@@ -254,4 +241,6 @@ def is_relbench(db: Database) -> bool:
 
 def joined(parts: Sequence[Seeds]) -> Seeds:
     """Seeds behind each other."""
-    return Seeds(np.concatenate([p.node for p in parts]), np.concatenate([p.time for p in parts]), np.concatenate([p.key for p in parts]))
+    node, time, key = (np.concatenate([getattr(part, name) for part in parts]) for name in ("node", "time", "key"))
+    lag = None if all(part.lag is None for part in parts) else np.concatenate([part.asked - part.time for part in parts])
+    return Seeds(node, time, key, lag)

@@ -73,7 +73,7 @@ class Trainer:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
         self.progress, self.stop, self.member = progress or Progress(), stop, member
-        seeds, labels = _learnable(data, splits, config)
+        seeds, labels = learnable(data, splits, config)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
@@ -356,7 +356,7 @@ def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) 
     return 1 if device.type != "cpu" or model.is_coupled else config.parts
 
 
-def _learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
+def learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
     found = [data.learned(split, config) for split in splits]
     seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])

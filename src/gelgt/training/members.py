@@ -15,7 +15,8 @@ from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.training.checkpoint import State
 from gelgt.training.data import TrainingData
-from gelgt.training.fit import Trainer
+from gelgt.training.fit import Trainer, learnable
+from gelgt.training.history import for_fitting
 from gelgt.training.progress import Progress
 
 
@@ -75,11 +76,12 @@ def new_model(
 
 def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base rates."""
-    history = data.history(data.seeds["train"])
+    seeds = learnable(data, ("train",), config.train)[0]
+    history = data.history(seeds)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
         model = new_model(config, data.graph, data.features, data.target.outputs, data.hide, 0 if history is None else history.shape[1])
-    model.start(torch.tensor(data.target.start), data.ages(), history)
+    model.start(torch.tensor(data.target.start), data.ages(), None if history is None else for_fitting(history, seeds, data.plan))
     return model
 
 

@@ -1,0 +1,66 @@
+"""What seeds come with beside their subgraph: aggregates over all the rows that they may see, and the calendar.
+
+aggregates   `gelgt.zoo.aggregates`, without columns that only number categories
+calendar     two waves of the year at the time that is asked about, and the days from the newest time that may be seen to it
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig
+from gelgt.features import Features
+from gelgt.graph import Graph
+from gelgt.sampling import Sampler, Seeds
+from gelgt.sources.database import Database
+from gelgt.tasks.task import Definition
+from gelgt.zoo.aggregates import aggregates
+
+DAY = 86_400
+YEAR = 365.2425 * DAY
+CALENDAR = 5  # columns, behind the aggregates
+SPAN = 2 * YEAR  # of training times, from which on a place in the year has been seen before
+
+
+@dataclass(frozen=True)
+class HistoryPlan:
+    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants the calendar."""
+
+    hops: int = 0
+    has_calendar: bool = False
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> "HistoryPlan":
+        return cls(config.history, config.calendar) if isinstance(config, GelGTConfig) else cls()
+
+    def __bool__(self) -> bool:
+        return bool(self.hops) or self.has_calendar
+
+
+NO_HISTORY = HistoryPlan()
+
+
+def seed_history(
+    db: Database, graph: Graph, features: Features, task: Definition, sampling: SamplingConfig, seeds: Seeds, plan: HistoryPlan
+) -> Tensor:
+    """(S, F) what a plan asks for, NaN for what is missing."""
+    parts = []
+    if plan.hops:
+        rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
+        found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=plan.hops)
+        parts.append(found.values[:, ~found.is_code])
+    if plan.has_calendar:
+        turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)
+        lag = (seeds.asked - Sampler(graph, sampling).references(seeds.time)) / DAY
+        parts.append(np.stack([np.sin(turn), np.cos(turn), np.sin(2 * turn), np.cos(2 * turn), lag], 1).astype(np.float32))
+    return torch.from_numpy(np.ascontiguousarray(np.concatenate(parts, 1)))
+
+
+def for_fitting(history: Tensor, seeds: Seeds, plan: HistoryPlan) -> Tensor:
+    """The columns whose quantiles a model takes: those of the year are all alike where training has not seen two of them."""
+    if plan.has_calendar and len(seeds) and np.ptp(seeds.asked) < SPAN:
+        history = history.clone()
+        history[:, -CALENDAR:-1] = 0.0
+    return history
