@@ -178,7 +178,8 @@ def check_predictions(run: Run, db: Database, task: Task) -> None:
     chances = {"binary_classification": ["probability"], "regression": []}.get(
         str(task.task_type), [f"probability_{name}" for name in task.classes]
     )
-    assert table.column_names == [db.table(task.entity_table).pkey, "time", "prediction", *chances]
+    key = db.table(task.entity_table).pkey or "row"
+    assert table.column_names == [key, "time", "prediction", *chances]
     assert table.column(0).to_pylist() == entities
     assert all(column.null_count == 0 for column in table.columns)
     values = np.stack([table.column(name).to_numpy() for name in chances or ["prediction"]], axis=1)  # (entities, 1) or (entities, C)
