@@ -14,6 +14,8 @@ from planted import Outcome, Planted, summed
 from gelgt.errors import GelgtError
 from gelgt.nn import ModelInput
 from gelgt.nn.ensemble import Ensemble
+from gelgt.presets import RunConfig
+from gelgt.training import train_run
 from gelgt.zoo.rel_llm import RelLLM, RelLLMConfig, fingerprint_of
 
 SETTINGS = {"sampling__budget": 8, "model__prompts": 6, "train__epochs": 8}
@@ -22,6 +24,7 @@ SETTINGS = {"sampling__budget": 8, "model__prompts": 6, "train__epochs": 8}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny GPT-2 of random weights with a tokenizer of a few words, as `transformers` saves them."""
+    pytest.importorskip("transformers", reason="rel-llm needs transformers: pip install 'gelgt[llm]'")
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -64,6 +67,7 @@ def test_prompts_carry_what_neighbours_say_through_a_frozen_model(trained: Outco
     assert all(torch.equal(tensor, untouched[name]) for name, tensor in trained.model.language.state_dict().items())
 
 
+@pytest.mark.llm
 def test_the_tiny_random_model_learns_along(world: Planted) -> None:
     found = world.train("rel-llm", **SETTINGS)
     assert found.auc > 0.85
@@ -139,14 +143,16 @@ def test_hidden_columns_are_not_in_the_text(trained: Outcome, folder: Path) -> N
     assert all("team" not in text and "shade" in text for text in model.text.texts(ModelInput.of(batch, data.features, hide)))
 
 
-def test_without_transformers_the_repair_is_named(trained: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_the_repair_is_named_before_any_work(world: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ImportError(name)
 
     monkeypatch.setattr("gelgt.zoo.rel_llm.import_module", missing)
-    with pytest.raises(GelgtError, match=r"gelgt\[llm\]") as caught:
-        fresh(trained, None)
+    with pytest.raises(GelgtError, match="needs transformers") as caught:
+        train_run(world.db, world.task, tmp_path / "run", RunConfig.of("cpu", world.task.task_type, {}, "rel-llm"))
     assert caught.value.code == "missing_extra"
+    assert "gelgt[llm]" in str(caught.value.hint)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

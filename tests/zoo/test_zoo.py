@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from gelgt.testing import Shop, shop
 from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, load_run, train_run
 
-NAMES = [name for name, path in BUILT_IN.items() if find_spec(path.partition(":")[0]) is not None]
+NAMES = [pytest.param(name, marks=[pytest.mark.llm] if name == "rel-llm" else []) for name in BUILT_IN]
 SMALL = {"model.width": 32, "model.row_width": 16, "model.row_layers": 1, "model.keep": 30, "model.centroids": 16}
 TINY = {
     "sampling.strategy": "bfs",

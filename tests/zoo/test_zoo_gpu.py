@@ -46,7 +46,9 @@ def test_predictions_are_those_of_the_cpu(made: Made) -> None:
     torch.testing.assert_close(low.float().cpu(), expected, atol=0.1, rtol=0.1)
 
 
-@pytest.mark.parametrize("made", ["rdl", "hgt", "hgt-pe", "griffin", "relgnn", "nodeformer", "rel-llm"], indirect=True)
+@pytest.mark.parametrize(
+    "made", ["rdl", "hgt", "hgt-pe", "griffin", "relgnn", "nodeformer", pytest.param("rel-llm", marks=pytest.mark.llm)], indirect=True
+)
 def test_gradients_have_the_same_bits_twice(made: Made) -> None:
     """Not so where attention over all rows is a fused kernel, whose backward pass adds in any order."""
     model, inputs = made[0].cuda().train(), made[1].to("cuda")

@@ -60,6 +60,14 @@ class RelationalModel(nn.Module):
         self.columns = columns_of(features, hide or {})
         self.biases = nn.ModuleList()
 
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
+        """Refuse what cannot be made: asked before any work is done for it.
+
+        Raises:
+            GelgtError: a package or a file is missing.
+        """
+
     def make_head(self, outputs: int) -> nn.Sequential:
         """From a seed vector to logits or standardised values; its last layer starts from the base rates."""
         width, dropout = self.config.width, self.config.dropout

@@ -22,6 +22,7 @@ from gelgt.errors import GelgtError
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
+from gelgt.registry import find_model
 from gelgt.schema.manifest import yaml_text
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
@@ -113,6 +114,7 @@ def train_run(
     options, progress = options or Options(), progress or Progress()
     clock = _Clock(progress)
     config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
+    find_model(config.kind).check(config.model)
     content_hash = hash_files([db.path(name) for name in db.table_names])
     key = _run_key(config, task, content_hash, options)
     if not _prepare(out, options, key):

@@ -27,6 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
 from gelgt.features import Features
 from gelgt.graph import Graph
@@ -112,6 +113,12 @@ class RelLLM(RelationalModel):
         self.text = RowText.of(config.language_model, self.columns, config.text_length) if config.has_text else None
         self.register_buffer("fingerprint", fingerprint_of(config.language_model))
         self.head = self.make_head(outputs)
+
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
+        assert isinstance(config, RelLLMConfig)
+        transformers()
+        check_folder(config.language_model)
 
     @property
     def language(self) -> Any:
@@ -200,10 +207,7 @@ def open_language_model(config: RelLLMConfig) -> Any:
     longest = config.prompts + (config.text_length if config.has_text else 0)
     if path is None:
         return library.LlamaModel(library.LlamaConfig(**TINY, max_position_embeddings=max(4096, longest))).eval()
-    if not (Path(path).expanduser() / "config.json").is_file():
-        raise GelgtError(
-            "no_language_model", f"{path} holds no language model.", hint="Name a folder that transformers' save_pretrained wrote."
-        )
+    check_folder(path)
     try:
         found = library.AutoModelForCausalLM.from_pretrained(
             Path(path).expanduser(), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
@@ -219,6 +223,18 @@ def open_language_model(config: RelLLMConfig) -> Any:
             "bad_config", f"model.prompts and text make {longest} tokens, but the language model takes {room}.", hint="Set fewer prompts."
         )
     return found.base_model.eval()
+
+
+def check_folder(path: str | None) -> None:
+    """Refuse a folder without a language model; None is the tiny one of random weights.
+
+    Raises:
+        GelgtError: there is none.
+    """
+    if path is not None and not (Path(path).expanduser() / "config.json").is_file():
+        raise GelgtError(
+            "no_language_model", f"{path} holds no language model.", hint="Name a folder that transformers' save_pretrained wrote."
+        )
 
 
 def fingerprint_of(path: str | None) -> Tensor:
