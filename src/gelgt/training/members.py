@@ -76,7 +76,8 @@ def new_model(
 
 def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base rates."""
-    seeds = learnable(data, ("train",), config.train)[0]
+    # Quantiles are those of the split's own seeds; only among stale copies do lags differ.
+    seeds = learnable(data, ("train",), config.train)[0] if data.plan.has_calendar else data.seeds["train"]
     history = data.history(seeds)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
