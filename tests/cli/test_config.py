@@ -5,22 +5,29 @@ from typing import Any
 
 import pytest
 
-from gelgt.cli.config import attributes
+from gelgt.cli.config import meanings_of
 from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig
+from gelgt.registry import BUILT_IN, find_model
 
 Run = Callable[..., Any]
 
 
 @pytest.mark.parametrize("kind", [GelGTConfig, SamplingConfig, TrainConfig])
 def test_every_value_has_a_meaning(kind: type[Any]) -> None:
-    assert list(attributes(kind.__doc__ or "")) == list(kind.model_fields)
+    assert list(meanings_of(kind)) == list(kind.model_fields)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_so_has_every_value_of_other_models(name: str) -> None:
+    kind = find_model(name).config_type
+    assert set(meanings_of(kind)) == set(kind.model_fields)
 
 
 def test_origins(run: Run) -> None:
     shown = run("config", "show", "--preset", "paper", "--task-type", "regression", "--set", "model.width=64", "--json").json
     assert shown["preset"] == "paper"
     values = shown["values"]
-    assert values["model.width"] == {"value": 64, "origin": "set", "meaning": "d, of every token."}
+    assert values["model.width"] == {"value": 64, "origin": "set", "meaning": "d, of every row's vector and of the seed vectors."}
     assert (values["model.keep"]["value"], values["model.keep"]["origin"]) == (300, "derived")
     assert values["model.norm"]["origin"] == "preset"
     assert values["sampling.hops"]["origin"] == "default"

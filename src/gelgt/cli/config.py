@@ -46,11 +46,19 @@ def described(config: Any) -> dict[str, dict[str, Any]]:
     found = {}
     for section in SECTIONS:
         part = getattr(config, section)
-        meanings = {name: text for kind in reversed(type(part).__mro__) for name, text in attributes(kind.__doc__ or "").items()}
+        meanings = meanings_of(type(part))
         for key, value in part.model_dump().items():
             path = f"{section}.{key}"
             found[path] = {"value": value, "origin": config.origins.get(path, "default"), "meaning": meanings.get(key, "")}
     return found
+
+
+def meanings_of(kind: type[Any]) -> dict[str, str]:
+    """What each value of a section means, from its docstring and those of what it builds on."""
+    from gelgt.config import Config
+
+    ours = [each for each in reversed(kind.__mro__) if issubclass(each, Config)]
+    return {name: text for each in ours for name, text in attributes(each.__doc__ or "").items()}
 
 
 def attributes(doc: str) -> dict[str, str]:
