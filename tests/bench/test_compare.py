@@ -50,6 +50,14 @@ def test_one_seed_is_not_judged(rng: np.random.Generator) -> None:
     assert found["roc_auc", "best"]["shown"] == ONE_SEED
 
 
+def test_nor_is_one_finished_seed_of_several(rng: np.random.Generator) -> None:
+    label = rng.integers(0, 2, 400)
+    own = [label + rng.normal(0, 5, 400) for _ in range(3)]
+    found = compared("binary_classification", label, gelgt=own, best=[1.0 * label], **{"entity-mean": [1.0 * label]})
+    assert found["roc_auc", "best"]["shown"] == ONE_SEED
+    assert found["roc_auc", "entity-mean"]["shown"] == "better", "a baseline without a seed has one outcome, and that is all of it"
+
+
 def test_a_difference_within_the_spread_is_none(rng: np.random.Generator) -> None:
     """The rows agree that one is better, but its seeds differ by more than that."""
     label = rng.integers(0, 2, 2000)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.bench.cells import Outcome
+from gelgt.bench.cells import SEEDLESS, Outcome
 from gelgt.training.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 
 DRAWS = 1000
@@ -131,7 +131,8 @@ def _difference(metric: str, own: Mapping[str, Any], other: Mapping[str, Any], d
         found |= {"difference_low": round(low, 4), "difference_high": round(high, 4), f"{own['model']} beats it": beats}
         is_clear = is_clear and rows_say * gap > 0
     shown = ("better" if gap > 0 else "worse") if is_clear else NO_DIFFERENCE
-    return found | {"shown": ONE_SEED if own["seeds"] < 2 else shown}
+    is_single = own["seeds"] < 2 or (other["seeds"] < 2 and other["model"] not in SEEDLESS)
+    return found | {"shown": ONE_SEED if is_single else shown}
 
 
 def _auc(labels: NDArray[Any], predictions: NDArray[Any]) -> float:
