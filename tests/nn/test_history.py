@@ -63,3 +63,10 @@ def test_missing_is_told_from_zero_and_rows_are_alone(values: torch.Tensor) -> N
 def test_a_column_that_training_never_knew() -> None:
     encoder = fitted(torch.full((50, 2), float("nan")))
     assert torch.isfinite(encoder(torch.tensor([[1.0, float("nan")], [-3.0, 2.0]]))).all()
+
+
+def test_many_rows_are_thinned_from_all_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.linspace(0, 1, 5001)[:, None]
+    whole = fitted(values).edges.clone()
+    monkeypatch.setattr("gelgt.nn.history.MOST_ROWS", 1000)
+    assert torch.allclose(fitted(values).edges, whole, atol=2e-3)
