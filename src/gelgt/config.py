@@ -127,6 +127,8 @@ class GelGTConfig(AttentionConfig):
             recency over all the rows that it may see, however few of them are sampled.
         calendar: Whether a seed's vector also knows its place in the year, and how long after the newest row that it may see it is asked
             about. Of no effect where training spans less than two years.
+        trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0, ¼, ½ or ¾, whichever has the least
+            validation loss. None without history, for several labels a row, or more than 50 classes.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
@@ -151,6 +153,7 @@ class GelGTConfig(AttentionConfig):
     keep: int | None = Field(default=200, ge=1)
     history: int = Field(default=0, ge=0, le=2)
     calendar: bool = False
+    trees: bool = False
     gnn_layers: int = Field(default=3, ge=0)
     gnn_mean: Literal["all", "relation"] = "all"
     wiring: Literal["parallel", "stacked"] = "parallel"
@@ -224,6 +227,9 @@ class TrainConfig(Config):
         average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates the weights themselves.
         mix: The final weights are the mean of those of so many best epochs, unless validation finds that mean worse than the best epoch by
             more than a quarter of the score's uncertainty. On a small validation set the best epoch is also the luckiest; 1 takes it.
+        refit: Once validation has chosen, the model is trained anew, for the epochs that it chose, on every label that is known at the test
+            time: those of training and of validation. Test scores and predictions are those of this model, validation scores those of the
+            one before. It takes about as long again.
         balance: Weigh positives so that both classes count alike; predicted probabilities are corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
@@ -247,6 +253,7 @@ class TrainConfig(Config):
     patience: int = Field(default=8, ge=1)
     average: float = Field(default=0.0, ge=0, lt=1)
     mix: int = Field(default=1, ge=1, le=100)
+    refit: bool = False
     balance: bool = False
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -100,7 +100,7 @@ def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path
 def test_refit_learns_from_every_window_and_keeps_the_scores(db: Database, task: Task, tmp_path: Path) -> None:
     config = small(task.task_type)
     plain, again = train_run(db, task, tmp_path / "plain", config), train_run(db, task, tmp_path / "refit", config, Options(refit=True))
-    assert again.metrics["refit"] == {"rows": sum(task.rows.values()), "epochs": plain.metrics["best_epoch"]}
+    assert again.metrics["refit"] == {"labels": "all", "rows": sum(task.rows.values()), "epochs": plain.metrics["best_epoch"]}
     assert again.metrics["metrics"] == plain.metrics["metrics"]
     assert not all(torch.equal(plain.weights()[name], value) for name, value in again.weights().items())
 

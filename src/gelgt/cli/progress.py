@@ -59,8 +59,6 @@ class Lines(Progress):
         self._since = now
         if name == "baselines":
             self.rivals = facts.partition(": ")[2]
-        if name == "training":
-            self.epochs = max(1, self.best_epoch)  # a refit takes as many
 
     def prepare(self, config: TrainConfig, metric: str) -> None:
         """What is known before training begins: how long it may take, and the metric that decides."""
@@ -83,6 +81,11 @@ class Lines(Progress):
     def member(self, number: int, count: int) -> None:
         self.best, self.best_epoch = None, 0
         self.print(f"  model {number} of {count}, with a seed of its own")
+
+    def refit(self, number: int, count: int, epochs: int) -> None:
+        self.epochs = epochs
+        which = f"model {number} of {count} is" if count > 1 else "it is"
+        self.print(f"  {which} trained anew, with the labels that were held back")
 
     def resumed(self, epoch: int, step: int) -> None:
         self.print(f"  goes on after {epoch} epochs and {step} steps" if step else f"  goes on after {epoch} epochs")

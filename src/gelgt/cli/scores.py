@@ -36,12 +36,19 @@ def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mappi
     epochs = f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: {metrics['ended']}"
     if metrics["refit"]:
         again = metrics["refit"]
-        say(
-            "",
-            f"Then refitted on all {again['rows']:,} labelled rows for {again['epochs']} epochs; the scores are those of the model before.",
-        )
+        say("", refit_words(again))
     say("", f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} parameters")
     print_profile(shown)
+
+
+def refit_words(refit: Mapping[str, Any]) -> str:
+    """What was learned once validation had chosen, and what the scores are of."""
+    if refit.get("labels", "all") == "all":
+        return (
+            f"Then refitted on all {refit['rows']:,} labelled rows for {refit['epochs']} epochs; the scores are those of the model before."
+        )
+    known = f"Then refitted on the {refit['rows']:,} labels that are known at the test time, for {refit['epochs']} epochs"
+    return f"{known}; the validation score is that of the model before."
 
 
 def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")) -> None:

@@ -188,7 +188,7 @@ def _print_next(result: dict[str, Any], out: Path) -> None:
         say(f"Training ended early ({result['ended']}); the same command with --resume goes on from the checkpoint.")
     say("", "next", style="bold")
     say(f"  gelgt predict  {_word(out)} --all --out predictions.parquet   # for every entity, from all rows there are")
-    if not result["refit"]:
+    if (result["refit"] or {}).get("labels") != "all":
         say(f"  gelgt evaluate {_word(out)}                                   # the test scores again, from the weights")
 
 

@@ -118,9 +118,15 @@ def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.
     return labels, places
 
 
+def has_learned(run: Run, split: str) -> bool:
+    """Whether a refit has learned the labels of a split."""
+    refit = run.metrics.get("refit") or {}
+    return bool(refit) and (split != "test" or refit.get("labels", "all") == "all")
+
+
 def _about(run: Run, split: str, is_own: bool, unseen: int) -> Iterator[str]:
-    if run.metrics.get("refit"):
-        yield f"The model was refitted on all labelled windows: it has learned the labels of '{split}'; this is no score for the future."
+    if has_learned(run, split):
+        yield f"The model was refitted and has learned the labels of '{split}': this is no score for the future."
     if not is_own:
         yield "The labels are not those of the training run; its baselines were scored on others and are left out."
     if unseen:

@@ -28,6 +28,7 @@ from gelgt.inference.source import Opened, open_for
 from gelgt.inference.task import run_definition
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble, members_in
+from gelgt.nn.trees import Trees
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
@@ -195,7 +196,8 @@ def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str,
             weights = run.weights()
             history = next((len(tensor) for name, tensor in weights.items() if name.endswith("history.edges")), 0)
             models = [new_model(run.config, graph, features, run.target.outputs, hide, history) for _ in range(members_in(weights))]
-            model = models[0] if len(models) == 1 else Ensemble(models)
+            trees = Trees.shaped(weights, run.target.outputs)
+            model = models[0] if len(models) == 1 and trees is None else Ensemble(models, trees)
             model.load_state_dict(weights)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from gelgt.errors import GelgtError
-from gelgt.inference.evaluate import score_split
+from gelgt.inference.evaluate import has_learned, score_split
 from gelgt.inference.write import written_text
 from gelgt.training import Run
 
@@ -39,7 +39,7 @@ def write_relbench(run: Run, source: Any, out: str | Path, *, split: str = "test
     kind = run.target.task_type
     if kind not in SUPPORTED:
         raise GelgtError("no_submission", f"RelBench takes no predictions of {kind} tasks.", hint=f"It takes {' and '.join(SUPPORTED)}.")
-    if run.metrics.get("refit"):
+    if has_learned(run, "test"):
         raise GelgtError(
             "learned_test", "The model was refitted on all windows and has learned the test labels.", hint="Train without --refit."
         )

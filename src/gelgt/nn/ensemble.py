@@ -1,4 +1,4 @@
-"""Several models that differ by their seed, as one: the mean of what they put out."""
+"""Several models that differ by their seed, as one: the mean of what they put out, and of what trees put out beside them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,16 +8,28 @@ from torch import Tensor, nn
 
 from gelgt.nn.base import RelationalModel
 from gelgt.nn.rows import ModelInput
+from gelgt.nn.trees import Trees
 
 PREFIX = "members."
 
 
 class Ensemble(nn.Module):
-    """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives seed vectors."""
+    """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives seed vectors.
 
-    def __init__(self, members: Sequence[RelationalModel]) -> None:
+    Args:
+        members: At least one.
+        trees: Predict beside them, from the same history.
+        share: Of the trees in the prediction.
+    """
+
+    share: Tensor
+
+    def __init__(self, members: Sequence[RelationalModel], trees: Trees | None = None, share: float = 0.0) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.trees = trees
+        if trees is not None:
+            self.register_buffer("share", torch.tensor(share))
 
     @property
     def first(self) -> RelationalModel:
@@ -27,7 +39,12 @@ class Ensemble(nn.Module):
 
     def forward(self, inputs: ModelInput) -> Tensor:
         """Mean logits or standardised values (B, outputs)."""
-        return torch.stack([member(inputs).float() for member in self.members]).mean(0)
+        found = torch.stack([member(inputs).float() for member in self.members]).mean(0)
+        if self.trees is None:
+            return found
+        assert inputs.history is not None  # trees are grown on nothing else
+        beside: Tensor = self.trees(inputs.history)
+        return (1 - self.share) * found + self.share * beside.float()
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d) of the first member: those of two members have no common axes."""

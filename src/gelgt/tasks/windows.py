@@ -3,7 +3,7 @@
 RelBench's training tables have one seed time a window, so that no row of the database counts in two labels. For a model that is no need:
 a customer on the 1st and on the 8th are two examples of what history says about the next 30 days, and small tables overfit within a
 few epochs. Validation and test stay as they are, and so do the first and the last seed time of training: every window still ends before
-the validation time.
+the validation time. Once validation has chosen, all windows that end by the test time can be learned from.
 """
 
 from dataclasses import replace
@@ -26,24 +26,26 @@ def has_windows(task: Task) -> bool:
     return task.kind == "forecast" and has_rule and is_dated and task.task_type != "multilabel_classification"
 
 
-def with_more_windows(task: Task, each: int) -> Task:
+def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Task:
     """The task with `each` seed times in the length of every training window.
 
     Args:
         task: One that `has_windows`.
         each: How many times as many seed times; 1 changes nothing.
+        until_test: Whether training goes on to the last window that ends by the test time, that is through validation.
     """
-    if each < 2 or not has_windows(task):
+    if not has_windows(task) or (each < 2 and not until_test):
         return task
     assert task.time_col is not None
     assert task.timedelta is not None
+    assert task.test_timestamp is not None
     own = task.table("train").column(task.time_col).to_numpy().astype("datetime64[us]").astype(np.int64)
-    step = int(np.timedelta64(task.timedelta, "us").astype(np.int64)) // each
-    last, first = int(own.max()), int(own.min())
+    length = int(np.timedelta64(task.timedelta, "us").astype(np.int64))
+    step, first = length // each, int(own.min())
+    last = int(np.datetime64(task.test_timestamp, "us").astype(np.int64)) - length if until_test else int(own.max())
     times: Times = (last - step * np.arange((last - first) // step + 1, dtype=np.int64))[::-1].astype("datetime64[us]")
     assert task.sql is not None
     assert task.val_timestamp is not None
-    assert task.test_timestamp is not None
     db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
     with engine(db, split.test) as run:
         columns = run.run(task.sql, times, task.timedelta)

@@ -39,6 +39,7 @@ FEW_ROWS = 20_000  # training rows up to which more seed times are taken by them
 MOST_WINDOWS = 4
 FEW_LABELS = 10_000  # labels up to which several models are trained by themselves
 FEW_MEMBERS = 5
+KNOWN = "known"  # a split of its own: all labels that are known at the test time
 KEPT_HISTORIES = 4  # training, validation, test, and one more
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
@@ -94,9 +95,10 @@ class TrainingData:
         return {split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")}
 
     def learned(self, split: str, config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
-        """Seeds and labels to learn from: those of the split, in training with more seed times and earlier views where they are wanted."""
+        """Seeds and labels to learn from: those of a split or all that are `KNOWN` at the test time; in training with more seed times and
+        earlier views where they are wanted."""
         seeds, labels = self.windows(split, config.windows)
-        lags = self.lags() if split == "train" else np.zeros(0, np.int64)
+        lags = self.lags() if split in ("train", KNOWN) else np.zeros(0, np.int64)
         copies = (1 if len(lags) else 0) if config.stale == "auto" else config.stale
         if not copies or not len(lags):
             return seeds, labels
@@ -123,18 +125,33 @@ class TrainingData:
 
     def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels, in training with more seed times where they are wanted."""
-        rows = max(1, len(self.seeds[split]))
+        rows = max(1, len(self.seeds["train"]))
         each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
         if windows == "auto" and not has_engine():
             each = 1
-        if split != "train" or each == 1:
+        if split not in ("train", KNOWN) or (split == "train" and each == 1):
             return self.seeds[split], self.labels(split)
-        name = f"windows {each}"
+        name = f"windows {each} {split}"
         if name not in self.kept:  # a query over the whole database, asked once for all models
-            task = with_more_windows(self.task, each)
-            self.kept[name] = task_seeds(task, self.graph, split), self.target.labels(task, split)
+            self.kept[name] = self._known(each) if split == KNOWN else self._replayed(with_more_windows(self.task, each))
         made: tuple[Seeds, NDArray[Any]] = self.kept[name]
         return made
+
+    def _known(self, each: int) -> tuple[Seeds, NDArray[Any]]:
+        """Every label known at the test time: windows up to it, or the rows of training and validation whose windows end by then."""
+        if has_windows(self.task) and has_engine():
+            return self._replayed(with_more_windows(self.task, each, until_test=True))
+        seeds = joined([self.seeds["train"], self.seeds["val"]])
+        labels = np.concatenate([self.labels("train"), self.labels("val")])
+        task = self.task
+        if task.test_timestamp is None:
+            return self.seeds["train"], self.labels("train")
+        length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
+        ended = np.flatnonzero(seeds.time + length <= int(np.datetime64(task.test_timestamp, "s").astype(np.int64)))
+        return seeds.take(ended), labels[ended]
+
+    def _replayed(self, task: Task) -> tuple[Seeds, NDArray[Any]]:
+        return task_seeds(task, self.graph, "train"), self.target.labels(task, "train")
 
     def members(self, config: TrainConfig) -> int:
         """How many models are trained."""

@@ -49,6 +49,7 @@ class Trainer:
         member: Its number among models that are trained one after the other; each has a checkpoint of its own.
         splits: Whose labels are learned from.
         watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
+        mixed: Without watching, the epochs whose mean weights are taken, the last of which ends it; none: the last of all.
         progress: Is told of every step and epoch.
         stop: Asked after every step; true ends training early, with the best weights so far.
         is_graphed: Whether steps are recorded as CUDA graphs where that is possible.
@@ -66,13 +67,14 @@ class Trainer:
         member: int = 0,
         splits: tuple[str, ...] = ("train",),
         watch: bool = True,
+        mixed: tuple[int, ...] = (),
         progress: Progress | None = None,
         stop: Callable[[], bool] = lambda: False,
         is_graphed: bool = True,
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
-        self.progress, self.stop, self.member = progress or Progress(), stop, member
+        self.progress, self.stop, self.member, self.mixed = progress or Progress(), stop, member, mixed
         seeds, labels = learnable(data, splits, config)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
@@ -110,6 +112,10 @@ class Trainer:
         """Take the mean of the best epochs' weights, unless validation finds it worse than the best epoch, beyond doubt."""
         state, metric = self.state, self.data.target.metric
         state.mixed = []
+        if not self.watch and len(self.best) > 1:
+            self.model.load_state_dict(_mean(self.best))
+            state.mixed = sorted(epoch for epoch, _ in state.kept)
+            return
         if len(self.best) > 1 and state.best is not None:
             self.model.load_state_dict(_mean(self.best))
             found = self._validate()[metric]
@@ -161,7 +167,7 @@ class Trainer:
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         if not state.ended and self.watch and state.waited >= config.patience:
             state.ended = "no better validation score"
-        if not state.ended and state.epoch >= config.epochs:
+        if not state.ended and state.epoch >= (max(self.mixed) if self.mixed else config.epochs):
             state.ended = "all epochs"
         self.save()
 
@@ -190,16 +196,21 @@ class Trainer:
         self.progress.epoch(record, state.best_epoch)
 
     def _keep(self, value: float | None) -> None:
-        """Keep the weights if they are among the best; without scores the newest are."""
-        state, metric = self.state, self.data.target.metric
-        place = 0
-        if value is not None:
+        """Keep the weights if they are among the best; without scores the newest are, or those of the epochs that were asked for."""
+        state, metric, epoch = self.state, self.data.target.metric, self.state.epoch + 1
+        if value is None:
+            wanted = [place for place, (kept, _) in enumerate(state.kept) if kept in self.mixed]
+            if wanted and epoch not in self.mixed:
+                return
+            state.kept, self.best = [state.kept[place] for place in wanted], [self.best[place] for place in wanted]
+            place, most = len(wanted), len(wanted) + 1
+        else:
             place = next((i for i, (_, kept) in enumerate(state.kept) if is_better(metric, value, kept)), len(state.kept))
-        most = self.config.mix if value is not None else 1
+            most = self.config.mix
         if place >= most:
             return
         weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-        state.kept = [*state.kept[:place], (state.epoch + 1, value), *state.kept[place:]][:most]
+        state.kept = [*state.kept[:place], (epoch, value), *state.kept[place:]][:most]
         self.best = [*self.best[:place], weights, *self.best[place:]][:most]
 
     # One step.

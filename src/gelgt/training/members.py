@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gelgt.config import TrainConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import RelationalModel
@@ -14,7 +15,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.training.checkpoint import State
-from gelgt.training.data import TrainingData
+from gelgt.training.data import KNOWN, TrainingData
 from gelgt.training.fit import Trainer, learnable
 from gelgt.training.history import for_fitting
 from gelgt.training.progress import Progress
@@ -25,6 +26,7 @@ def train_members(
 ) -> tuple[RelationalModel | Ensemble, list[State]]:
     """One model, or several one after the other; fewer where time or the user ends it."""
     count = data.members(config.train)
+    config = config.with_values("derived", train__time_limit=selection_limit(data, config.train))
     states: list[State] = []
     models: list[RelationalModel] = []
     for number in range(count):
@@ -44,6 +46,15 @@ def train_members(
         if states[-1].ended in ("interrupted", "time limit"):
             break
     return (models[0] if len(models) == 1 else Ensemble(models)), states
+
+
+def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:
+    """The time until validation has to have chosen: what is left by learning the known labels anew, for as many epochs at most."""
+    if config.time_limit is None or not config.refit:
+        return config.time_limit
+    steps = [len(data.windows(split, config.windows)[0]) / config.batch_size for split in ("train", KNOWN)]
+    train, known = (min(count, config.steps_per_epoch or count) for count in steps)
+    return config.time_limit / (1 + known / max(train, 1e-9))
 
 
 def member_config(config: RunConfig, number: int, spent: float) -> RunConfig:
@@ -87,18 +98,27 @@ def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
 
 
 def refit_members(
-    data: TrainingData, config: RunConfig, states: list[State], device: torch.device, progress: Progress, stop: Callable[[], bool]
+    data: TrainingData,
+    config: RunConfig,
+    states: list[State],
+    splits: tuple[str, ...],
+    device: torch.device,
+    progress: Progress,
+    stop: Callable[[], bool],
 ) -> tuple[RelationalModel | Ensemble | None, dict[str, Any] | None]:
-    """Models trained anew on every labelled window, for as many epochs as validation chose; none where it was interrupted."""
-    splits = ("train", "val", "test")
+    """Models trained anew on the labels of some splits, for as many epochs as validation chose; none where it was interrupted."""
     models = []
     for number, state in enumerate(states):
         own = member_config(config, number, 0.0)
-        again = own.train.model_copy(update={"epochs": max(1, state.best_epoch), "time_limit": None})
+        mixed = tuple(state.mixed) or (max(1, state.best_epoch),)
+        again = own.train.model_copy(update={"time_limit": None})
         model = make_model(data, own)
-        done = Trainer(model, data, again, device, splits=splits, watch=False, progress=progress, stop=stop).run()
-        if done.ended == "interrupted":
+        trainer = Trainer(model, data, again, device, splits=splits, watch=False, mixed=mixed, progress=progress, stop=stop)
+        progress.refit(number + 1, len(states), max(mixed))
+        if trainer.run().ended == "interrupted":
             return None, None
         models.append(model)
     made = models[0] if len(models) == 1 else Ensemble(models)
-    return made, {"rows": sum(data.task.rows[s] for s in splits), "epochs": states[0].best_epoch}
+    labels = "known" if splits == (KNOWN,) else "all"
+    rows = sum(len(data.windows(split, config.train.windows)[0]) for split in splits)
+    return made, {"labels": labels, "rows": rows, "epochs": max(states[0].mixed or (states[0].best_epoch,))}

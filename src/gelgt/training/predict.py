@@ -36,29 +36,38 @@ def predict_seeds(
     is_graphed: bool = True,
 ) -> NDArray[np.float64]:
     """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
+    there = data.exists(seeds)
+    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
+    if there.any():
+        some = seeds.take(np.flatnonzero(there))
+        found[there] = data.target.decode(raw_outputs(model, data, some, config, device, batch_size, is_graphed))
+    return found
+
+
+def raw_outputs(
+    model: RelationalModel | Ensemble,
+    data: TrainingData,
+    seeds: Seeds,
+    config: TrainConfig,
+    device: torch.device | str,
+    batch_size: int = 0,
+    is_graphed: bool = True,
+) -> Tensor:
+    """(S, outputs) logits or standardised values of seeds that exist, on the CPU."""
     model.eval()
     device = torch.device(device)
-    there = data.exists(seeds)
 
     @torch.inference_mode()
     def raw(inputs: ModelInput) -> Tensor:
         with autocast(config, device):
             out: Tensor = model(inputs.to(device))
-        return out
+        return out.float().cpu()
 
-    def work(inputs: ModelInput) -> NDArray[np.float64]:
-        return data.target.decode(raw(inputs))
-
-    size, some = batch_size or max(EVAL_BATCH, config.batch_size), seeds.take(np.flatnonzero(there))
+    size = batch_size or max(EVAL_BATCH, config.batch_size)
     replays = None
     if is_graphed and isinstance(model, GelGTModel):
-        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(some) // size))
+        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(seeds) // size))
     if replays is not None:
-        parts = [data.target.decode(replays.raw(some, size, raw))] if len(some) else []
-    else:
-        with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
-            parts = list(lanes.map(work, data.loader(some, size)))
-    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
-    if parts:
-        found[there] = np.concatenate(parts)
-    return found
+        return replays.raw(seeds, size, raw).cpu()
+    with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
+        return torch.cat(list(lanes.map(raw, data.loader(seeds, size))))

@@ -30,7 +30,7 @@ from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.checkpoint import CHECKPOINT, State, check_key, checkpoint_path, load_checkpoint, save_tensors
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.metrics import score
 from gelgt.training.predict import predict_seeds
@@ -38,6 +38,7 @@ from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema_to_json, write_file, write_json
 from gelgt.training.table import key_table, label_column, prediction_columns, times_column
+from gelgt.training.trees import choose_partner, regrown, wants_trees, with_partner
 from gelgt.zoo import entity_mean, lightgbm_baseline
 
 PACKAGES = ("gelgt", "torch", "torch_geometric", "pytorch-frame", "relbench", "lightgbm", "numpy", "pyarrow")
@@ -130,14 +131,28 @@ def train_run(
     model, states = train_members(data, config, device, out, key, progress, stop)
     state, parameters = joined_state(states), sum(p.numel() for p in model.parameters())
     clock.done("training", told(states))
-    predictions = {split: predict_seeds(model, data, data.seeds[split], config.train, device) for split in ("val", "test")}
+    refit, is_whole = None, state.ended != "interrupted"
+    partner = None
+    if is_whole and wants_trees(data, config):
+        partner = choose_partner(model, data, config, device)
+        clock.done("trees", "validation takes none of them" if partner is None else f"{partner.share:.0%} of the prediction")
+    model = with_partner(model, partner)
+    predictions = {"val": predict_seeds(model, data, data.seeds["val"], config.train, device)}
+    for splits in wanted_refits(config, options):  # the test split is scored before its labels may be learned
+        if splits != (KNOWN,):
+            predictions["test"] = predict_seeds(model, data, data.seeds["test"], config.train, device)
+        if is_whole:
+            again, done = refit_members(data, config, states, splits, device, progress, stop)
+            if again is None:
+                is_whole = False
+            else:
+                partner = None if partner is None else regrown(partner, data, config, splits)
+                model, refit = with_partner(again, partner), done
+            clock.done("refit", _refitted(done))
+    if "test" not in predictions:
+        predictions["test"] = predict_seeds(model, data, data.seeds["test"], config.train, device)
     shown = profile(model, data, device)
     clock.done("scoring")
-    refit = None
-    if options.refit and state.ended != "interrupted":
-        again, refit = refit_members(data, config, states, device, progress, stop)
-        model = model if again is None else again
-        clock.done("refit", "interrupted; the selected weights are kept" if again is None else "")
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
         "metrics": {split: score(data.target.task_type, data.labels(split), p) for split, p in predictions.items()},
         "baselines": {
@@ -145,14 +160,25 @@ def train_run(
             for name, found in baselines.items()
         },
         "members": [{"best_epoch": s.best_epoch, "epochs": len(s.history), "validation": s.best, "mixed": s.mixed} for s in states],
+        "trees": None if partner is None else {"share": partner.share, "rounds": list(partner.rounds)},
         "refit": refit,
         "key": key,
     }
     _write(out, data, config, model, metrics, shown, predictions, baselines)
-    if state.ended not in ("interrupted", "time limit"):
+    if is_whole and state.ended != "time limit":
         for member in range(len(states)):
             checkpoint_path(out, member).unlink(missing_ok=True)
     return load_run(out)
+
+
+def wanted_refits(config: RunConfig, options: Options) -> list[tuple[str, ...]]:
+    """Which labels are learned once validation has chosen, one after the other."""
+    known: list[tuple[str, ...]] = [(KNOWN,)] if config.train.refit else []
+    return known + ([("train", "val", "test")] if options.refit else [])
+
+
+def _refitted(done: dict[str, Any] | None) -> str:
+    return "interrupted; the weights before are kept" if done is None else f"{done['rows']:,} labels, {done['epochs']} epochs"
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,0 +1,138 @@
+"""LightGBM beside the network, over the same history: grown on what the network learns from, weighed by validation.
+
+Trees find thresholds in a column that a network smooths over, and err elsewhere; the mean of both is better than either on most tables
+of a few thousand labels. How much of each is taken, validation says; where it says none, nothing is left of the trees.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.config import GelGTConfig, TrainConfig
+from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.trees import Trees
+from gelgt.presets import RunConfig
+from gelgt.training.data import TrainingData
+from gelgt.training.fit import learnable
+from gelgt.training.history import for_fitting
+from gelgt.training.predict import raw_outputs
+
+SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
+SEEDS = 3  # forests whose mean is taken
+MOST_ROWS = 500_000
+MOST_CLASSES = 50
+ROUNDS, PATIENCE = 1000, 50
+FIRST_ROUNDS = 200  # where validation has no labels to stop by
+PARAMETERS: dict[str, Any] = {
+    "learning_rate": 0.03,
+    "num_leaves": 7,
+    "min_data_in_leaf": 30,
+    "feature_fraction": 0.3,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+OBJECTIVES = {"binary_classification": "binary", "regression": "l1", "multiclass_classification": "multiclass"}
+
+
+@dataclass(frozen=True)
+class Partner:
+    """Trees and their share of the prediction, with the rounds that each of their forests took."""
+
+    trees: Trees
+    share: float
+    rounds: tuple[int, ...]
+
+
+def wants_trees(data: TrainingData, config: RunConfig) -> bool:
+    """Whether trees are asked for, and there is something that they can be grown on."""
+    target = data.target
+    is_asked = isinstance(config.model, GelGTConfig) and config.model.trees and data.plan.hops > 0
+    return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
+
+
+def choose_partner(model: RelationalModel | Ensemble, data: TrainingData, config: RunConfig, device: torch.device) -> Partner | None:
+    """Trees for a trained model, with the share that makes its validation loss the least; None where that is nothing."""
+    seeds, labels = data.seeds["val"], data.labels("val")
+    usable = np.flatnonzero(np.isfinite(labels) & data.exists(seeds))
+    if not len(usable):
+        return None
+    seeds, truth = seeds.take(usable), data.target.encode(labels[usable])
+    columns = data.history(seeds)
+    assert columns is not None
+    trees, rounds = grow(data, config.train, ("train",), (columns, truth))
+    if trees is None:
+        return None
+    own, others = raw_outputs(model, data, seeds, config.train, device).cpu(), trees(columns).float()
+    losses = [float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES]
+    share = SHARES[int(np.argmin(losses))]
+    return Partner(trees, share, rounds) if share else None
+
+
+def regrown(partner: Partner, data: TrainingData, config: RunConfig, splits: tuple[str, ...]) -> Partner:
+    """The same share of trees that have learned the labels of other splits."""
+    trees, rounds = grow(data, config.train, splits, rounds=partner.rounds)
+    return partner if trees is None else Partner(trees, partner.share, rounds)
+
+
+def grow(
+    data: TrainingData,
+    config: TrainConfig,
+    splits: tuple[str, ...],
+    watched: tuple[Tensor, Tensor] | None = None,
+    rounds: tuple[int, ...] = (),
+) -> tuple[Trees | None, tuple[int, ...]]:
+    """Forests on the history of a split's seeds, as one; none where all labels are alike.
+
+    Args:
+        watched: Columns and labels by whose loss each forest stops.
+        rounds: Otherwise, how many rounds each takes.
+    """
+    import lightgbm
+
+    seeds, labels = learnable(data, splits, config)
+    if len(seeds) > MOST_ROWS:
+        some = np.sort(np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False))
+        seeds, labels = seeds.take(some), labels[some]
+    truth = data.target.encode(labels)
+    if len(torch.unique(truth)) < 2:
+        return None, ()
+    columns = data.history(seeds)
+    assert columns is not None
+    dumps, taken = [], []
+    for number in range(SEEDS):
+        own = {"seed": (config.seed + 7_919 * number) % 2**31, "num_threads": torch.get_num_threads()}
+        table = lightgbm.Dataset(for_fitting(columns, seeds, data.plan).numpy(), truth.numpy(), params={"verbosity": -1})
+        more: dict[str, Any] = {}
+        if watched is not None:
+            held = lightgbm.Dataset(watched[0].numpy(), watched[1].numpy(), reference=table, params={"verbosity": -1})
+            more = {"valid_sets": [held], "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)]}
+        most = ROUNDS if watched is not None else rounds[number] if rounds else FIRST_ROUNDS
+        model = lightgbm.train(PARAMETERS | _objective(data) | own, table, most, **more)
+        taken.append(model.best_iteration if watched is not None else most)
+        dumps.append(model.dump_model(num_iteration=taken[-1]))
+    return Trees.of(dumps, data.target.outputs), tuple(taken)
+
+
+def _objective(data: TrainingData) -> dict[str, Any]:
+    target = data.target
+    found: dict[str, Any] = {"objective": OBJECTIVES[target.task_type]}
+    if target.task_type == "multiclass_classification":
+        found |= {"num_class": target.outputs}
+    if target.task_type == "binary_classification" and target.weight != 1.0:
+        found |= {"scale_pos_weight": target.weight}
+    return found
+
+
+def with_partner(model: RelationalModel | Ensemble, partner: Partner | None) -> RelationalModel | Ensemble:
+    """A model that predicts with its trees."""
+    if partner is None:
+        return model
+    members = list(model.members) if isinstance(model, Ensemble) else [model]
+    return Ensemble(members, partner.trees, partner.share)  # type: ignore[arg-type]  # a ModuleList does not say what it holds

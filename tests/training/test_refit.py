@@ -1,0 +1,159 @@
+"""Learning what is known at the test time, once validation has chosen: no more than that, and no other scores before it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tiny import small
+
+import gelgt
+from gelgt import Database, GelgtError, Task
+from gelgt.inference.evaluate import evaluate_run
+from gelgt.inference.relbench import write_relbench
+from gelgt.testing import Shop, to_frames
+from gelgt.training import Options, Progress, train_run
+from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.data import KNOWN, TrainingData, in_regime
+from gelgt.training.fit import Trainer
+from gelgt.training.members import make_model, selection_limit
+
+
+def data_of(db: Database, task: Task) -> TrainingData:
+    return TrainingData.of(db, task, in_regime(small(task.task_type), task))
+
+
+def seconds(time: pd.Timestamp | None) -> int:
+    assert time is not None
+    return int(time.timestamp())
+
+
+def rows_of(data: TrainingData, split: str, each: int = 1) -> dict[tuple[int, int], float]:
+    seeds, labels = data.windows(split, each)
+    return {(int(n), int(t)): float(y) for n, t, y in zip(seeds.node, seeds.time, labels)}
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_known_labels_end_by_the_test_time(db: Database, task: Task, each: int) -> None:
+    data = data_of(db, task)
+    known, val = rows_of(data, KNOWN, each), rows_of(data, "val")
+    assert task.timedelta is not None
+    last = max(time for _, time in known) + task.timedelta.total_seconds()
+    assert last == seconds(task.test_timestamp), "the last window ends at the test time"
+    assert max(time for _, time in known) >= max(time for _, time in val)
+    both = known.keys() & val.keys()
+    assert len(both) > 0
+    assert all(known[key] == val[key] for key in both)
+    assert len(known) > each * len(rows_of(data, "train"))
+
+
+def test_given_labels_whose_window_passes_the_test_time_are_not_known(db: Database, task: Task) -> None:
+    """A table of labels that someone else has made, whose last validation windows reach over the test time."""
+    assert task.test_timestamp is not None
+    assert task.timedelta is not None
+    given = replace(task, sql=None, test_timestamp=task.test_timestamp - pd.Timedelta(days=15))
+    data, length = data_of(db, given), int(task.timedelta.total_seconds())
+    everything = np.concatenate([data.seeds[split].time for split in ("train", "val")]) + length
+    found = np.array([time for _, time in rows_of(data, KNOWN)])
+    assert 0 < np.count_nonzero(everything > seconds(given.test_timestamp)) < task.rows["val"]
+    assert len(found) == np.count_nonzero(everything <= seconds(given.test_timestamp))
+    assert found.max() + length <= seconds(given.test_timestamp)
+
+
+def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Path) -> None:
+    """Other orders after the test time: other test labels, and the same weights."""
+    runs, labels = [], []
+    for name in ("whole", "other"):
+        frames = to_frames(small_shop)
+        if name == "other":
+            late = frames["orders"]["placed_at"] > pd.Timestamp(small_shop.test_timestamp)
+            frames["orders"].loc[late, "customer_id"] = frames["orders"]["customer_id"].iloc[0]
+        db = gelgt.open(frames, out=tmp_path / name)
+        task = db.task(small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+        config = small(task.task_type, train__refit=True, train__windows=2)
+        runs.append(train_run(db, task, tmp_path / f"run-{name}", config, Options(baselines=False)))
+        labels.append(task.table("test").to_pandas())
+    assert not labels[0].equals(labels[1])
+    assert runs[0].metrics["refit"] == runs[1].metrics["refit"]
+    first, second = runs[0].weights(), runs[1].weights()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_validation_is_scored_before_and_test_after(db: Database, task: Task, tmp_path: Path) -> None:
+    none = Options(baselines=False)
+    plain = train_run(db, task, tmp_path / "plain", small(task.task_type), none)
+    again = train_run(db, task, tmp_path / "again", small(task.task_type, train__refit=True), none)
+    assert plain.metrics["refit"] is None
+    assert again.metrics["refit"]["labels"] == "known"
+    assert again.metrics["refit"]["rows"] > task.rows["train"] + task.rows["val"] / 2
+    assert again.metrics["metrics"]["val"] == plain.metrics["metrics"]["val"]
+    assert again.metrics["metrics"]["test"] != plain.metrics["metrics"]["test"]
+    found = evaluate_run(again, db)
+    assert found["metrics"]["test"] == again.metrics["metrics"]["test"], "the folder holds the weights that were scored"
+    assert found["notices"] == []
+    assert "learned the labels of 'val'" in evaluate_run(again, db, split="val")["notices"][0]
+    assert write_relbench(again, db, tmp_path / "submission").exists()
+    both = train_run(db, task, tmp_path / "both", small(task.task_type, train__refit=True), Options(baselines=False, refit=True))
+    assert both.metrics["metrics"] == again.metrics["metrics"]
+    assert both.metrics["refit"]["labels"] == "all"
+    with pytest.raises(GelgtError) as caught:
+        write_relbench(both, db, tmp_path / "other")
+    assert caught.value.code == "learned_test"
+
+
+def test_an_interrupted_refit_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
+    config, none = small(task.task_type, train__refit=True), Options(baselines=False)
+    whole = train_run(db, task, tmp_path / "whole", config, none)
+    steps = iter(range(1000))
+    selecting = 2 * 4 + 2  # epochs of four steps, and whoever is asked before
+    cut = train_run(db, task, tmp_path / "cut", config, none, stop=lambda: next(steps) >= selecting)
+    assert cut.metrics["refit"] is None
+    assert cut.metrics["ended"] == "all epochs"
+    assert cut.metrics["metrics"]["val"] == whole.metrics["metrics"]["val"]
+    assert (tmp_path / "cut" / CHECKPOINT).exists()
+    rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))
+    assert rest.metrics["refit"] == whole.metrics["refit"]
+    assert rest.metrics["metrics"] == whole.metrics["metrics"]
+    assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
+
+
+def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> None:
+    data = data_of(db, task)
+
+    def trained(*mixed: int) -> dict[str, torch.Tensor]:
+        config = small(task.task_type, train__epochs=9)
+        model = make_model(data, config)
+        state = Trainer(model, data, config.train, splits=(KNOWN,), watch=False, mixed=mixed).run()
+        assert state.epoch == max(mixed)
+        return {name: tensor.clone() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+
+    first, third, both = trained(1), trained(3), trained(1, 3)
+    assert any(not torch.equal(first[name], third[name]) for name in first)
+    for name, tensor in both.items():
+        torch.testing.assert_close(tensor, (first[name] + third[name]) / 2)
+
+
+def test_a_time_limit_leaves_room(db: Database, task: Task) -> None:
+    data, config = data_of(db, task), small(task.task_type, train__refit=True, train__time_limit=100.0, train__steps_per_epoch=None).train
+    assert selection_limit(data, small(task.task_type, train__time_limit=100.0).train) == 100.0
+    assert selection_limit(data, small(task.task_type, train__refit=True).train) is None
+    limit = selection_limit(data, config)
+    assert limit is not None
+    share = len(data.windows(KNOWN, 1)[0]) / len(data.windows("train", 1)[0])
+    assert limit == pytest.approx(100 / (1 + share))
+    assert selection_limit(data, config.model_copy(update={"steps_per_epoch": 1})) == pytest.approx(50.0)
+
+
+def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> None:
+    told: list[tuple[int, int, int]] = []
+
+    class Watcher(Progress):
+        def refit(self, number: int, count: int, epochs: int) -> None:
+            told.append((number, count, epochs))
+
+    config = small(task.task_type, train__refit=True, train__members=2)
+    run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=Watcher())
+    assert [(number, count) for number, count, _ in told] == [(1, 2), (2, 2)]
+    assert [epochs for _, _, epochs in told] == [member["best_epoch"] for member in run.metrics["members"]]

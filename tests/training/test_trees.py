@@ -1,0 +1,109 @@
+"""LightGBM beside the network: its share comes from validation, and it travels with the weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from tiny import small
+
+from gelgt import Database, Task
+from gelgt.inference.evaluate import evaluate_run
+from gelgt.nn.ensemble import Ensemble
+from gelgt.training import Options, train_run
+from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.members import make_model
+from gelgt.training.predict import predict_seeds, raw_outputs
+from gelgt.training.trees import SHARES, choose_partner, grow, regrown, wants_trees, with_partner
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def data(db: Database, task: Task) -> TrainingData:
+    return TrainingData.of(db, task, in_regime(small(task.task_type), task))
+
+
+def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
+    """A network that knows nothing leaves most to the trees, and one that knows the labels leaves nothing."""
+    config = small(task.task_type)
+    model = make_model(data, config)
+    partner = choose_partner(model, data, config, CPU)
+    assert partner is not None
+    assert partner.share == max(SHARES)
+    whole = with_partner(model, partner)
+    assert isinstance(whole, Ensemble)
+    seeds = data.seeds["val"]
+    own, both = raw_outputs(model, data, seeds, config.train, CPU), raw_outputs(whole, data, seeds, config.train, CPU)
+    columns = data.history(seeds)
+    assert columns is not None
+    torch.testing.assert_close(both, (1 - partner.share) * own + partner.share * partner.trees(columns).float())
+
+    class Oracle(torch.nn.Module):
+        def forward(self, inputs: object) -> torch.Tensor:
+            truth = torch.from_numpy(data.labels("val")).float()[inputs.batch.index]  # type: ignore[attr-defined]
+            return (20 * truth - 10)[:, None]
+
+    assert choose_partner(Oracle(), data, config, CPU) is None  # type: ignore[arg-type]
+
+
+def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> None:
+    columns = data.history(data.seeds["test"])
+    assert columns is not None
+    found = [grow(data, small(train__seed=seed).train, ("train",), rounds=(20, 20, 20))[0] for seed in (0, 0, 1)]
+    first, again, other = (trees(columns) for trees in found if trees is not None)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task) -> None:
+    config = small(task.task_type)
+    partner = choose_partner(make_model(data, config), data, config, CPU)
+    assert partner is not None
+    known = regrown(partner, data, config, ("known",))
+    labels = dict(task.labels)
+    table = labels["test"]
+    place = table.column_names.index(task.label_col)
+    turned = 1 - table.column(place).to_numpy().astype(np.int64)
+    labels["test"] = table.set_column(place, task.label_col, pa.array(turned, table.column(place).type))
+    other = TrainingData.of(db, replace(task, labels=labels), in_regime(config, task))
+    again = regrown(partner, other, config, ("known",))
+    assert all(torch.equal(known.trees.state_dict()[name], value) for name, value in again.trees.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression", "multiclass"])
+def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: Path) -> None:
+    sentences = {
+        "regression": "PREDICT COUNT(visits.*, 0, 14, days) FOR EACH customers.id",
+        "multiclass": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
+    }
+    if kind != "binary":
+        task = db.task(sentences[kind], val=task.val_timestamp, test=task.test_timestamp)
+    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False))
+    assert run.metrics["trees"]["share"] in SHARES[1:]
+    assert len(run.metrics["trees"]["rounds"]) == 3
+    assert any(name.startswith("trees.") for name in run.weights())
+    assert evaluate_run(run, db)["metrics"]["test"] == run.metrics["metrics"]["test"]
+    without = train_run(
+        db, task, tmp_path / "without", small(task.task_type, train__refit=True, model__trees=False), Options(baselines=False)
+    )
+    assert without.metrics["trees"] is None
+    assert without.metrics["metrics"]["test"] != run.metrics["metrics"]["test"]
+
+
+def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> None:
+    assert wants_trees(data, small(task.task_type))
+    assert not wants_trees(data, small(task.task_type, model__trees=False))
+    bare = small(task.task_type, model__history=0)
+    assert not wants_trees(TrainingData.of(db, task, in_regime(bare, task)), bare)
+
+
+def test_predictions_stay_those_of_seeds_that_exist(data: TrainingData, task: Task) -> None:
+    config = small(task.task_type)
+    model = make_model(data, config)
+    whole = with_partner(model, choose_partner(model, data, config, CPU))
+    found = predict_seeds(whole, data, data.seeds["test"], config.train, CPU)
+    assert len(found) == len(data.seeds["test"])
+    assert ((found > 0) & (found < 1)).all()
