@@ -100,3 +100,32 @@ def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
     assert "stopped before 2 runs were finished" in out
     assert "Traceback" not in err
     assert "Stopped before 2 runs" in (tmp_path / "q" / "quality.md").read_text(encoding="utf-8")
+
+
+def test_both_regimes_in_pieces_of_every_task(run: Run, project: Path, tmp_path: Path) -> None:
+    """Two tasks that nobody names, two regimes, and a time after which the rest is left for the next time."""
+    for name, days in (("soon", 10), ("later", 20)):
+        run("task", project, SENTENCE.replace("10", str(days)), "--name", name)
+    asked = ("bench", "quality", "--dataset", project, "--visibility", "both", "--seeds", "1", "--out", tmp_path / "q", "--no-baselines")
+    cut = run(*asked, "--stop-after", "0.01s", *TINY)
+    assert cut.code == 130, cut.err
+    assert "the same command goes on" in cut.out
+    whole = run(*asked, *TINY, "--json")
+    assert whole.code == 0, whole.err
+    regimes = {study["regime"]: study for study in whole.json["studies"]}
+    assert list(regimes) == ["frozen", "seed-time"]
+    for regime, study in regimes.items():
+        assert set(study["tasks"]) == {"soon", "later"}
+        assert {entry["regime"] for entry in study["results"]} == {regime}
+        assert study["left"] == study["failed"] == []
+        assert (tmp_path / "q" / f"quality-{regime}.json").is_file()
+        assert len(list((tmp_path / "q").glob(f"quality-{regime}-*.svg"))) == 2
+    again = run(*asked, *TINY)
+    assert "epoch" not in again.err
+    assert again.out.count("written to") == 2
+
+
+def test_no_task_to_be_found(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    shown = run("bench", "quality", "--dataset", shop_source, "--out", tmp_path / "q")
+    assert shown.code == 2
+    assert "--task" in shown.err

@@ -110,7 +110,7 @@ def test_an_interrupted_refit_goes_on(db: Database, task: Task, tmp_path: Path) 
     selecting = 2 * 4 + 2  # epochs of four steps, and whoever is asked before
     cut = train_run(db, task, tmp_path / "cut", config, none, stop=lambda: next(steps) >= selecting)
     assert cut.metrics["refit"] is None
-    assert cut.metrics["ended"] == "all epochs"
+    assert cut.metrics["ended"] == "interrupted"
     assert cut.metrics["metrics"]["val"] == whole.metrics["metrics"]["val"]
     assert (tmp_path / "cut" / CHECKPOINT).exists()
     rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))

@@ -21,14 +21,14 @@ def standing_alone(svg: str, title: str) -> str:
     return f'{head}<style>{CHART_CSS}</style><text x="0" y="-6" class="strong">{escape(title)}</text>{inner}</svg>\n'
 
 
-def study_plots(result: Mapping[str, Any], out: Path) -> list[Path]:
+def study_plots(result: Mapping[str, Any], out: Path, name: str = "") -> list[Path]:
     """A chart for each task and metric with scores: a curve where variants are points, dots with their spread otherwise."""
     written = []
     for task, metric in dict.fromkeys((e["task"], e["metric"]) for e in result["results"]):
         entries = [e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)]
         made = _curve(result, entries) if result["points"] else _dots(result, entries)
         title = f"{result['dataset']}, {task}: test {metric}, {len(result['seeds'])} seeds, {result['regime']}"
-        path = out / f"{result['study']}-{task}-{metric}.svg"
+        path = out / f"{name or result['study']}-{task}-{metric}.svg"
         write_text(path, standing_alone(made.svg(), title))
         written.append(path)
     return written

@@ -10,7 +10,6 @@ sweep-hops   deeper neighbourhoods
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 from gelgt.bench.cells import BASELINES
@@ -18,6 +17,7 @@ from gelgt.bench.study import Settings, Study, Variant
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import RunConfig
 from gelgt.registry import model_names
+from gelgt.zoo.lightgbm import has_lightgbm
 
 SIZES = (100, 200, 300, 400, 500)
 HOPS = (2, 3, 4, 5)
@@ -45,11 +45,6 @@ def _variant(name: str) -> Variant:
     return Variant(name, name, tasks=("regression",) if name == "constant" else ())
 
 
-def has_lightgbm() -> bool:
-    """Whether LightGBM can be run here."""
-    return find_spec("lightgbm") is not None
-
-
 def ablation() -> Study:
     """GelGT without each of its parts, as the paper removes them, and without what is new here."""
     removed: dict[str, Mapping[str, Any]] = {
@@ -60,10 +55,14 @@ def ablation() -> Study:
         "without-gnn": {"model.gnn_layers": 0},
         "without-attention": {"model.layers": 0},
         # What this project added to the published method.
-        "without-history": {"model.history": 0},
+        "without-history": {"model.history": 0, "model.trees": False},
+        "without-calendar": {"model.calendar": False},
+        "without-trees": {"model.trees": False},
+        "without-refit": {"train.refit": False},
         "without-stale": {"train.stale": 0},
         "without-windows": {"train.windows": 1},
         "without-mix": {"train.mix": 1},
+        "without-members": {"train.members": 1},
     }
     variants = tuple(Variant(name, settings=_fixed(changes)) for name, changes in removed.items())
     return Study("ablation", "GelGT without each of its parts", variants, "gelgt")

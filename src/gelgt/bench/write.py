@@ -9,10 +9,10 @@ from gelgt.bench.tables import NOT_RUN, facts, markdown_table, study_markdown
 from gelgt.training.run_folder import write_json
 
 
-def write_study(result: Mapping[str, Any], out: Path) -> None:
-    """OUT/STUDY.json, OUT/STUDY.md, and OUT/STUDY-TASK-METRIC.svg for each task."""
-    name = result["study"]
-    drawn = study_plots(result, out)
+def write_study(result: Mapping[str, Any], out: Path, name: str = "") -> None:
+    """OUT/NAME.json, OUT/NAME.md, and OUT/NAME-TASK-METRIC.svg for each task; the name is the study's if not given."""
+    name = name or result["study"]
+    drawn = study_plots(result, out, name)
     write_json(out / f"{name}.json", result)
     pictures = "".join(f"\n![{path.stem}]({path.name})\n" for path in drawn)
     write_text(out / f"{name}.md", study_markdown(result) + pictures)

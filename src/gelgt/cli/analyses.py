@@ -9,7 +9,8 @@ import typer
 
 from gelgt.cli import options as given
 from gelgt.cli.output import note, print_json, say
-from gelgt.cli.studies import INTERRUPTED, run, study_options
+from gelgt.cli.studies import INTERRUPTED, chosen_tasks, run, study_options
+from gelgt.errors import GelgtError
 
 
 def homophily_command(
@@ -51,7 +52,9 @@ def analysis_command(look: Callable[..., None]) -> Callable[..., None]:
         from gelgt.bench import studies
 
         of_look = {name: values.pop(name) for name in own}
-        result, out = run(studies.temporal, **values, baselines=False, write=False)
+        if values["visibility"] == "both":
+            raise GelgtError("bad_option", "This analysis has one table, of one regime.", hint="Choose frozen or seed-time.")
+        (result,), out = run(studies.temporal, **values, baselines=False, write=False)
         if result["left"]:
             raise typer.Exit(INTERRUPTED)
         look(result, out, values, **of_look)
@@ -74,13 +77,12 @@ def budget(
     from gelgt.bench.gating import effective_neighbours
     from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, is_published
     from gelgt.cli.bench import parse_sizes
-    from gelgt.cli.task import read_definition
     from gelgt.training.run_folder import load_run
 
     db = given.open_source(values["dataset"], None, None, None)
     entries, made = [], dict[str, Any]()
-    for definition in values["tasks"]:
-        task = made[definition] = db.task(read_definition(definition))
+    for task in chosen_tasks(db, values["tasks"]):
+        made[task.name] = task
         folder = next(out / f["folder"] for f in result["runs"] if f["task"] == task.name)
         found = effective_neighbours(load_run(folder), db, task, parse_sizes(sizes), values["device"])
         is_real = is_published(db.schema.name, task.name, task.rows["train"])

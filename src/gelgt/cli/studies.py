@@ -4,7 +4,10 @@ gelgt bench ablation --dataset rel-f1 --task driver-dnf --seeds 3 --budget 5m --
 """
 
 import inspect
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +15,10 @@ import typer
 
 from gelgt.cli import options as given
 from gelgt.cli.output import note, print_json, print_table, say
+from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
+    from gelgt import Database, Task
     from gelgt.bench.pool import News
     from gelgt.bench.study import Study
 
@@ -23,7 +28,10 @@ FAILED = 1  # the exit code where a run failed and the others went on
 
 def study_options(
     dataset: Annotated[str, typer.Option("--dataset", metavar="SOURCE", help="A RelBench folder or name, or another source.")],
-    tasks: Annotated[list[str], typer.Option("--task", metavar="TASK", help="A task's name, or what `gelgt train` takes; repeatable.")],
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="TASK", help="A task's name, or what `gelgt train` takes; repeatable. By default all of a folder."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FOLDER", help="Where runs and tables go; runs/bench/DATASET by default. Finished runs are kept."),
@@ -32,11 +40,15 @@ def study_options(
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Runs of each cell, with seeds 0, 1, …")] = 3,
     budget: Annotated[str | None, typer.Option("--budget", metavar="D", help="Train each run at most so long, such as 5m.")] = None,
     visibility: Annotated[
-        str | None, typer.Option("--visibility", metavar="REGIME", help="frozen or seed-time; frozen by default for RelBench data.")
+        str | None,
+        typer.Option("--visibility", metavar="REGIME", help="frozen, seed-time or both; frozen by default for RelBench data."),
     ] = None,
     settings: given.SetOption = None,
     device: given.DeviceOption = "auto",
     jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Runs at once, each in a process of its own.")] = 1,
+    stop_after: Annotated[
+        str | None, typer.Option("--stop-after", metavar="D", help="Leave the rest for the next time after so long, such as 8m.")
+    ] = None,
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="LightGBM and the entity's past labels beside it, made once a task.")
     ] = True,
@@ -62,15 +74,16 @@ def study_command(choose: "Callable[..., Study]") -> Callable[..., None]:
 
 
 def _run(choose: "Callable[[], Study]", values: dict[str, Any]) -> None:
-    result, out = run(choose, **values)
+    results, out = run(choose, **values)
     if values["as_json"]:
-        print_json(result)
+        print_json(results[0] if len(results) == 1 else {"studies": results})
     else:
-        print_study(result)
-        say("", f"written to {out / result['study']}.md")
-    if result["left"]:
+        for result in results:
+            print_study(result)
+            say("", f"written to {out / file_of(result, len(results))}.md", "")
+    if any(result["left"] for result in results):
         raise typer.Exit(INTERRUPTED)
-    if result["failed"]:
+    if any(result["failed"] for result in results):
         raise typer.Exit(FAILED)
 
 
@@ -78,7 +91,7 @@ def run(
     choose: "Callable[[], Study]",
     *,
     dataset: str,
-    tasks: list[str],
+    tasks: list[str] | None,
     out: Path | None,
     preset: str,
     seeds: int,
@@ -87,11 +100,12 @@ def run(
     settings: list[str] | None,
     device: str,
     jobs: int,
+    stop_after: str | None,
     baselines: bool,
     as_json: bool,
     write: bool = True,
-) -> tuple[dict[str, Any], Path]:
-    """Run a study and write its tables if wanted; errors of the command line come before any work."""
+) -> tuple[list[dict[str, Any]], Path]:
+    """Run a study in one regime or in both, and write its tables if wanted; errors of the command line come before any work."""
     from gelgt.cli.train import settings_of
     from gelgt.presets import RunConfig
 
@@ -99,38 +113,68 @@ def run(
     limit = None if budget is None else given.seconds(budget)
     RunConfig.of(preset)
     if visibility is not None:
-        given.one_of("--visibility", visibility, ("frozen", "seed-time"))
+        given.one_of("--visibility", visibility, ("frozen", "seed-time", "both"))
+    until = math.inf if stop_after is None else time.monotonic() + given.seconds(stop_after)
     if device != "auto":
         from gelgt.training.run import choose_device
 
         choose_device(device)
-    from gelgt.bench.studies import has_lightgbm, with_baselines
+    from gelgt.bench.studies import with_baselines
     from gelgt.bench.study import Wish, check_settings, run_study
     from gelgt.bench.write import write_study
     from gelgt.cli.interrupt import Interrupt
     from gelgt.cli.progress import training_progress
-    from gelgt.cli.task import read_definition
+    from gelgt.zoo.lightgbm import has_lightgbm
 
     study = choose()
     if baselines:
         study = with_baselines(study)
         if not has_lightgbm():
             note("LightGBM is not installed: the table goes without it")
-    chosen: Any = visibility
+    regimes: tuple[Any, ...] = ("frozen", "seed-time") if visibility == "both" else (visibility,)
     command = given.typed_command(dataset, given.address_of(dataset))
-    wish = Wish(Path(), preset, range(seeds), changes, limit, chosen, device, jobs, command)
+    wish = Wish(Path(), preset, range(seeds), changes, limit, regimes[0], device, jobs, command)
     check_settings(study, wish)
     with training_progress() as progress:
         db = given.open_source(dataset, None, None, None)
-        made = [db.task(read_definition(task)) for task in tasks]
+        made = chosen_tasks(db, tasks)
         folder = out or Path("runs") / "bench" / db.schema.name
-        wish = Wish(folder, preset, range(seeds), changes, limit, chosen, device, jobs, command)
         teller = _Teller(progress, made)
+        results = []
         with Interrupt(lambda: progress.has_begun or jobs > 1, progress.print) as stop:
-            result = run_study(study, db, made, wish, progress=progress, tell=teller, stop=stop)
-    if write:
-        write_study(result, folder)
-    return result, folder
+
+            def is_over() -> bool:
+                return stop() or time.monotonic() > until
+
+            for regime in regimes:
+                own = replace(wish, out=folder, visibility=regime)
+                results.append(run_study(study, db, made, own, progress=progress, tell=teller, stop=is_over))
+    for result in results if write else ():
+        write_study(result, folder, file_of(result, len(results)))
+    return results, folder
+
+
+def file_of(result: Mapping[str, Any], regimes: int) -> str:
+    """The name of a study's files: with its regime where there are two."""
+    return f"{result['study']}-{result['regime']}" if regimes > 1 else str(result["study"])
+
+
+def chosen_tasks(db: "Database", names: "list[str] | None") -> "list[Task]":
+    """The tasks that were named, or all those of the database's folder that can be trained.
+
+    Raises:
+        GelgtError: none was named, and the folder has none.
+    """
+    from gelgt.cli.task import read_definition
+    from gelgt.tasks.folder import task_names
+
+    if names:
+        return [db.task(read_definition(name)) for name in names]
+    made = [db.task(name) for name in task_names(db)]
+    made = [task for task in made if task.task_type != "recommendation" and task.time_col is not None]
+    if not made:
+        raise GelgtError("no_tasks", f"{db.source} comes with no task that can be trained.", hint="Name one with --task.")
+    return made
 
 
 class _Teller:

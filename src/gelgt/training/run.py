@@ -5,7 +5,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from gelgt.config import Visibility
+from gelgt.config import GelGTConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -40,6 +40,7 @@ from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema
 from gelgt.training.table import key_table, label_column, prediction_columns, times_column
 from gelgt.training.trees import choose_partner, regrown, wants_trees, with_partner
 from gelgt.zoo import entity_mean, lightgbm_baseline
+from gelgt.zoo.lightgbm import has_lightgbm
 
 PACKAGES = ("gelgt", "torch", "torch_geometric", "pytorch-frame", "relbench", "lightgbm", "numpy", "pyarrow")
 Predictions = dict[str, NDArray[Any]]  # by split
@@ -136,6 +137,8 @@ def train_run(
     if is_whole and wants_trees(data, config):
         partner = choose_partner(model, data, config, device)
         clock.done("trees", "validation takes none of them" if partner is None else f"{partner.share:.0%} of the prediction")
+    elif is_whole and isinstance(config.model, GelGTConfig) and config.model.trees and not has_lightgbm():
+        progress.notice("model.trees = false: LightGBM, which would predict beside the network, is not installed")
     model = with_partner(model, partner)
     predictions = {"val": predict_seeds(model, data, data.seeds["val"], config.train, device)}
     for splits in wanted_refits(config, options):  # the test split is scored before its labels may be learned
@@ -153,6 +156,7 @@ def train_run(
         predictions["test"] = predict_seeds(model, data, data.seeds["test"], config.train, device)
     shown = profile(model, data, device)
     clock.done("scoring")
+    state = state if is_whole else replace(state, ended="interrupted")
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
         "metrics": {split: score(data.target.task_type, data.labels(split), p) for split, p in predictions.items()},
         "baselines": {

@@ -20,6 +20,7 @@ from gelgt.training.data import TrainingData
 from gelgt.training.fit import learnable
 from gelgt.training.history import for_fitting
 from gelgt.training.predict import raw_outputs
+from gelgt.zoo.lightgbm import has_lightgbm
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
 SEEDS = 3  # forests whose mean is taken
@@ -53,7 +54,7 @@ class Partner:
 def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     """Whether trees are asked for, and there is something that they can be grown on."""
     target = data.target
-    is_asked = isinstance(config.model, GelGTConfig) and config.model.trees and data.plan.hops > 0
+    is_asked = isinstance(config.model, GelGTConfig) and config.model.trees and data.plan.hops > 0 and has_lightgbm()
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 

@@ -9,6 +9,7 @@ error, log loss), and has never seen the test labels. The same call gives the sa
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ PARAMETERS: dict[str, Any] = {
     "bagging_freq": 1,
     "lambda_l2": 1.0,
 }
+
+
+def has_lightgbm() -> bool:
+    """Whether LightGBM can be run here."""
+    return find_spec("lightgbm") is not None
 
 
 @dataclass(frozen=True)
