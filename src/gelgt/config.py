@@ -214,8 +214,8 @@ class TrainConfig(Config):
         members: Models that are trained one after the other with different seeds, and predict by their mean. ``auto`` is 5 where there are
             at most 10,000 labels to learn from, whose models differ most by their seed, and 1 otherwise.
         stale: Copies of each training seed that see rows up to an earlier time, as frozen test seeds do: three years after the horizon
-            nobody's last race is a week old. Lags are those of the validation seeds. ``auto`` is 1 in the frozen regime where
-            validation spans more than one window, and 0 otherwise.
+            nobody's last race is a week old. Lags are those at which the task is evaluated. ``auto`` is 1 in the frozen regime where
+            that is more than one window, and 0 otherwise.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.

@@ -114,14 +114,18 @@ class TrainingData:
         return joined(parts), labels[np.concatenate(places)]
 
     def lags(self) -> NDArray[np.int64]:
-        """How long after the last row that they see the seeds of a frozen split are asked about, in seconds: those of validation, from
-        the validation time on. None where one window is all that is asked, or nothing is frozen."""
+        """How long after the last row that they see the seeds of a frozen split are asked about, in seconds: one window after the other,
+        as many as the task evaluates, or where it does not say, as validation has them. None where one window is all that is asked, or
+        nothing is frozen."""
         task = self.task
         if self.sampling.visibility != "frozen" or task.val_timestamp is None or task.timedelta is None:
             return np.zeros(0, np.int64)
-        found = self.seeds["val"].time - int(np.datetime64(task.val_timestamp, "s").astype(np.int64))
+        length = int(task.timedelta.total_seconds())
+        found: NDArray[np.int64] = np.arange(1, task.num_eval_timestamps, dtype=np.int64) * length
+        if task.num_eval_timestamps == 1:
+            found = self.seeds["val"].time - int(np.datetime64(task.val_timestamp, "s").astype(np.int64))
         found = found[found > 0]
-        return found if len(found) and found.max() > task.timedelta.total_seconds() else np.zeros(0, np.int64)
+        return found if len(found) and found.max() > length else np.zeros(0, np.int64)
 
     def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels, in training with more seed times where they are wanted."""

@@ -136,4 +136,5 @@ def with_partner(model: RelationalModel | Ensemble, partner: Partner | None) -> 
     if partner is None:
         return model
     members = list(model.members) if isinstance(model, Ensemble) else [model]
-    return Ensemble(members, partner.trees, partner.share)  # type: ignore[arg-type]  # a ModuleList does not say what it holds
+    device = next(members[0].parameters()).device
+    return Ensemble(members, partner.trees, partner.share).to(device)  # type: ignore[arg-type]  # a ModuleList does not say what it holds
