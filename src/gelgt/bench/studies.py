@@ -45,8 +45,8 @@ def _variant(name: str) -> Variant:
     return Variant(name, name, tasks=("regression",) if name == "constant" else ())
 
 
-def ablation() -> Study:
-    """GelGT without each of its parts, as the paper removes them, and without what is new here."""
+def ablation(only: Sequence[str] = ()) -> Study:
+    """GelGT without each of its parts, as the paper removes them, and without what is new here; or without some of them only."""
     removed: dict[str, Mapping[str, Any]] = {
         "gelgt": {},
         "without-sampling": {"sampling.strategy": "random"},  # the paper: "we use random sampling instead"
@@ -64,7 +64,11 @@ def ablation() -> Study:
         "without-mix": {"train.mix": 1},
         "without-members": {"train.members": 1},
     }
-    variants = tuple(Variant(name, settings=_fixed(changes)) for name, changes in removed.items())
+    for name in only:
+        if name not in removed:
+            raise GelgtError("unknown_variant", f"The ablation has no variant '{name}'.", hint=did_you_mean(name, removed))
+    chosen = [name for name in removed if not only or name in only or name == "gelgt"]
+    variants = tuple(Variant(name, settings=_fixed(removed[name])) for name in chosen)
     return Study("ablation", "GelGT without each of its parts", variants, "gelgt")
 
 

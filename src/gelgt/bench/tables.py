@@ -100,6 +100,8 @@ def facts(result: Mapping[str, Any]) -> list[str]:
         settings = "".join(f", {name}={value}" for name, value in result["settings"].items())
         lines.append(f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}{settings}")
     lines.append(f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}")
+    if result.get("note"):  # written by hand into the file of an older study
+        lines.append(f"note: {result['note']}")
     if result.get("command"):
         lines.append(f"command: `{result['command']}`")
     return lines

@@ -235,11 +235,15 @@ def quality(models: ModelsOption = None) -> "Study":
     return studies.quality(models or ())
 
 
-def ablation() -> "Study":
-    """GelGT without each of its parts: sampling, refinement, bias, GNN branch, attention."""
+def ablation(
+    only: Annotated[
+        list[str] | None, typer.Option("--variant", metavar="NAME", help="Such as without-bias; repeatable. By default all.")
+    ] = None,
+) -> "Study":
+    """GelGT without each of its parts: sampling, refinement, bias, GNN branch, attention, and what this project added."""
     from gelgt.bench import studies
 
-    return studies.ablation()
+    return studies.ablation(only or ())
 
 
 def bias() -> "Study":
