@@ -71,11 +71,12 @@ def test_gates_see_what_refinement_sorts_by(run: Run, db: Database, task: Task) 
     """The scores of the analysis order the rows as the model's own refinement does."""
     from gelgt.bench.gating import _scored, _seeds
     from gelgt.inference.predictor import trained_model
+    from gelgt.nn.ensemble import first_of
     from gelgt.nn.refinement import refine
     from gelgt.training.data import TrainingData
 
     data = TrainingData.of(db, task, run.config, run.statistics)
-    model: Any = trained_model(run, data.graph, data.features, data.hide)
+    model: Any = first_of(trained_model(run, data.graph, data.features, data.hide))
     inputs = next(iter(data.loader(_seeds(data), 16)))
     with torch.no_grad():
         batch, scores = _scored(model, inputs)

@@ -254,7 +254,9 @@ def test_frames_that_cannot_be_read(predictor: Predictor, twins: Twins, ids: lis
 
 
 # Vectors.
-def test_vectors(predictor: Predictor, twins: Twins, ids: list[int], tmp_path: Path) -> None:
+def test_vectors(twins: Twins, ids: list[int], tmp_path: Path) -> None:
+    run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run", {"model.trees": False})  # the head alone predicts
+    predictor = Predictor(run, twins.cut)
     made = predictor.embed(ids[:6], at=twins.at)
     assert made.table.column_names == ["id", "time", *(f"vector_{i}" for i in range(16))]
     assert made.vectors.shape == (6, 16)
