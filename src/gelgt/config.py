@@ -125,6 +125,7 @@ class GelGTConfig(AttentionConfig):
         layers: Gaussian attention blocks.
         history: Hops of the causal aggregates (`gelgt.zoo.aggregates`) that a seed's vector is given, 0 for none: counts, means and
             recency over all the rows that it may see, however few of them are sampled.
+        siblings: Whether the aggregates also look at the rows that share a key with the seed's newest child: how its team has done lately.
         calendar: Whether a seed's vector also knows its place in the year, and how long after the newest row that it may see it is asked
             about. Of no effect where training spans less than two years.
         trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0, ¼, ½ or ¾, whichever has the least
@@ -152,6 +153,7 @@ class GelGTConfig(AttentionConfig):
     layers: int = Field(default=2, ge=0)
     keep: int | None = Field(default=200, ge=1)
     history: int = Field(default=0, ge=0, le=2)
+    siblings: bool = False
     calendar: bool = False
     trees: bool = False
     gnn_layers: int = Field(default=3, ge=0)

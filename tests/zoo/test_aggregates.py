@@ -94,8 +94,9 @@ class Walk:
         return float(frame[column][row])
 
 
-def compute(tiny: Any, task: Any, config: SamplingConfig, rows: Any, times: Any, hops: int) -> Aggregates:
-    return aggregates(tiny.db, tiny.db.graph(), tiny.db.features(), task, config, np.asarray(rows), np.asarray(times), hops=hops)
+def compute(tiny: Any, task: Any, config: SamplingConfig, rows: Any, times: Any, hops: int, siblings: bool = False) -> Aggregates:
+    at = (np.asarray(rows), np.asarray(times))
+    return aggregates(tiny.db, tiny.db.graph(), tiny.db.features(), task, config, *at, hops=hops, siblings=siblings)
 
 
 @pytest.mark.parametrize("regime", ["strict", "inclusive", "frozen"])
@@ -136,6 +137,19 @@ def test_one_hop_is_the_beginning_of_two(tiny: Any, make_task: Any) -> None:
     places = [two.names.index(name) for name in one.names]
     assert np.array_equal(one.values, two.values[:, places], equal_nan=True)
     assert all(name.count("<") + name.count(">") <= 1 for name in one.names)
+
+
+def test_siblings_are_those_of_the_second_hop(tiny: Any, make_task: Any) -> None:
+    """The same columns as a part of two hops, which the walk above has checked."""
+    task = make_task([(0, 9, 0.0)], [], [], "regression")
+    rng = np.random.default_rng(3)
+    rows, times = rng.integers(0, 30, 40), START + rng.integers(5, 40, 40) * DAY
+    one, more, two = (compute(tiny, task, SamplingConfig(), rows, times, *which) for which in ((1, False), (1, True), (2, False)))
+    assert set(one.names) < set(more.names) < set(two.names)
+    assert np.array_equal(more.values, two.values[:, [two.names.index(name) for name in more.names]], equal_nan=True)
+    added = [name for name in more.names if name not in one.names]
+    assert all(re.fullmatch(r"< (\w+)\.\w+ > newest (\w+) < \1\.\2: \w+ (recent )?mean", name) for name in added), added
+    assert np.isfinite(more.values[:, [more.names.index(name) for name in added]]).any(0).all()
 
 
 def test_seeds_of_one_call_do_not_know_each_other(tiny: Any, make_task: Any) -> None:

@@ -56,6 +56,7 @@ def ablation(only: Sequence[str] = ()) -> Study:
         "without-attention": {"model.layers": 0},
         # What this project added to the published method.
         "without-history": {"model.history": 0, "model.trees": False},
+        "without-siblings": {"model.siblings": False},
         "without-calendar": {"model.calendar": False},
         "without-trees": {"model.trees": False},
         "without-refit": {"train.refit": False},

@@ -1,6 +1,6 @@
 """What seeds come with beside their subgraph: aggregates over all the rows that they may see, and the calendar.
 
-aggregates   `gelgt.zoo.aggregates`, without columns that only number categories
+aggregates   `gelgt.zoo.aggregates`, without columns that only number categories; with those of siblings where they are wanted
 calendar     two waves of the year at the time that is asked about, and the days from the newest time that may be seen to it
 """
 
@@ -26,14 +26,15 @@ SPAN = 2 * YEAR  # of training times, from which on a place in the year has been
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants the calendar."""
+    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants those of siblings, and the calendar."""
 
     hops: int = 0
     has_calendar: bool = False
+    has_siblings: bool = False
 
     @classmethod
     def of(cls, config: ModelConfig) -> "HistoryPlan":
-        return cls(config.history, config.calendar) if isinstance(config, GelGTConfig) else cls()
+        return cls(config.history, config.calendar, config.siblings) if isinstance(config, GelGTConfig) else cls()
 
     def __bool__(self) -> bool:
         return bool(self.hops) or self.has_calendar
@@ -49,7 +50,7 @@ def seed_history(
     parts = []
     if plan.hops:
         rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
-        found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=plan.hops)
+        found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=plan.hops, siblings=plan.has_siblings)
         parts.append(found.values[:, ~found.is_code])
     if plan.has_calendar:
         turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)

@@ -27,11 +27,11 @@ SEEDS = 3  # forests whose mean is taken
 MOST_ROWS = 500_000
 MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
+LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50  # labels in a leaf: a fiftieth of all, between these
 FIRST_ROUNDS = 200  # where validation has no labels to stop by
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
-    "min_data_in_leaf": 30,
     "feature_fraction": 0.3,
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
@@ -108,7 +108,8 @@ def grow(
     assert columns is not None
     dumps, taken = [], []
     for number in range(SEEDS):
-        own = {"seed": (config.seed + 7_919 * number) % 2**31, "num_threads": torch.get_num_threads()}
+        leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
+        own = {"min_data_in_leaf": leaf, "seed": (config.seed + 7_919 * number) % 2**31, "num_threads": torch.get_num_threads()}
         table = lightgbm.Dataset(for_fitting(columns, seeds, data.plan).numpy(), truth.numpy(), params={"verbosity": -1})
         more: dict[str, Any] = {}
         if watched is not None:

@@ -7,6 +7,9 @@
     hops = 2    the same over the rows that those name and over the rows that name those, and what the rows know that
                 the entity names or that its newest child names, at the seed's time
 
+    siblings    over the rows that share a key with the entity's newest child, such as all results of the team that a driver drove for
+                last: the mean of each number, and that of the newest five. Part of hops = 2 already.
+
 A row counts if it lies before the seed's limit, and ages are measured from its reference time; both come from the sampler,
 so that the columns show what the model may see. Texts and lists of categories are left out. Column names spell the path
 (`zoo/events.py`): `< results.driverId: points mean`.
@@ -62,6 +65,7 @@ def aggregates(
     times: NDArray[np.int64],
     *,
     hops: int = 1,
+    siblings: bool = False,
 ) -> Aggregates:
     """The columns of some seeds.
 
@@ -74,9 +78,10 @@ def aggregates(
         rows: (S,) rows of the entity table.
         times: (S,) seed times in seconds since 1970.
         hops: 1 or 2.
+        siblings: Whether hops = 1 also looks at the company of the newest child.
     """
     maker = _Maker(db, graph, features, task, sampling, np.asarray(rows, np.int64), np.asarray(times, np.int64))
-    found = list(maker.columns(hops))
+    found = list(maker.columns(hops, siblings))
     names = tuple(name for name, _ in found)
     values = np.empty((len(maker.rows), len(found)), np.float32)
     for place in reversed(range(len(names))):  # from the back, so that each column is freed once it has been copied
@@ -110,7 +115,7 @@ class _Maker:
         seconds = 0 if self.task.timedelta is None else int(self.task.timedelta.total_seconds())
         self.window = seconds or WINDOW
 
-    def columns(self, hops: int) -> Iterator[Column]:
+    def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
         entity = self.task.entity_table
         # A row that does not exist yet at the seed's own time says nothing.
         exists = row_times(self.graph, entity)[self.rows] <= self.times
@@ -129,6 +134,22 @@ class _Maker:
             yield from self._events(path, view, key.child, is_timed=self._is_timed(key.child))
             if hops > 1:
                 yield from self._second_hop(path, key, view, wanted)
+            elif siblings and self._is_timed(key.child):
+                yield from self._siblings(path, key, view)
+
+    def _siblings(self, path: str, key: Key, view: View) -> Iterator[Column]:
+        from gelgt.zoo.kernels import sweep_numbers
+
+        for other in self.keys:
+            if other.child != key.child or other.column == key.column:
+                continue
+            newest = self._admitted(other.parent, view.newest(parent_rows(self.graph, other), -1))
+            seen = children(self.graph, other, self._wanted(other.parent, newest)).view(newest, self.limits)
+            for name, values in self._columns(key.child, "numerical"):
+                out = np.empty((len(self.rows), 5), np.float32)
+                sweep_numbers(_take(values, seen.events.row, np.nan), seen.first, seen.last, seen.order, out)
+                for place, what in ((0, "mean"), (3, "recent mean")):
+                    yield f"{path} > newest {other.column} < {other.child}.{other.column}: {name} {what}", out[:, place]
 
     def _second_hop(self, path: str, key: Key, view: View, wanted: NDArray[np.bool_]) -> Iterator[Column]:
         for other in self.keys:
