@@ -37,6 +37,9 @@ def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mappi
     if metrics["refit"]:
         again = metrics["refit"]
         say("", refit_words(again))
+    if metrics.get("trees"):
+        share = metrics["trees"]["share"]
+        say("", f"LightGBM on the same history makes {share:.0%} of the prediction, the network {1 - share:.0%}; validation chose so.")
     say("", f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} parameters")
     print_profile(shown)
 

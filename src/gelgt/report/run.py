@@ -70,6 +70,19 @@ class Epoch(_Part):
     rate: float | None = None
 
 
+class Trees(_Part):
+    """LightGBM beside the network."""
+
+    share: float = Field(ge=0, le=1)
+
+
+class Refit(_Part):
+    """What was learned once validation had chosen: all labels, or those `known` at the test time."""
+
+    labels: str = "all"
+    rows: int = 0
+
+
 class Metrics(_Part):
     """metrics.json."""
 
@@ -88,6 +101,9 @@ class Metrics(_Part):
     baselines: dict[str, dict[str, Scores]] = {}
     epochs: list[Epoch] = []
     best_epoch: int | None = None
+    members: list[dict[str, Any]] = []
+    trees: Trees | None = None
+    refit: Refit | None = None
     seconds: float | None = None
     phases: dict[str, float] = {}
     parameters: int | None = None

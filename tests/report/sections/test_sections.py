@@ -43,6 +43,20 @@ def test_headline_names_task_regime_score_and_baselines(made_run: Any) -> None:
         assert fact in text
 
 
+def test_it_says_who_predicts_and_what_was_learned_last(made_run: Any) -> None:
+    folder = made_run()
+    assert "Predicted by" not in words(headline.header(Run(folder)))
+    assert "LightGBM, which has no such lines" not in words(profile.section(Run(folder)).body)
+    update(folder, members=[{}, {}, {}], trees={"share": 0.75, "rounds": [70]}, refit={"labels": "known", "rows": 8812, "epochs": 5})
+    text = words(headline.header(Run(folder)))
+    assert "Predicted by the mean of 3 networks, 25% LightGBM on the same history, 75%" in text
+    assert "Refitted on the 8,812 labels known at the test time, before test was scored" in text
+    assert "25% of the prediction; LightGBM, which has no such lines, makes the rest" in words(profile.section(Run(folder)).body)
+    update(folder, trees=None, refit={"rows": 99, "epochs": 5})
+    text = words(headline.header(Run(folder)))
+    assert "Predicted by the mean of 3 networks Refitted on all 99 labels, after it was scored" in text
+
+
 def test_verdict_is_honest_when_behind_or_equal(made_run: Any) -> None:
     folder = made_run()
     found = told(folder)

@@ -126,6 +126,24 @@ def _choices(run: Run) -> str:
     return f"{chosen}, and {'score only what was chosen' if main_split(run) == 'test' else 'have not been scored'}."
 
 
+def _predictors(run: Run) -> str:
+    """Who predicts, where it is not one network alone."""
+    told = run.facts
+    networks = f"the mean of {count(len(told.members))} networks" if len(told.members) > 1 else "a network"
+    if told.trees is None:
+        return networks if len(told.members) > 1 else ""
+    return f"{networks}, {1 - told.trees.share:.0%}<br>LightGBM on the same history, {told.trees.share:.0%}"
+
+
+def _refit(run: Run) -> str:
+    refit = run.facts.refit
+    if refit is None:
+        return ""
+    if refit.labels == "all":
+        return f"all {count(refit.rows)} labels, after it was scored"
+    return f"the {count(refit.rows)} labels known at the test time, before test was scored"
+
+
 def _facts(run: Run) -> list[tuple[str, str]]:
     told, task, data = run.facts, run.facts.task, run.facts.data
     rows = [f"{count(task.rows[s])} {split_word(s)}" for s in ("train", "val", "test") if s in task.rows]
@@ -140,6 +158,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Test from", escape(moment(task.test_timestamp)) if task.test_timestamp else ""),
         ("Time taken", duration(told.seconds) if told.seconds is not None else ""),
         ("Training", epochs),
+        ("Predicted by", _predictors(run)),
+        ("Refitted on", _refit(run)),
         ("Parameters", count(told.parameters) if told.parameters is not None else ""),
         ("Seed", str(told.seed) if told.seed is not None else ""),
     ]

@@ -24,7 +24,13 @@ def section(run: Run) -> Section:
     for layer in layers:
         if layer.kernels:
             parts.append(_kernels(layer, len(layers) > 1))
-    return Section("profile", title, aid, "".join(parts) + paragraph(_reading(layers)))
+    trees = run.facts.trees
+    beside = (
+        note(f"This is the network, {1 - trees.share:.0%} of the prediction; LightGBM, which has no such lines, makes the rest.")
+        if trees
+        else ""
+    )
+    return Section("profile", title, aid, "".join(parts) + paragraph(_reading(layers)) + beside)
 
 
 def _layer_word(layer: LayerBias) -> str:
