@@ -1,19 +1,22 @@
-"""Boosted trees as tensors: what LightGBM has grown, so that it travels with the weights and predicts on any device."""
+"""Boosted trees as tensors: what LightGBM has grown, so that it travels with the weights and predicts on any device.
+
+A tree of few nodes is a table. Whether a value goes left is decided for all N nodes of all trees at once; the N answers of a tree, read as
+a binary number, are the place of its leaf among 2^N. Nothing is walked.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 PREFIX = "trees."
+MOST_NODES = 12  # 4,096 leaves to look up, most of them the same
 
 
 class Trees(nn.Module):
     """T trees over (B, F) columns, NaN for missing; tree t adds its leaf to output t modulo the outputs.
-
-    A node is a number ≥ 0, a leaf ``-1 - number``. A value goes left where it is at most the threshold, a missing one where the tree says.
 
     Args:
         trees: How many.
@@ -23,49 +26,43 @@ class Trees(nn.Module):
 
     feature: Tensor
     threshold: Tensor
-    left: Tensor
-    right: Tensor
     missing_left: Tensor
     leaf: Tensor
-    depth: Tensor
+    bits: Tensor
 
     def __init__(self, trees: int, nodes: int, outputs: int) -> None:
         super().__init__()
+        assert nodes <= MOST_NODES, nodes
         self.outputs = outputs
         self.register_buffer("feature", torch.zeros(trees, nodes, dtype=torch.int64))
-        self.register_buffer("threshold", torch.zeros(trees, nodes, dtype=torch.float64))
-        self.register_buffer("left", torch.full((trees, nodes), -1, dtype=torch.int64))
-        self.register_buffer("right", torch.full((trees, nodes), -1, dtype=torch.int64))
+        self.register_buffer("threshold", torch.zeros(trees, nodes))
         self.register_buffer("missing_left", torch.zeros(trees, nodes, dtype=torch.bool))
-        self.register_buffer("leaf", torch.zeros(trees, nodes + 1, dtype=torch.float64))
-        self.register_buffer("depth", torch.tensor(0))
+        self.register_buffer("leaf", torch.zeros(trees, 2**nodes, dtype=torch.float64))
+        self.register_buffer("bits", 2.0 ** torch.arange(nodes), persistent=False)
 
     def forward(self, columns: Tensor) -> Tensor:
         """(B, F) → (B, outputs)."""
-        trees = len(self.feature)
-        x = columns.double()
-        at = x.new_zeros((len(x), trees), dtype=torch.int64)
-        number = torch.arange(trees, device=x.device).expand_as(at)
-        for _ in range(int(self.depth)):
-            node = at.clamp(min=0)
-            value = x.gather(1, self.feature[number, node])
-            goes_left = torch.where(torch.isnan(value), self.missing_left[number, node], value <= self.threshold[number, node])
-            at = torch.where(at < 0, at, torch.where(goes_left, self.left[number, node], self.right[number, node]))
-        found = self.leaf[number, -1 - at]
-        return found.view(len(x), trees // self.outputs, self.outputs).sum(1)
+        trees, nodes = self.feature.shape
+        values = columns.float().index_select(1, self.feature.flatten()).view(len(columns), trees, nodes)
+        goes_left = (values <= self.threshold) | (torch.isnan(values) & self.missing_left)
+        with torch.autocast(columns.device.type, enabled=False):
+            place = (goes_left.float() @ self.bits).long()  # (B, T), exact
+        found = self.leaf[torch.arange(trees, device=place.device), place]
+        return found.view(len(columns), trees // self.outputs, self.outputs).sum(1)
 
     @classmethod
     def of(cls, dumps: list[Mapping[str, Any]], outputs: int) -> "Trees":
         """The mean of some LightGBM models, each as `Booster.dump_model` gives it."""
-        grown = [_Tree.of(info["tree_structure"]) for dump in dumps for info in dump["tree_info"]]
-        made = cls(len(grown), max(1, *(len(tree.nodes) for tree in grown)), outputs)
-        for number, tree in enumerate(grown):
-            for place, node in enumerate(tree.nodes):
-                made.feature[number, place], made.threshold[number, place] = node["split_feature"], node["threshold"]
-                made.missing_left[number, place] = _is_left(node)
-                made.left[number, place], made.right[number, place] = tree.children[place]
-            made.leaf[number, : len(tree.leaves)] = torch.tensor(tree.leaves, dtype=torch.float64) / len(dumps)
-        made.depth.fill_(max(1, *(tree.depth for tree in grown)))
+        roots = [info["tree_structure"] for dump in dumps for info in dump["tree_info"]]
+        inner = [_inner(root) for root in roots]
+        made = cls(len(roots), max(1, *(len(nodes) for nodes in inner)), outputs)
+        for tree, (root, nodes) in enumerate(zip(roots, inner)):
+            for number, node in enumerate(nodes):
+                made.feature[tree, number], made.threshold[tree, number] = node["split_feature"], _below(node["threshold"])
+                made.missing_left[tree, number] = _is_left(node)
+            number_of = {id(node): number for number, node in enumerate(nodes)}
+            for place in range(made.leaf.shape[1]):
+                made.leaf[tree, place] = _reached(root, number_of, place) / len(dumps)
         return made
 
     @classmethod
@@ -75,36 +72,23 @@ class Trees(nn.Module):
         return None if feature is None else cls(feature.shape[0], feature.shape[1], outputs)
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """One tree, its nodes and leaves numbered as they are met; a tree without a split is a node whose children are its leaf."""
+def _inner(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The inner nodes of a tree; none where it is a single leaf."""
+    return [part, *_inner(part["left_child"]), *_inner(part["right_child"])] if "split_feature" in part else []
 
-    nodes: list[Mapping[str, Any]]
-    children: list[tuple[int, int]]
-    leaves: list[float]
-    depth: int
 
-    @classmethod
-    def of(cls, root: Mapping[str, Any]) -> "_Tree":
-        nodes: list[Mapping[str, Any]] = []
-        children: list[tuple[int, int]] = []
-        leaves: list[float] = []
-        deepest = 0
+def _reached(part: Mapping[str, Any], number_of: Mapping[int, int], place: int) -> float:
+    """The leaf that the answers in the bits of a place lead to."""
+    while "split_feature" in part:
+        part = part["left_child"] if place >> number_of[id(part)] & 1 else part["right_child"]
+    return float(part["leaf_value"])
 
-        def visit(part: Mapping[str, Any], depth: int) -> int:
-            nonlocal deepest
-            deepest = max(deepest, depth)
-            if "split_feature" not in part:
-                leaves.append(float(part["leaf_value"]))
-                return -len(leaves)
-            place = len(nodes)
-            nodes.append(part)
-            children.append((0, 0))
-            children[place] = visit(part["left_child"], depth + 1), visit(part["right_child"], depth + 1)
-            return place
 
-        visit(root, 0)
-        return cls(nodes, children, leaves, deepest)
+def _below(threshold: float) -> float:
+    """The largest float32 that is not above a threshold: a float32 is at most the one where it is at most the other."""
+    with np.errstate(over="ignore"):  # LightGBM's word for "whatever is known" is beyond float32
+        near = np.float32(threshold)
+    return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))
 
 
 def _is_left(node: Mapping[str, Any]) -> bool:
