@@ -133,7 +133,7 @@ def test_no_task_to_be_found(run: Run, shop_source: Path, tmp_path: Path) -> Non
 
 def test_some_variants_of_an_ablation(run: Run, shop_source: Path, tmp_path: Path) -> None:
     asked = ("bench", "ablation", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--no-baselines", "--out", tmp_path / "a")
-    found = run(*asked, "--variant", "without-trees", *TINY, "--json")
+    found = run(*asked, "--variant", "without-trees", "--set", "model.trees=true", *TINY, "--json")
     assert found.json["models"] == ["gelgt", "without-trees"]
     wrong = run(*asked, "--variant", "without-tree")
     assert wrong.code == 2
