@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 PREFIX = "trees."
@@ -57,12 +58,11 @@ class Trees(nn.Module):
         inner = [_inner(root) for root in roots]
         made = cls(len(roots), max(1, *(len(nodes) for nodes in inner)), outputs)
         for tree, (root, nodes) in enumerate(zip(roots, inner)):
-            for number, node in enumerate(nodes):
-                made.feature[tree, number], made.threshold[tree, number] = node["split_feature"], _below(node["threshold"])
-                made.missing_left[tree, number] = _is_left(node)
-            number_of = {id(node): number for number, node in enumerate(nodes)}
-            for place in range(made.leaf.shape[1]):
-                made.leaf[tree, place] = _reached(root, number_of, place) / len(dumps)
+            size = len(nodes)
+            made.feature[tree, :size] = torch.tensor([node["split_feature"] for node in nodes], dtype=torch.int64)
+            made.threshold[tree, :size] = torch.tensor([_below(node["threshold"]) for node in nodes])
+            made.missing_left[tree, :size] = torch.tensor([_is_left(node) for node in nodes], dtype=torch.bool)
+            made.leaf[tree] = torch.from_numpy(_leaves(root, made.leaf.shape[1])) / len(dumps)
         return made
 
     @classmethod
@@ -77,11 +77,21 @@ def _inner(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part, *_inner(part["left_child"]), *_inner(part["right_child"])] if "split_feature" in part else []
 
 
-def _reached(part: Mapping[str, Any], number_of: Mapping[int, int], place: int) -> float:
-    """The leaf that the answers in the bits of a place lead to."""
-    while "split_feature" in part:
-        part = part["left_child"] if place >> number_of[id(part)] & 1 else part["right_child"]
-    return float(part["leaf_value"])
+def _leaves(root: Mapping[str, Any], places: int) -> NDArray[np.float64]:
+    """(places,) the leaf that the answers in the bits of each place lead to; nodes are numbered as `_inner` lists them."""
+    found, answers = np.zeros(places), np.arange(places)
+
+    def fill(part: Mapping[str, Any], here: NDArray[np.bool_], number: int) -> int:
+        """Fill what a part of the tree leads to, and give the number of the next node."""
+        if "split_feature" not in part:
+            found[here] = part["leaf_value"]
+            return number
+        left = (answers >> number & 1).astype(bool)
+        after = fill(part["left_child"], here & left, number + 1)
+        return fill(part["right_child"], here & ~left, after)
+
+    fill(root, np.ones(places, bool), 0)
+    return found
 
 
 def _below(threshold: float) -> float:

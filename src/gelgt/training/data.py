@@ -145,11 +145,11 @@ class TrainingData:
         """Every label known at the test time: windows up to it, or the rows of training and validation whose windows end by then."""
         if has_windows(self.task) and has_engine():
             return self._replayed(with_more_windows(self.task, each, until_test=True))
-        seeds = joined([self.seeds["train"], self.seeds["val"]])
-        labels = np.concatenate([self.labels("train"), self.labels("val")])
         task = self.task
         if task.test_timestamp is None:
             return self.seeds["train"], self.labels("train")
+        seeds = joined([self.seeds["train"], self.seeds["val"]])
+        labels = np.concatenate([self.labels("train"), self.labels("val")])
         length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
         ended = np.flatnonzero(seeds.time + length <= int(np.datetime64(task.test_timestamp, "s").astype(np.int64)))
         return seeds.take(ended), labels[ended]

@@ -1,7 +1,7 @@
 """LightGBM beside the network, over the same history: grown on what the network learns from, weighed by validation.
 
-Trees find thresholds in a column that a network smooths over, and err elsewhere; the mean of both is better than either on most tables
-of a few thousand labels. How much of each is taken, validation says; where it says none, nothing is left of the trees.
+Trees find thresholds in a column that a network smooths over, and err elsewhere (measured on rel-f1: docs/research/rel-f1.md). How much of
+each is taken, validation says; where it says none, nothing is left of the trees.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,10 @@ from gelgt.zoo.lightgbm import has_lightgbm
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
 SEEDS = 3  # forests whose mean is taken
-MOST_ROWS = 200_000  # labels that trees are grown on: half a minute on two cores
+MOST_ROWS = 200_000  # labels that trees are grown on
 MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
 LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50  # labels in a leaf: a fiftieth of all, between these
-FIRST_ROUNDS = 200  # where validation has no labels to stop by
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
@@ -106,16 +105,17 @@ def grow(
         return None, ()
     columns = data.history(seeds)
     assert columns is not None
+    matrix = for_fitting(columns, seeds, data.plan).numpy()
+    leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
     dumps, taken = [], []
     for number in range(SEEDS):
-        leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
         own = {"min_data_in_leaf": leaf, "seed": (config.seed + 7_919 * number) % 2**31, "num_threads": torch.get_num_threads()}
-        table = lightgbm.Dataset(for_fitting(columns, seeds, data.plan).numpy(), truth.numpy(), params={"verbosity": -1})
+        table = lightgbm.Dataset(matrix, truth.numpy(), params={"verbosity": -1})
         more: dict[str, Any] = {}
         if watched is not None:
             held = lightgbm.Dataset(watched[0].numpy(), watched[1].numpy(), reference=table, params={"verbosity": -1})
             more = {"valid_sets": [held], "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)]}
-        most = ROUNDS if watched is not None else rounds[number] if rounds else FIRST_ROUNDS
+        most = ROUNDS if watched is not None else rounds[number]
         model = lightgbm.train(PARAMETERS | _objective(data) | own, table, most, **more)
         taken.append(model.best_iteration if watched is not None else most)
         dumps.append(model.dump_model(num_iteration=taken[-1]))
