@@ -93,6 +93,24 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
     assert without.metrics["metrics"]["test"] != run.metrics["metrics"]["test"]
 
 
+def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_path: Path) -> None:
+    """Of labels that are nearly all zero the median is best, and trees stop at it; the network's ranks are worth more."""
+    rng = np.random.default_rng(0)
+    labels = {}
+    for split, table in task.labels.items():
+        place = table.column_names.index(task.label_col)
+        rare = (rng.random(len(table)) < 0.03).astype(np.float64)
+        labels[split] = table.set_column(place, task.label_col, pa.array(rare))
+    rare_task = replace(task, task_type="regression", labels=labels)
+    config = small("regression", train__windows=1)
+    data = TrainingData.of(db, rare_task, in_regime(config, rare_task))
+    columns = data.history(data.seeds["val"])
+    assert columns is not None
+    _, rounds = grow(data, config.train, ("train",), (columns, data.target.encode(data.labels("val"))))
+    assert rounds == (1, 1, 1)
+    assert choose_partner(make_model(data, config), data, config, CPU) is None
+
+
 def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> None:
     assert wants_trees(data, small(task.task_type))
     assert not wants_trees(data, small(task.task_type, model__trees=False))

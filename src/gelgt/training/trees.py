@@ -67,7 +67,7 @@ def choose_partner(model: RelationalModel | Ensemble, data: TrainingData, config
     columns = data.history(seeds)
     assert columns is not None
     trees, rounds = grow(data, config.train, ("train",), (columns, truth))
-    if trees is None:
+    if trees is None or max(rounds) == 1:  # stopped at once: all but a constant, which would only hide the network's ranks
         return None
     own, others = raw_outputs(model, data, seeds, config.train, device).cpu(), trees(columns).float()
     losses = [float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES]
