@@ -119,3 +119,10 @@ def test_a_foreign_key_to_a_table_that_is_left_out_keeps_its_values(tmp_path: Pa
     alone = gelgt.open(tmp_path / "project", tables=["visits"])
     assert alone.table("visits").foreign_keys == ()
     assert alone.read("visits", ["event_id"]).column(0).to_pylist() == [30, 10]
+
+
+def test_frames_are_called_as_their_folder(tmp_path: Path) -> None:
+    frames = {"orders": pd.DataFrame({"id": [1, 2], "at": pd.date_range("2024", periods=2)})}
+    assert gelgt.open(frames, out=tmp_path / "shop").schema.name == "shop"
+    assert gelgt.open(str(tmp_path / "shop")).schema.name == "shop"
+    assert gelgt.open(frames).schema.name == "frames"

@@ -27,7 +27,7 @@ def open(
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping or a YAML file:
             ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
             In the form of a manifest it states the split times too: ``{"val_timestamp": …, "test_timestamp": …, "tables": {…}}``.
-        out: Import to this new folder instead of the cache.
+        out: Import to this new folder instead of the cache; frames are then called as it is.
         tables: Read only these tables.
         namespace: The schema of a SQL database ("public", "sales").
 
@@ -60,6 +60,8 @@ def open(
         opened, stated = folder_source(folder, str(source), stated, tables)
     if splits is not None:
         opened.splits = splits
+    if isinstance(source, Mapping) and out is not None:
+        opened.name = Path(out).expanduser().resolve().name  # frames have no name of their own
     target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
     return read_folder(target, opened.address)
 
