@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
@@ -17,6 +19,7 @@ from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
 from gelgt.inference.task import given_task, run_definition, run_task
 from gelgt.tasks import Task
+from gelgt.tasks.times import timestamp
 from gelgt.training import Run, TrainingData
 from gelgt.training.data import hidden
 from gelgt.training.history import HistoryPlan
@@ -34,6 +37,7 @@ class Scored:
         labels: As `metrics.score` takes them.
         predictions: Probabilities or values, in the order of the label table.
         is_own: The labels are those that the run was trained and scored with.
+        learned: How many of them the model has learned from.
         notices: What the user should know.
     """
 
@@ -41,6 +45,7 @@ class Scored:
     labels: NDArray[Any]
     predictions: NDArray[np.float64]
     is_own: bool
+    learned: int
     notices: tuple[str, ...]
 
 
@@ -89,8 +94,9 @@ def score_split(
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
     predictions = predict_seeds(model, data, data.seeds[split].take(places), run.config.train, chosen)
     late = [text for text in data.notices() if text.startswith(f"{split}:")] if split != "train" else []
-    notices = [*opened.notices, *late, *_about(run, split, is_own, len(made.table(split)) - len(places))]
-    return Scored(data, labels, predictions, is_own, tuple(notices))
+    learned = int(np.count_nonzero(_is_learned(run, made, data.seeds[split].time[places])))
+    about = _about(split, is_own, learned if split != "train" else 0, len(places), len(made.table(split)) - len(places))
+    return Scored(data, labels, predictions, is_own, learned, (*opened.notices, *late, *about))
 
 
 def default_source(run: Run) -> str:
@@ -118,15 +124,24 @@ def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.
     return labels, places
 
 
-def has_learned(run: Run, split: str) -> bool:
-    """Whether a refit has learned the labels of a split."""
-    refit = run.metrics.get("refit") or {}
-    return bool(refit) and (split != "test" or refit.get("labels", "all") == "all")
+def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(S,) whether a run has learned labels like these: their windows end by the time up to which it knows labels."""
+    ours, refit = run.task.get("gelgt") or {}, run.metrics.get("refit") or {}
+    if refit.get("labels", "all" if refit else "") == "all":
+        known = pq.read_table(run.folder / "labels" / "test.parquet", columns=[run.task["time_col"]]).column(0)
+        return np.asarray(times <= np.datetime64(pc.max(known).as_py(), "s").astype(np.int64), np.bool_)
+    end = ours.get("test_timestamp" if refit else "val_timestamp")
+    if end is None:
+        return np.zeros(len(times), np.bool_)
+    until = int(np.datetime64(timestamp(end, "split time"), "s").astype(np.int64))
+    length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
+    return np.asarray(times + length <= until if length else times < until, np.bool_)
 
 
-def _about(run: Run, split: str, is_own: bool, unseen: int) -> Iterator[str]:
-    if has_learned(run, split):
-        yield f"The model was refitted and has learned the labels of '{split}': this is no score for the future."
+def _about(split: str, is_own: bool, learned: int, rows: int, unseen: int) -> Iterator[str]:
+    if learned:
+        part = f"the labels of '{split}'" if learned == rows else f"{learned:,} of the {rows:,} labels of '{split}'"
+        yield f"The model has learned {part}: this is no score for the future."
     if not is_own:
         yield "The labels are not those of the training run; its baselines were scored on others and are left out."
     if unseen:

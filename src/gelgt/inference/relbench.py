@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from gelgt.errors import GelgtError
-from gelgt.inference.evaluate import has_learned, score_split
+from gelgt.inference.evaluate import score_split
 from gelgt.inference.write import written_text
 from gelgt.training import Run
 
@@ -34,16 +34,18 @@ def write_relbench(run: Run, source: Any, out: str | Path, *, split: str = "test
         The file that was written.
 
     Raises:
-        GelgtError: RelBench has no such table for the kind of task, or the model has learned the test labels.
+        GelgtError: RelBench has no such table for the kind of task, or the model has learned its labels.
     """
     kind = run.target.task_type
     if kind not in SUPPORTED:
         raise GelgtError("no_submission", f"RelBench takes no predictions of {kind} tasks.", hint=f"It takes {' and '.join(SUPPORTED)}.")
-    if has_learned(run, "test"):
-        raise GelgtError(
-            "learned_test", "The model was refitted on all windows and has learned the test labels.", hint="Train without --refit."
-        )
     found = score_split(run, source, split, device=device)
+    if found.learned and split != "train":
+        raise GelgtError(
+            "learned_test",
+            f"The model was refitted and has learned {found.learned:,} of the {len(found.labels):,} labels of '{split}'.",
+            hint="Train without --refit." if split == "test" else "Train with train.refit = false.",
+        )
     task = found.data.task
     frame: pd.DataFrame = task.table(split).select([task.entity_col, task.time_col]).to_pandas()
     frame[task.label_col] = found.predictions

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 PREFIX = "trees."
+AT_ONCE = 1 << 24  # comparisons, of about ten bytes each
 MOST_NODES = 12  # 4,096 leaves to look up, most of them the same
 
 
@@ -44,6 +45,9 @@ class Trees(nn.Module):
     def forward(self, columns: Tensor) -> Tensor:
         """(B, F) → (B, outputs)."""
         trees, nodes = self.feature.shape
+        most = max(1, AT_ONCE // (trees * nodes))
+        if len(columns) > most:
+            return torch.cat([self(part) for part in torch.split(columns, most)])
         values = columns.float().index_select(1, self.feature.flatten()).view(len(columns), trees, nodes)
         goes_left = (values <= self.threshold) | (torch.isnan(values) & self.missing_left)
         with torch.autocast(columns.device.type, enabled=False):

@@ -47,7 +47,7 @@ def forecast(db: Database, task: Definition, given: Options, wanted: int | None,
         wanted = 1  # RelBench evaluates recommendations at one time only
     times = seed_times(db, split, task.timedelta, wanted, months)
     count = wanted or max(len(times["val"]), len(times["test"]))
-    task = replace(task, num_eval_timestamps=count)
+    task = replace(task, num_eval_timestamps=count, is_open_ended=wanted is None, max_rows=given.max_rows)
     span = time_range(db)
     if plan is not None:
         task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, span.latest))

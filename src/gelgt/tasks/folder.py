@@ -16,6 +16,8 @@ The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(nam
       sentence: PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id
       val_timestamp: '2025-09-01'
       test_timestamp: '2025-11-01'
+      is_open_ended: true               # num_eval_timestamps is as many as there were rows for
+      max_rows: 100000                  # where it is not the default
       classes: […]                      # multiclass only: the files hold these values, not their numbers
       notices: […]
 """
@@ -36,7 +38,7 @@ from gelgt.errors import SchemaError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
 from gelgt.sources.canonical import canonical_array
 from gelgt.tasks.labels import Raw, check_entities
-from gelgt.tasks.task import KINDS, SPLITS, TASK_TYPES, Definition, Task
+from gelgt.tasks.task import KINDS, MAX_ROWS, SPLITS, TASK_TYPES, Definition, Task
 from gelgt.tasks.times import duration, duration_text, time_text
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ def _definition(db: Database, content: Mapping[str, Any], folder: Path, is_link:
         eval_k=content.get("eval_k"),
         sentence=(content.get("gelgt") or {}).get("sentence"),
         description=str(content.get("description") or ""),
+        max_rows=int((content.get("gelgt") or {}).get("max_rows") or MAX_ROWS),
+        is_open_ended=bool((content.get("gelgt") or {}).get("is_open_ended")),
     )
 
 
@@ -167,7 +171,8 @@ def manifest(task: Task) -> dict[str, Any]:
     content["manifest_version"] = 1
     times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
     ours: dict[str, Any] = {"sentence": task.sentence, **{k: time_text(v) for k, v in times.items() if v is not None}}
-    ours |= {"classes": list(task.classes), "notices": list(task.notices)}
+    ours |= {"classes": list(task.classes), "notices": list(task.notices), "is_open_ended": task.is_open_ended}
+    ours |= {"max_rows": task.max_rows} if task.max_rows != MAX_ROWS else {}
     content["gelgt"] = {k: v for k, v in ours.items() if v}
     return content
 

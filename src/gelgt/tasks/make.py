@@ -26,14 +26,13 @@ from gelgt.tasks.labels import autocomplete_sql
 from gelgt.tasks.population import existing
 from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence
 from gelgt.tasks.split import Split, split_times
-from gelgt.tasks.task import TASK_TYPES, Definition, Task, TaskType
+from gelgt.tasks.task import MAX_ROWS, TASK_TYPES, Definition, Task, TaskType
 from gelgt.tasks.times import duration, timestamp
 
 if TYPE_CHECKING:
     from gelgt.schema.model import TableSchema
     from gelgt.sources.database import Database
 
-MAX_ROWS = 2_000_000
 DEFAULT_K = 10
 
 
@@ -146,13 +145,15 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
         )
     val = given.val or ours.get("val_timestamp")
     test = given.test or ours.get("test_timestamp")
-    given = replace(given, val=val, test=test)
+    given = replace(given, val=val, test=test, max_rows=task.max_rows if given.max_rows == MAX_ROWS else given.max_rows)
     if task.sentence is not None:
-        return _from_sentence(db, task.sentence, _as_before(task, given))
+        made = _from_sentence(db, task.sentence, _as_before(task, given))
+        return made if given.eval_timestamps else replace(made, is_open_ended=task.is_open_ended)
     if task.kind == "autocomplete":
         return autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
     task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
-    return forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+    made = forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+    return made if given.eval_timestamps else replace(made, is_open_ended=task.is_open_ended)
 
 
 def _as_before(task: Definition, given: Options) -> Options:

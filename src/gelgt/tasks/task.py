@@ -39,6 +39,7 @@ TASK_TYPES: tuple[TaskType, ...] = (
     "recommendation",
 )
 SPLITS = ("train", "val", "test")
+MAX_ROWS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Definition:
         dst_entity_col: The column of the label table that holds lists of its row numbers.
         eval_k: How many recommendations are evaluated.
         sentence: The PREDICT sentence that this task comes from.
+        max_rows: Training rows above this number are sampled.
+        is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many as there are rows for.
         description: Free text from the manifest.
     """
 
@@ -80,6 +83,8 @@ class Definition:
     eval_k: int | None = None
     sentence: str | None = None
     description: str = ""
+    max_rows: int = MAX_ROWS
+    is_open_ended: bool = False
 
     @property
     def label_col(self) -> str:

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gelgt.errors import TaskError
 from gelgt.tasks.engine import engine
 from gelgt.tasks.labels import collect_rows, rows_until
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.targets import finish_rows
 from gelgt.tasks.task import Task
-
-MAX_ROWS = 2_000_000  # more are sampled, as in `make_task`
 
 
 def has_windows(task: Task) -> bool:
@@ -49,5 +48,13 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
     db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
     with engine(db, split.test) as run:
         columns = run.run(task.sql, times, task.timedelta)
-        raw = collect_rows(db, run, task, columns, {"entity": rows_until(db, task.entity_table, split)}, MAX_ROWS)
-    return replace(task, labels={**task.labels, "train": finish_rows(raw.rows, task, task.classes)})
+        raw = collect_rows(db, run, task, columns, {"entity": rows_until(db, task.entity_table, split)}, task.max_rows)
+    try:
+        rows = finish_rows(raw.rows, task, task.classes)
+    except TaskError as error:
+        raise TaskError(
+            error.code,
+            f"The label tables of '{task.name}' make it a {task.task_type}, but other windows do not fit: {error.message}",
+            hint="State its task type (--task-type, task_type=), or train on the label tables alone: train.windows = 1, train.refit = false.",
+        ) from None
+    return replace(task, labels={**task.labels, "train": rows})

@@ -122,7 +122,7 @@ class TrainingData:
             return np.zeros(0, np.int64)
         length = int(task.timedelta.total_seconds())
         found: NDArray[np.int64] = np.arange(1, task.num_eval_timestamps, dtype=np.int64) * length
-        if task.num_eval_timestamps == 1:
+        if task.num_eval_timestamps == 1 or task.is_open_ended:  # how far rows reach after the test time must not matter
             found = self.seeds["val"].time - int(np.datetime64(task.val_timestamp, "s").astype(np.int64))
         found = found[found > 0]
         return found if len(found) and found.max() > length else np.zeros(0, np.int64)

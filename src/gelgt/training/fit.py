@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
+from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
@@ -76,6 +77,8 @@ class Trainer:
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
         self.progress, self.stop, self.member, self.mixed = progress or Progress(), stop, member, mixed
         seeds, labels = learnable(data, splits, config)
+        if not len(seeds):
+            raise _nothing_to_learn(data)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
@@ -155,7 +158,7 @@ class Trainer:
         return bool(self.state.ended)
 
     def _close_epoch(self, began: float) -> None:
-        state, config = self.state, self.config
+        state = self.state
         self._collect()
         is_whole = state.step >= self.steps
         if not is_whole:
@@ -165,11 +168,14 @@ class Trainer:
             return
         self._judge(began)
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
-        if not state.ended and self.watch and state.waited >= config.patience:
-            state.ended = "no better validation score"
-        if not state.ended and state.epoch >= (max(self.mixed) if self.mixed else config.epochs):
-            state.ended = "all epochs"
+        state.ended = state.ended or self._enough()
         self.save()
+
+    def _enough(self) -> str:
+        """Why no further epoch is taken, if none is."""
+        if self.watch and self.state.waited >= self.config.patience:
+            return "no better validation score"
+        return "all epochs" if self.state.epoch >= (max(self.mixed) if self.mixed else self.config.epochs) else ""
 
     def _judge(self, began: float) -> None:
         """Score the validation rows and keep the weights if they are the best."""
@@ -343,7 +349,9 @@ class Trainer:
             return
         self.state, tensors = found
         if self.state.ended in ("interrupted", "time limit"):
-            self.state.ended = ""  # to go on is what resuming is for; a limit that is still spent ends it again
+            self.state.ended = (
+                "" if self.state.step else self._enough()
+            )  # to go on is what resuming is for; a limit that is still spent ends it again
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "average": {}, "adam": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
@@ -373,6 +381,18 @@ def learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) 
     seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
     usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
     return seeds.take(usable), labels[usable]
+
+
+def _nothing_to_learn(data: TrainingData) -> GelgtError:
+    task, table = data.task, data.db.table(data.task.entity_table)
+    late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
+    made, hint = "", "Check the labels."
+    if late:
+        made = f" {late:,} are of rows whose '{table.time_col}' lies after the seed time."
+        hint = f"Is '{table.time_col}' when a row of '{table.name}' comes to be? A schema can name another column, or none."
+    return GelgtError(
+        "no_labels", f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned from.{made}", hint=hint
+    )
 
 
 def _set(rate: float | Tensor, value: float) -> float | Tensor:

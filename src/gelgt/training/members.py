@@ -114,6 +114,8 @@ def refit_members(
         again = own.train.model_copy(update={"time_limit": None})
         model = make_model(data, own)
         trainer = Trainer(model, data, again, device, splits=splits, watch=False, mixed=mixed, progress=progress, stop=stop)
+        if max(mixed) == 1:  # it may be the part of one for which there was time
+            trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
         progress.refit(number + 1, len(states), max(mixed))
         if trainer.run().ended == "interrupted":
             return None, None

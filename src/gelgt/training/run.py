@@ -28,6 +28,7 @@ from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
+from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.checkpoint import CHECKPOINT, State, check_key, checkpoint_path, load_checkpoint, save_tensors
 from gelgt.training.data import KNOWN, TrainingData, in_regime
@@ -126,6 +127,8 @@ def train_run(
     clock.done("data", _facts(data))
     for text in data.notices(config.train.windows):
         progress.notice(text)
+    if config.train.refit:
+        data.windows(KNOWN, config.train.windows)  # labels that cannot be made are better known now than after training
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock) if options.baselines else {}
     stop()  # whoever raises here ends it before anything is trained
@@ -218,13 +221,14 @@ def _prepare(out: Path, options: Options, key: str) -> bool:
 
 
 def _run_key(config: RunConfig, task: Task, content_hash: str, options: Options) -> str:
-    """What the steps of a run depend on; limits of time and patience may change when it is resumed."""
+    """What a run depends on; limits of time and patience may change when it is resumed."""
     content = config.model_dump(exclude={"origins": True, "train": {"time_limit", "checkpoint_seconds", "epochs", "patience"}})
     labels = hashlib.blake2b(digest_size=16)
-    for split in ("train", "val"):
+    for split in SPLITS:
         for column in task.table(split).columns:
             labels.update(repr(column.to_pylist()).encode() if pa.types.is_list(column.type) else _bytes(column))
-    text = json.dumps([content, content_hash, labels.hexdigest(), options.refit], default=str)
+    times = [str(task.val_timestamp), str(task.test_timestamp)]
+    text = json.dumps([content, content_hash, times, labels.hexdigest(), options.refit], default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -235,7 +239,9 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _Clock) -> dict[str, Predictions]:
     """What has to be beaten, on the same rows: LightGBM, and the entity's own past labels."""
     found: dict[str, Predictions] = {}
-    for hops in options.baseline_hops:
+    if not has_lightgbm():
+        clock.progress.notice("LightGBM, the baseline, is not installed")
+    for hops in options.baseline_hops if has_lightgbm() else ():
         made = lightgbm_baseline(data.db, data.graph, data.features, data.task, data.sampling, hops=hops, seed=config.train.seed)
         found["lightgbm" if hops == 1 else f"lightgbm-{hops}hop"] = dict(made.predictions)
         for text in made.notices:

@@ -88,7 +88,7 @@ def grow(
     watched: tuple[Tensor, Tensor] | None = None,
     rounds: tuple[int, ...] = (),
 ) -> tuple[Trees | None, tuple[int, ...]]:
-    """Forests on the history of a split's seeds, as one; none where all labels are alike.
+    """Forests on the history of a split's seeds, as one; none where all labels are alike, or there are no columns.
 
     Args:
         watched: Columns and labels by whose loss each forest stops.
@@ -105,6 +105,8 @@ def grow(
         return None, ()
     columns = data.history(seeds)
     assert columns is not None
+    if not columns.shape[1]:
+        return None, ()
     matrix = for_fitting(columns, seeds, data.plan).numpy()
     leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
     dumps, taken = [], []
