@@ -67,3 +67,15 @@ def test_they_come_back_from_their_weights() -> None:
     x = torch.from_numpy(table(100, seed=3))
     assert torch.equal(made(x), again(x))
     assert Trees.shaped({}, 1) is None
+
+
+def test_many_rows_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row needs a value for each node of each tree: all rows of a large validation set at once do not fit into memory."""
+    columns = torch.from_numpy(table(500, seed=1))
+    trees = Trees.of([grown("l1", truth("l1")).dump_model()], 1)
+    at_once = trees(columns)
+    monkeypatch.setattr("gelgt.nn.trees.AT_ONCE", 7 * trees.feature.numel())
+    sizes: list[int] = []
+    trees.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    assert torch.equal(trees(columns), at_once)
+    assert max(sizes[1:]) == 7

@@ -69,10 +69,10 @@ class Stopper(Progress):
         return self.after is not None and self.steps >= self.after
 
 
-@pytest.mark.parametrize("after", [1, 3, 4, 5, 7])
+@pytest.mark.parametrize("after", [1, 3, 4, 5, 7, 8])
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path, after: int, average: float) -> None:
-    """Cut within an epoch, at its end, and within the next."""
+    """Cut within an epoch, at its end, within the next, and in the very last step."""
     config = small(train__average=average, train__decay="cosine")
     whole = trainer(db, task, config)
     state = whole.run()

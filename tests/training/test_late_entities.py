@@ -64,3 +64,15 @@ def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_pat
     again = evaluate_run(run, late, "val")
     assert again["metrics"]["val"] == run.metrics["metrics"]["val"]
     assert any("get the base rate" in text for text in again["notices"])
+
+
+def test_where_nobody_exists_there_is_nothing_to_learn(late: Database) -> None:
+    nobody = labels(280).query("id in (3, 7)")
+    task = late.task(nobody, entity="users.id", val=DAYS[200], test=DAYS[250], timedelta="5 days")
+    config = in_regime(small(task.task_type), task, "seed-time")
+    data = TrainingData.of(late, task, config)
+    with pytest.raises(gelgt.GelgtError) as caught:
+        Trainer(make_model(data, config), data, config.train)
+    assert caught.value.code == "no_labels"
+    assert "18 training labels" in caught.value.message
+    assert "'joined_at'" in caught.value.message

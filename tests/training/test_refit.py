@@ -157,3 +157,62 @@ def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> No
     run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=Watcher())
     assert [(number, count) for number, count, _ in told] == [(1, 2), (2, 2)]
     assert [epochs for _, _, epochs in told] == [member["best_epoch"] for member in run.metrics["members"]]
+
+
+def test_labels_that_cannot_be_made_end_a_run_before_it_trains(db: Database, task: Task, tmp_path: Path) -> None:
+    """The label tables hold 0 and 1 alone, windows between them a 2: nobody wants to hear of it after an hour of training."""
+    assert task.sql is not None
+    changed = f"CASE WHEN timestamp > '{task.val_timestamp}' THEN 2 ELSE {task.label_col} END AS {task.label_col}"
+    sql = f"SELECT * REPLACE ({changed}) FROM ({task.sql})"
+    odd = replace(task, sql=sql)
+    steps = Steps()
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, odd, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False), progress=steps)
+    assert caught.value.code == "bad_target"
+    assert "make it a binary_classification" in caught.value.message
+    assert "--task-type" in caught.value.hint
+    assert steps.taken == 0
+
+
+class Steps(Progress):
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def step(self, *facts: object) -> None:
+        self.taken += 1
+
+
+def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_path: Path) -> None:
+    steps = Steps()
+    config = small(task.task_type, train__refit=True, train__steps_per_epoch=200, train__time_limit=1e-3, model__trees=False)
+    run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=steps)
+    assert run.metrics["ended"] == "time limit"
+    assert run.metrics["epochs"][0]["step"] == 1
+    assert steps.taken == 2
+
+
+def test_sampled_rows_stay_as_few(db: Database, small_shop: Shop) -> None:
+    few = db.task(small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp, max_rows=50)
+    data = data_of(db, few)
+    assert few.rows["train"] == len(data.windows("train", 3)[0]) == len(data.windows(KNOWN, 3)[0]) == 50
+
+
+def test_what_was_learned_goes_by_times(db: Database, task: Task, small_shop: Shop, tmp_path: Path) -> None:
+    """A split of another task has the same name and other times."""
+    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False))
+    assert task.val_timestamp is not None
+    assert task.test_timestamp is not None
+    earlier = db.task(small_shop.sentence, val=task.val_timestamp - pd.Timedelta(days=90), test=task.val_timestamp, eval_timestamps=1)
+    assert "learned the labels of 'test'" in evaluate_run(run, db, task=earlier)["notices"][0]
+    later = db.task(small_shop.sentence, val=task.test_timestamp, test=task.test_timestamp + pd.Timedelta(days=30), eval_timestamps=1)
+    assert not any("learned" in text for text in evaluate_run(run, db, split="val", task=later)["notices"])
+
+
+def test_a_finished_run_of_another_test_time_is_not_resumed(db: Database, small_shop: Shop, tmp_path: Path) -> None:
+    val, test = small_shop.val_timestamp, pd.Timestamp(small_shop.test_timestamp)
+    tasks = [db.task(small_shop.sentence, val=val, test=t, eval_timestamps=1) for t in (test, test + pd.Timedelta(days=20))]
+    assert tasks[0].table("val").equals(tasks[1].table("val"))
+    train_run(db, tasks[0], tmp_path / "run", small(), Options(baselines=False))
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, tasks[1], tmp_path / "run", small(), Options(baselines=False, resume=True))
+    assert caught.value.code == "other_run"

@@ -1,6 +1,7 @@
 """Stale views: in the frozen regime training seeds also see what test seeds see, rows that end long before they are asked about."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,12 @@ def test_models_of_a_run_draw_their_own_lags(races: tuple[Database, Task]) -> No
     times = [data.learned("train", TrainConfig(stale=1, seed=seed))[0].time for seed in (0, 0, 1)]
     assert np.array_equal(times[0], times[1])
     assert not np.array_equal(times[0], times[2])
+
+
+def test_how_far_rows_reach_after_the_test_time_does_not_matter(db: Database, task: Task) -> None:
+    """As many windows as there are rows for were evaluated: nobody knew that number at the test time."""
+    assert task.is_open_ended
+    lags = [data_of(db, replace(task, num_eval_timestamps=count), "frozen").lags() for count in (2, 30)]
+    assert np.array_equal(*lags)
+    asked = data_of(db, replace(task, num_eval_timestamps=30, is_open_ended=False), "frozen").lags()
+    assert len(asked) == 29

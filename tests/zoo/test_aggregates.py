@@ -2,13 +2,16 @@
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import gelgt
 from gelgt.config import SamplingConfig
+from gelgt.features import open_features
 from gelgt.zoo.aggregates import Aggregates, aggregates
 
 DAY = 86_400
@@ -24,6 +27,7 @@ PARENTS = {
 }
 CODES = {("users", "team"), ("orders", "channel"), ("notes", "mood")}
 WINDOW = 5 * DAY
+PRICES = np.random.default_rng(0).normal(size=200)
 
 
 class Walk:
@@ -188,3 +192,31 @@ def test_a_task_without_a_window_counts_thirty_days(tiny: Any, make_task: Any) -
             tiny, make_task([(0, 9, 0.0)], [], [], "regression", timedelta=window), SamplingConfig(), rows, times, 1
         ).values
     assert found[None].tobytes() == found[0].tobytes() == found[30].tobytes()
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_parent_table_without_rows(hops: int, tmp_path: Path) -> None:
+    """Lookup tables that nobody has filled are common; what hangs on them is missing."""
+    days = pd.date_range("2024-01-01", periods=200)
+    frames = {
+        "users": pd.DataFrame({"id": [1, 2]}),
+        "shops": pd.DataFrame({"id": pd.Series([], dtype="int64"), "size": pd.Series([], dtype="float64")}),
+        "orders": pd.DataFrame(
+            {"id": range(200), "user_id": [1, 2] * 100, "shop_id": pd.array([None] * 200, "Int64"), "at": days, "price": PRICES}
+        ),
+    }
+    schema = {
+        "users": {"pkey": "id", "time_col": None},
+        "shops": {"pkey": "id", "time_col": None},
+        "orders": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users", "shop_id": "shops"}},
+    }
+    db = gelgt.open(frames, schema=schema, out=tmp_path / "db")
+    task = db.task("PREDICT COUNT(orders.*, 0, 10, days) FOR EACH users.id")
+    times = np.full(2, int(days[100].timestamp()))
+    features = open_features(db, fit_until=task.val_timestamp)
+    found = aggregates(db, db.graph(), features, task, SamplingConfig(), np.arange(2), times, hops=hops, siblings=True)
+    place = {name: n for n, name in enumerate(found.names)}
+    assert found.values[:, place["< orders.user_id: count"]].tolist() == [50, 50]
+    beyond = [name for name in found.names if "newest shop_id" in name]
+    assert beyond
+    assert all(np.isnan(found.values[:, place[name]]).all() for name in beyond if not name.split(": ")[-1].startswith("count"))

@@ -55,6 +55,6 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
         raise TaskError(
             error.code,
             f"The label tables of '{task.name}' make it a {task.task_type}, but other windows do not fit: {error.message}",
-            hint="State its task type (--task-type, task_type=), or train on the label tables alone: train.windows = 1, train.refit = false.",
+            hint="State its task type (--task-type), or train on the label tables alone: train.windows = 1, train.refit = false.",
         ) from None
     return replace(task, labels={**task.labels, "train": rows})
