@@ -215,6 +215,27 @@ class TrainingData:
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
 
 
+def learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
+    """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
+    found = [data.learned(split, config) for split in splits]
+    seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
+    usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
+    return seeds.take(usable), labels[usable]
+
+
+def nothing_to_learn(data: TrainingData) -> GelgtError:
+    """What to say where no training label is left."""
+    task, table = data.task, data.db.table(data.task.entity_table)
+    late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
+    made, hint = "", "Check the labels."
+    if late:
+        made = f" {late:,} are of rows whose '{table.time_col}' lies after the seed time."
+        hint = f"Is '{table.time_col}' when a row of '{table.name}' comes to be? A schema can name another column, or none."
+    return GelgtError(
+        "no_labels", f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned from.{made}", hint=hint
+    )
+
+
 def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """The columns that the row encoder does not see, by table: those that the task forbids, and those that the configuration leaves out."""
     found: dict[str, tuple[str, ...]] = {}

@@ -16,17 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
-from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
-from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
-from gelgt.training.data import TrainingData, joined
+from gelgt.training.data import TrainingData, learnable, nothing_to_learn
 from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
@@ -78,7 +75,7 @@ class Trainer:
         self.progress, self.stop, self.member, self.mixed = progress or Progress(), stop, member, mixed
         seeds, labels = learnable(data, splits, config)
         if not len(seeds):
-            raise _nothing_to_learn(data)
+            raise nothing_to_learn(data)
         self.labels = data.target.encode(labels).to(self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
@@ -349,9 +346,8 @@ class Trainer:
             return
         self.state, tensors = found
         if self.state.ended in ("interrupted", "time limit"):
-            self.state.ended = (
-                "" if self.state.step else self._enough()
-            )  # to go on is what resuming is for; a limit that is still spent ends it again
+            # To go on is what resuming is for, where an epoch is left; a limit that is still spent ends it again.
+            self.state.ended = "" if self.state.step else self._enough()
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "average": {}, "adam": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
@@ -373,26 +369,6 @@ class Trainer:
 def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) -> int:
     """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics of another."""
     return 1 if device.type != "cpu" or model.is_coupled else config.parts
-
-
-def learnable(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> tuple[Seeds, NDArray[Any]]:
-    """Seeds and labels of some splits, without labels that are missing and entities that do not exist yet."""
-    found = [data.learned(split, config) for split in splits]
-    seeds, labels = joined([seeds for seeds, _ in found]), np.concatenate([labels for _, labels in found])
-    usable = np.flatnonzero(np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds))
-    return seeds.take(usable), labels[usable]
-
-
-def _nothing_to_learn(data: TrainingData) -> GelgtError:
-    task, table = data.task, data.db.table(data.task.entity_table)
-    late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
-    made, hint = "", "Check the labels."
-    if late:
-        made = f" {late:,} are of rows whose '{table.time_col}' lies after the seed time."
-        hint = f"Is '{table.time_col}' when a row of '{table.name}' comes to be? A schema can name another column, or none."
-    return GelgtError(
-        "no_labels", f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned from.{made}", hint=hint
-    )
 
 
 def _set(rate: float | Tensor, value: float) -> float | Tensor:

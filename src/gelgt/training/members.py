@@ -15,8 +15,8 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.training.checkpoint import State
-from gelgt.training.data import KNOWN, TrainingData
-from gelgt.training.fit import Trainer, learnable
+from gelgt.training.data import KNOWN, TrainingData, learnable
+from gelgt.training.fit import Trainer
 from gelgt.training.history import for_fitting
 from gelgt.training.progress import Progress
 

@@ -16,8 +16,7 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
-from gelgt.training.data import TrainingData
-from gelgt.training.fit import learnable
+from gelgt.training.data import TrainingData, learnable
 from gelgt.training.history import for_fitting
 from gelgt.training.predict import raw_outputs
 from gelgt.zoo.lightgbm import has_lightgbm
