@@ -130,6 +130,9 @@ class GelGTConfig(AttentionConfig):
             about. Of no effect where training spans less than two years.
         trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0, ¼, ½ or ¾, whichever has the least
             validation loss. None without history, for several labels a row, or more than 50 classes.
+        futures: Weight of a second loss, in training: the network also predicts what the entity's rows say in the window of the label, how
+            many there are, the means of their numbers and the shares of their categories. 0 for none; of no effect where a task has no
+            window.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of one mean for each ``relation``, so that
             a thousand page views do not drown the one order.
@@ -156,6 +159,7 @@ class GelGTConfig(AttentionConfig):
     siblings: bool = False
     calendar: bool = False
     trees: bool = False
+    futures: float = Field(default=0.0, ge=0)
     gnn_layers: int = Field(default=3, ge=0)
     gnn_mean: Literal["all", "relation"] = "all"
     wiring: Literal["parallel", "stacked"] = "parallel"

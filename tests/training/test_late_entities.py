@@ -53,7 +53,7 @@ def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_pat
     assert "does not exist yet" in data.notices()[0]
 
     trainer = Trainer(make_model(data, config), data, config.train)
-    assert len(trainer.labels) == there["train"].sum()
+    assert len(trainer.objective.labels) == there["train"].sum()
     trainer.run()
     found = predict_seeds(trainer.model, data, data.seeds["val"], config.train, "cpu")
     rate = data.labels("train").mean()

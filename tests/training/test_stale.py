@@ -60,7 +60,7 @@ def test_an_epoch_is_no_longer_for_its_copies(races: tuple[Database, Task]) -> N
         data = data_of(*races, "frozen", train__stale=stale, train__steps_per_epoch=None, model__history=0)
         config = small(train__stale=stale, train__steps_per_epoch=None, model__history=0)
         made = Trainer(make_model(data, config), data, config.train)
-        steps[stale], rows[stale] = made.steps, len(made.labels)
+        steps[stale], rows[stale] = made.steps, len(made.objective.labels)
     assert steps[0] == steps[3]
     assert rows[3] > 3 * rows[0]
 

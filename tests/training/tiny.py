@@ -11,6 +11,7 @@ SMALL: dict[str, Any] = {
     "model.siblings": True,
     "model.calendar": True,
     "model.trees": True,
+    "model.futures": 3.0,
     "sampling.budget": 24,
     "train.batch_size": 32,
     "train.epochs": 2,

@@ -195,7 +195,7 @@ class _Bench:
         self.say("parts of a step")
         trainer = self.trainer("eager")
         assert isinstance(trainer.model, GelGTModel)
-        made = (trainer.model, self.data, trainer.loader, trainer.labels, trainer.optimiser)
+        made = (trainer.model, self.data, trainer.loader, trainer.objective, trainer.optimiser)
         steps = make_steps(*made, self.config.train.clip, trainer._precision, self.device)
         for group in trainer.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)

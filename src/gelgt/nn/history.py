@@ -47,26 +47,38 @@ class HistoryEncoder(nn.Module):
 
     def normal(self, values: Tensor) -> Tensor:
         """Values by their place among the training values, as if these were normal: (B, F) → (B, F), about -2.5 to 2.5."""
-        x = values.nan_to_num().T.contiguous()  # (F, B)
-        low = torch.searchsorted(self.edges, x, right=False)
-        high = torch.searchsorted(self.edges, x, right=True)
-        after = low.clamp(1, QUANTILES - 1)
-        left, right = self.edges.gather(1, after - 1), self.edges.gather(1, after)
-        between = (after - 1) + ((x - left) / (right - left).clamp(min=1e-12)).clamp(0, 1)
-        # A value that many rows share lies in the middle of them.
-        place = torch.where(high > low, (low + high - 1) / 2, between) / (QUANTILES - 1)  # [0, 1]
-        # What never differed in training was never learned from; whatever it is now, it says nothing.
-        place = torch.where(self.edges[:, :1] < self.edges[:, -1:], place, 0.5)
-        inner = 0.5 * math.erfc(MOST / math.sqrt(2))
-        return (math.sqrt(2) * torch.erfinv(2 * place.clamp(inner, 1 - inner) - 1)).T
+        return normal_places(values, self.edges)
 
     @torch.no_grad()
     def fit(self, values: Tensor) -> None:
-        """Take the quantiles of training values (S, F)."""
-        shares = np.linspace(0, 1, QUANTILES)
-        some = torch.from_numpy(np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64))
-        array = values[some].double().numpy()
-        for column in range(array.shape[1]):
-            known = array[:, column][np.isfinite(array[:, column])]
-            if len(known):
-                self.edges[column] = torch.from_numpy(np.quantile(known, shares)).to(self.edges)
+        """Take the quantiles of training values (S, F); a column without any keeps its zeros."""
+        self.edges.copy_(quantiles(values).nan_to_num())
+
+
+def normal_places(values: Tensor, edges: Tensor) -> Tensor:
+    """The places of values (B, F) among quantiles (F, Q), as if what these were taken of was normal: (B, F), about -2.5 to 2.5."""
+    x = values.nan_to_num().T.contiguous()  # (F, B)
+    low = torch.searchsorted(edges, x, right=False)
+    high = torch.searchsorted(edges, x, right=True)
+    after = low.clamp(1, QUANTILES - 1)
+    left, right = edges.gather(1, after - 1), edges.gather(1, after)
+    between = (after - 1) + ((x - left) / (right - left).clamp(min=1e-12)).clamp(0, 1)
+    # A value that many rows share lies in the middle of them.
+    place = torch.where(high > low, (low + high - 1) / 2, between) / (QUANTILES - 1)  # [0, 1]
+    # What never differed in training was never learned from; whatever it is now, it says nothing.
+    place = torch.where(edges[:, :1] < edges[:, -1:], place, 0.5)
+    inner = 0.5 * math.erfc(MOST / math.sqrt(2))
+    return (math.sqrt(2) * torch.erfinv(2 * place.clamp(inner, 1 - inner) - 1)).T
+
+
+def quantiles(values: Tensor) -> Tensor:
+    """(F, Q) ascending quantiles of values (S, F), NaN for a column that has none."""
+    shares = np.linspace(0, 1, QUANTILES)
+    some = torch.from_numpy(np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64))
+    array = values[some].double().numpy()
+    found = np.full((array.shape[1], QUANTILES), np.nan, np.float32)
+    for column in range(array.shape[1]):
+        known = array[:, column][np.isfinite(array[:, column])]
+        if len(known):
+            found[column] = np.quantile(known, shares)
+    return torch.from_numpy(found)

@@ -92,6 +92,23 @@ class GelGTModel(RelationalModel):
         self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
         self.history = HistoryEncoder(history, width, config.dropout) if history else None
         self.head = self.make_head(outputs)
+        self.futures: nn.Linear | None = None
+
+    def forward(self, inputs: ModelInput) -> Tensor:
+        """Predictions (B, outputs); in training those of futures behind them, where there are any."""
+        return self.put_out(self.embed(inputs))
+
+    def put_out(self, seeds: Tensor) -> Tensor:
+        """From seed vectors to what `forward` gives."""
+        if self.futures is None or not self.training:
+            out: Tensor = self.head(seeds)
+            return out
+        hidden = self.head[:-1](seeds)
+        return torch.cat([self.head[-1](hidden), self.futures(hidden)], dim=1)
+
+    def expect(self, futures: int) -> None:
+        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends it."""
+        self.futures = nn.Linear(self.config.width, futures, device=next(self.parameters()).device) if futures else None
 
     @property
     def is_coupled(self) -> bool:

@@ -24,6 +24,7 @@ from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, learnable, nothing_to_learn
+from gelgt.training.futures import make_objective
 from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
@@ -76,7 +77,9 @@ class Trainer:
         seeds, labels = learnable(data, splits, config)
         if not len(seeds):
             raise nothing_to_learn(data)
-        self.labels = data.target.encode(labels).to(self.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.objective = make_objective(model, data, seeds, labels, splits, self.device)
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
         rows = min(len(seeds), sum(len(data.windows(split, config.windows)[0]) for split in splits))
@@ -105,6 +108,8 @@ class Trainer:
                 self._epoch()
             if self.best:
                 self._choose()
+        if isinstance(self.model, GelGTModel):
+            self.model.expect(0)
         self.model.eval()
         return self.state
 
@@ -242,7 +247,7 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
         assert isinstance(self.model, GelGTModel)  # `why_not_graphed` has seen to it
-        made = (self.model, self.data, self.loader, self.labels, self.optimiser)
+        made = (self.model, self.data, self.loader, self.objective, self.optimiser)
         return make_steps(*made, self.config.clip, self._precision, self.device)
 
     def _collect(self) -> None:
@@ -278,8 +283,8 @@ class Trainer:
             inputs = inputs.to(self.device)
             with self._precision():
                 out = self.model(inputs)
-            labels = self.labels[inputs.batch.index]
-            loss = self.data.target.loss(out, labels) * (len(labels) / rows)
+            index = inputs.batch.index
+            loss = self.objective.loss(out, index) * (len(index) / rows)
             return loss.detach(), list(torch.autograd.grad(loss, self.parameters, allow_unused=True))
 
     def _rate(self, step: int) -> float:

@@ -25,6 +25,7 @@ from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import Seeds, SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.training.data import TrainingData
+from gelgt.training.futures import Objective
 
 MEASURED = 16  # batches whose sizes decide how much room there is
 LAG = 3  # steps that the host may be ahead of what it has read back
@@ -129,7 +130,7 @@ class Steps:
     over: StaticModel
     packer: Packer
     data: TrainingData
-    labels: Tensor
+    objective: Objective
     optimiser: torch.optim.Optimizer
     clip: float
     precision: Context
@@ -175,7 +176,7 @@ class Steps:
         with self.precision(), self.weights.used():
             out = self.over(inputs)
         share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
-        return (self.data.target.losses(out, self.labels.index_select(0, inputs.index)) * share).sum()
+        return (self.objective.losses(out, inputs.index) * share).sum()
 
     def _work(self, inputs: StaticInput) -> Tensor:
         loss = self.loss(inputs)
@@ -296,7 +297,7 @@ def make_steps(
     model: GelGTModel,
     data: TrainingData,
     loader: SubgraphLoader,
-    labels: Tensor,
+    objective: Objective,
     optimiser: torch.optim.Optimizer,
     clip: float,
     precision: Context,
@@ -306,7 +307,7 @@ def make_steps(
     packer = make_packer(model, data, loader, device.type == "cuda")
     over = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
     history = data.history(loader.seeds)
-    steps = Steps(over, packer, data, labels, optimiser, clip, precision, device, None if history is None else history.to(device))
+    steps = Steps(over, packer, data, objective, optimiser, clip, precision, device, None if history is None else history.to(device))
     if loader.then is not None:
         steps.eager = loader.then
     loader.then, loader.threads, loader.prefetch = steps.pack, THREADS, PREFETCH

@@ -37,8 +37,8 @@ def train_members(
             size = sum(p.numel() for p in model.parameters())
             several = f"{count} models of " if count > 1 else ""
             progress.phase("model", f"{several}{size:,} parameters on {device}{', ' if model.facts else ''}{model.facts}")
-            if len(trainer.labels) > data.task.rows["train"]:
-                progress.notice(f"train: {len(trainer.labels):,} labels of overlapping windows are learned from (train.windows)")
+            if len(trainer.loader.seeds) > data.task.rows["train"]:
+                progress.notice(f"train: {len(trainer.loader.seeds):,} labels of overlapping windows are learned from (train.windows)")
         if count > 1:
             progress.member(number + 1, count)
         states.append(trainer.run())

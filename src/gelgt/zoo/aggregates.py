@@ -147,7 +147,7 @@ class _Maker:
             seen = children(self.graph, other, self._wanted(other.parent, newest)).view(newest, self.limits)
             for name, values in self._columns(key.child, "numerical"):
                 out = np.empty((len(self.rows), 5), np.float32)
-                sweep_numbers(_take(values, seen.events.row, np.nan), seen.first, seen.last, seen.order, out)
+                sweep_numbers(take(values, seen.events.row, np.nan), seen.first, seen.last, seen.order, out)
                 for place, what in ((0, "mean"), (3, "recent mean")):
                     yield f"{path} > newest {other.column} < {other.child}.{other.column}: {name} {what}", out[:, place]
 
@@ -193,26 +193,23 @@ class _Maker:
         """The columns of one row a seed: numbers, category codes, ages in days; -1 is no row."""
         time_col = self.db.table(table).time_col
         if time_col is not None and (table, time_col) not in self.hidden:
-            yield f"{path}age", self._age(_take(row_times(self.graph, table), rows, NEVER))
+            yield f"{path}age", self._age(take(row_times(self.graph, table), rows, NEVER))
         for name, values in self._columns(table, "numerical"):
-            yield f"{path}{name}", _take(values, rows, np.nan).astype(np.float32)
+            yield f"{path}{name}", take(values, rows, np.nan).astype(np.float32)
         for name, values in self._columns(table, "categorical"):
-            codes = _take(values, rows, -1)
+            codes = take(values, rows, -1)
             self.codes.add(f"{path}{name}")
             yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
         for name, values in self._columns(table, "timestamp"):
             if name != time_col:
-                yield f"{path}{name} age", self._age(_take(values, rows, MISSING_TIME))
+                yield f"{path}{name} age", self._age(take(values, rows, MISSING_TIME))
 
     def _age(self, times: NDArray[np.int64]) -> NDArray[np.float32]:
         known = (times != NEVER) & (times != TIMELESS)
         return np.where(known, (self.references - np.where(known, times, 0)) / DAY, np.nan).astype(np.float32)
 
     def _columns(self, table: str, kind: str) -> Iterator[tuple[str, NDArray[Any]]]:
-        arrays = self.features.arrays(table)
-        for place, name in enumerate(columns_of(self.features.statistics.tables[table], kind)):
-            if (table, name) not in self.hidden:
-                yield name, arrays[kind][:, place]
+        return visible_columns(self.features, table, kind, self.hidden)
 
     def _events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """Number and times of events, then their columns."""
@@ -223,7 +220,7 @@ class _Maker:
                 since = view.since(self.references - windows * self.window)
                 yield f"{path}: count in {windows} window{'s' * (windows > 1)}", since.astype(np.float32)
             times = view.events.time
-            newest, oldest = (_take(times, np.where(view.is_empty, -1, place), NEVER) for place in (view.last - 1, view.first))
+            newest, oldest = (take(times, np.where(view.is_empty, -1, place), NEVER) for place in (view.last - 1, view.first))
             yield f"{path}: days since", self._age(newest)
             span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
             yield f"{path}: mean gap", (span / np.maximum(count - 1, 1)).astype(np.float32)
@@ -235,14 +232,14 @@ class _Maker:
 
         for name, values in self._columns(table, "numerical"):
             out = np.empty((len(self.rows), 5), np.float32)
-            sweep_numbers(_take(values, view.events.row, np.nan), view.first, view.last, view.order, out)
+            sweep_numbers(take(values, view.events.row, np.nan), view.first, view.last, view.order, out)
             for place, what in enumerate(("mean", "min", "max", "recent mean", "last")[: 5 if is_timed else 3]):
                 yield f"{path}: {name} {what}", out[:, place]
         for name, values in self._columns(table, "categorical"):
             categories = _categories(self.features, table, name)
             top = min(TOP, len(categories))  # codes run by falling frequency
             out = np.empty((len(self.rows), top + 1), np.float32)
-            sweep_codes(_take(values, view.events.row, -1), view.first, view.last, view.order, out)
+            sweep_codes(take(values, view.events.row, -1), view.first, view.last, view.order, out)
             for code in range(top):
                 yield f"{path}: {name} share of {categories[code]}", out[:, code]
             if is_timed:
@@ -253,13 +250,21 @@ class _Maker:
                 yield f"{path}: {name} last age", self._age(view.newest(values, MISSING_TIME))
 
 
+def visible_columns(features: Features, table: str, kind: str, hidden: frozenset[tuple[str, str]]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The columns of a kind in a table, by row, but those that a task must not see."""
+    arrays = features.arrays(table)
+    for place, name in enumerate(columns_of(features.statistics.tables[table], kind)):
+        if (table, name) not in hidden:
+            yield name, arrays[kind][:, place]
+
+
 def _categories(features: Features, table: str, column: str) -> tuple[str, ...]:
     statistics = features.statistics.tables[table][column]
     assert isinstance(statistics, CategoricalStatistics)
     return statistics.categories
 
 
-def _take(values: NDArray[Any], rows: NDArray[np.int64], missing: float) -> NDArray[Any]:
+def take(values: NDArray[Any], rows: NDArray[np.int64], missing: float) -> NDArray[Any]:
     """`values` at some rows; -1 gives `missing`."""
     if not len(values):
         return np.full(len(rows), missing, values.dtype)

@@ -108,8 +108,7 @@ class StaticModel:
 
     def __call__(self, inputs: StaticInput) -> Tensor:
         """Predictions (B, outputs); those of filler seeds mean nothing."""
-        out: Tensor = self.model.head(self.embed(inputs))
-        return out
+        return self.model.put_out(self.embed(inputs))
 
     def embed(self, inputs: StaticInput) -> Tensor:
         """Seed vectors (B, d)."""
