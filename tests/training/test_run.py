@@ -17,7 +17,8 @@ from tiny import small
 import gelgt
 from gelgt import Database, GelgtError, Task
 from gelgt.training import Options, Progress, in_regime, load_run, train_run
-from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.checkpoint import CHECKPOINT, State
+from gelgt.training.members import is_behind
 from gelgt.training.metrics import score
 
 
@@ -186,7 +187,7 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     steps = iter(range(100))
     cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)  # in the second model
     assert cut.metrics["ended"] == "interrupted"
-    assert len(cut.metrics["members"]) == 2
+    assert len(cut.metrics["members"]) in (1, 2)  # the second joins if it is no worse by then
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
     assert all(torch.equal(resumed.weights()[name], tensor) for name, tensor in together.items())
     assert not list((tmp_path / "cut").glob("checkpoint*"))
@@ -195,3 +196,35 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     found = model.predict(db, at=task.test_timestamp)
     assert found.probability.between(0, 1).all()
     assert model.temporal_profile()
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "ended", "expected"),
+    [
+        ("mae", [0.038, 0.142], "time limit", True),
+        ("mae", [0.038, 0.037], "time limit", False),
+        ("roc_auc", [0.8, 0.7, 0.6], "time limit", True),
+        ("roc_auc", [0.8, 0.7, 0.75], "interrupted", False),
+        ("roc_auc", [0.8, 0.5], "all epochs", False),  # it had its time
+        ("roc_auc", [0.8, None], "interrupted", True),  # not one step
+        ("roc_auc", [0.5], "time limit", False),  # there is no other
+    ],
+)
+def test_a_model_that_was_broken_off_joins_if_it_is_good_enough(
+    metric: str, scores: list[float | None], ended: str, expected: bool
+) -> None:
+    states = [State(best=score, ended="all epochs") for score in scores]
+    states[-1].ended = ended
+    assert is_behind(metric, states) == expected
+
+
+def test_a_model_without_its_first_step_is_left_out(db: Database, task: Task, tmp_path: Path) -> None:
+    """Stopped right after the first model: a second one that knows nothing would halve what the first has learned."""
+    steps = iter(range(100))
+    config = small(task.task_type, train__members=2, model__trees=False)
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 9)  # one step of the second
+    whole = train_run(db, task, tmp_path / "one", small(task.task_type, train__members=1, model__trees=False))
+    assert (cut.metrics["ended"], len(cut.metrics["members"])) == ("interrupted", 1)
+    assert all(torch.equal(cut.weights()[name], tensor) for name, tensor in whole.weights().items())
+    resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
+    assert len(resumed.metrics["members"]) == 2

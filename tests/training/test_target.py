@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from tiny import small
 
-from gelgt import GelgtError, Task
-from gelgt.training.target import Target
+from gelgt import Database, GelgtError, Task
+from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.target import Target, mostly_alike
 
 
 def test_binary_starts_at_the_base_rate(task: Task) -> None:
@@ -63,3 +65,19 @@ def test_multiclass_and_multilabel_decode_to_probabilities() -> None:
     labels = Target(LabelSpace("multilabel_classification", (0, 1), True), start=(0.0, 0.0))
     assert labels.decode(torch.zeros(1, 2)).tolist() == [[0.5, 0.5]]
     assert labels.loss(torch.zeros(2, 2), torch.ones(2, 2)).item() == pytest.approx(np.log(2))
+
+
+def test_labels_that_are_mostly_alike() -> None:
+    assert mostly_alike(np.array([0.0] * 97 + [1.0, 2.0, np.nan, 5.0])) == (0.0, 0.97)
+    assert mostly_alike(np.arange(10.0)) is None
+    assert mostly_alike(np.zeros(10)) is None  # nothing else to tell apart
+    assert mostly_alike(np.array([np.nan])) is None
+
+
+def test_the_user_is_told_what_that_does(db: Database, task: Task) -> None:
+    counted = db.task(
+        "PREDICT COUNT(support_tickets.*, 0, 10, days) FOR EACH customers.id", val=task.val_timestamp, test=task.test_timestamp
+    )
+    texts = TrainingData.of(db, counted, in_regime(small(counted.task_type), counted)).notices()
+    assert any("of the labels are 0" in text and "predict whether it is more than 0" in text for text in texts)
+    assert not TrainingData.of(db, task, in_regime(small(task.task_type), task)).notices()

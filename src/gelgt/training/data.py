@@ -33,7 +33,7 @@ from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
 from gelgt.tasks.windows import has_windows, with_more_windows
 from gelgt.training.history import NO_HISTORY, HistoryPlan, seed_history
-from gelgt.training.target import Target
+from gelgt.training.target import Target, mostly_alike
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
@@ -174,6 +174,12 @@ class TrainingData:
         found = []
         if windows == "auto" and not has_engine() and has_windows(self.task):
             found.append("train.windows = 1: overlapping label windows need the package duckdb, which is not installed")
+        if self.target.task_type == "regression" and (alike := mostly_alike(self.labels("train"))):
+            value, share = alike
+            found.append(
+                f"train: {share:.0%} of the labels are {value:g}, which then has the least mean absolute error for nearly every row; "
+                f"to tell rows apart, predict whether it is more than {value:g}"
+            )
         for split, seeds in self.seeds.items():
             late = int(np.count_nonzero(~self.exists(seeds)))
             if late:

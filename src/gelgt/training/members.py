@@ -18,6 +18,7 @@ from gelgt.training.checkpoint import State
 from gelgt.training.data import KNOWN, TrainingData, learnable
 from gelgt.training.fit import Trainer
 from gelgt.training.history import for_fitting
+from gelgt.training.metrics import is_better
 from gelgt.training.progress import Progress
 
 
@@ -45,7 +46,19 @@ def train_members(
         models.append(model)
         if states[-1].ended in ("interrupted", "time limit"):
             break
+    if is_behind(data.target.metric, states):
+        models.pop()
+        last = states.pop()
+        states[-1] = replace(states[-1], ended=last.ended, seconds=states[-1].seconds + last.seconds)
     return (models[0] if len(models) == 1 else Ensemble(models)), states
+
+
+def is_behind(metric: str, states: list[State]) -> bool:
+    """Whether the last of several models was broken off before it was as good as any before it: their mean is better off without it."""
+    *before, last = states
+    if not before or last.ended not in ("interrupted", "time limit"):
+        return False
+    return not any(last.best is not None and not is_better(metric, state.best, last.best) for state in before if state.best is not None)
 
 
 def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:

@@ -23,6 +23,8 @@ from gelgt.tasks import Task
 from gelgt.training.metrics import MAIN
 from gelgt.zoo.labels import LabelSpace, label_space, targets
 
+MOSTLY = 0.8  # of labels: from there on the median, which a mean absolute error rewards, is the same for nearly every row
+
 
 @dataclass(frozen=True)
 class Target:
@@ -131,3 +133,11 @@ class Target:
             return cls(LabelSpace(**(space | {"labels": tuple(space["labels"])})), start=tuple(content["start"]), **rest)
         except (KeyError, TypeError, ValueError) as error:
             raise GelgtError("bad_run", f"The run's target is not readable ({error}).", hint="Train again.") from None
+
+
+def mostly_alike(labels: NDArray[Any]) -> tuple[float, float] | None:
+    """The value that most of some regression labels have, and the share that has it; None where there is no such value, or no other."""
+    values, counts = np.unique(labels[np.isfinite(labels)], return_counts=True)
+    if len(values) < 2 or counts.max() < MOSTLY * counts.sum():
+        return None
+    return float(values[counts.argmax()]), float(counts.max() / counts.sum())
