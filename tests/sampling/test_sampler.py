@@ -66,6 +66,8 @@ def test_inclusive_does_not_trust_seconds_that_were_cut(tmp_path: Path) -> None:
     assert graph.first_fraction == at
     user = graph.nodes("users", [0])
     assert len(Sampler(graph, SamplingConfig(causality="inclusive")).sample(user, [at]).node) == 1
+    frozen = SamplingConfig(visibility="frozen", horizon=at)
+    assert len(Sampler(graph, frozen).sample(user, [at + DAY]).node) == 1, "half a second after the horizon is after it"
 
 
 def test_a_later_fraction_changes_nothing_before_it() -> None:

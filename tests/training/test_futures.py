@@ -113,6 +113,25 @@ def test_rows_after_the_split_times_change_no_weight(tmp_path: Path) -> None:
         assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+def test_half_a_second_after_a_window_is_after_it() -> None:
+    """Times are kept in whole seconds, and a row of the second in which a window ends may lie behind it."""
+    rng = np.random.default_rng(0)
+    val, test = pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-01")
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.sort(rng.integers(0, 120 * DAY, 600)), unit="s")
+    found = []
+    for late in ([], [val + pd.Timedelta("400ms")]):
+        at = pd.Series([*times, *late]).sort_values(ignore_index=True)
+        users = np.where(at.isin(late), 1, at.astype("int64") // 10**6 % 7 + 1)
+        events = pd.DataFrame({"id": range(len(at)), "user_id": users, "at": at})
+        db = gelgt.open({"users": pd.DataFrame({"id": range(1, 8)}), "events": events})
+        task = db.task("PREDICT COUNT(events.*, 0, 10, days) > 3 FOR EACH users.id", val=val, test=test)
+        data = data_of(db, task)
+        found.append((future_values(data, data.seeds["train"], known_until(data, ("train",))), data.labels("train")))
+        assert (data.seeds["train"].asked + 10 * DAY).max() == int(val.timestamp())
+    assert np.array_equal(found[0][1], found[1][1])
+    assert np.array_equal(found[0][0], found[1][0], equal_nan=True)
+
+
 def test_the_loss_counts_what_is_known() -> None:
     target = Target.from_dict({"space": {"task_type": "binary_classification", "labels": []}, "start": [0.0]})
     out = torch.randn(4, 3)

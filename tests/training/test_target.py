@@ -79,5 +79,5 @@ def test_the_user_is_told_what_that_does(db: Database, task: Task) -> None:
         "PREDICT COUNT(support_tickets.*, 0, 10, days) FOR EACH customers.id", val=task.val_timestamp, test=task.test_timestamp
     )
     texts = TrainingData.of(db, counted, in_regime(small(counted.task_type), counted)).notices()
-    assert any("of the labels are 0" in text and "predict whether it is more than 0" in text for text in texts)
+    assert any("of the labels are 0" in text and "predict whether it is 0" in text for text in texts)
     assert not TrainingData.of(db, task, in_regime(small(task.task_type), task)).notices()

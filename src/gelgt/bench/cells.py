@@ -20,7 +20,7 @@ from gelgt.errors import GelgtError
 from gelgt.presets import RunConfig
 from gelgt.sources import Database
 from gelgt.tasks import Task
-from gelgt.training.checkpoint import checkpoint_path
+from gelgt.training.checkpoint import drop_checkpoints
 from gelgt.training.data import TrainingData
 from gelgt.training.metrics import score
 from gelgt.training.progress import Progress
@@ -109,8 +109,7 @@ def make_cell(
     if run.metrics["ended"] == "interrupted":
         (cell.folder / SUCCESS).unlink()
         return False
-    for member in range(len(run.metrics["members"])):  # of a run that its limit of time ended: another limit has another folder
-        checkpoint_path(cell.folder, member).unlink(missing_ok=True)
+    drop_checkpoints(cell.folder)  # of a run that its limit of time ended: another limit has another folder
     cell.complaint.unlink(missing_ok=True)
     return True
 

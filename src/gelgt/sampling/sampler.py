@@ -94,14 +94,10 @@ class Sampler:
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each seed time, the first second whose rows are not admitted."""
-        # Once times have fractions, rows of the seed's own second may lie after it: they are not admitted.
-        inclusive = (self.config.causality == "inclusive") & (times < self.graph.first_fraction)
-        limits = times + inclusive
-        return (
-            np.minimum(limits, self.config.horizon + 1)
-            if self.config.visibility == "frozen" and self.config.horizon is not None
-            else limits
-        )
+        # Once times have fractions, rows of the seed's own second, or of the horizon's, may lie after it: they are not admitted.
+        whole, horizon = self.graph.first_fraction, self.config.horizon
+        limits = times + ((self.config.causality == "inclusive") & (times < whole))
+        return np.minimum(limits, horizon + (horizon < whole)) if self.config.visibility == "frozen" and horizon is not None else limits
 
     def references(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The times from which ages are measured: min(seed time, horizon)."""

@@ -62,6 +62,12 @@ def checkpoint_path(folder: Path, member: int = 0) -> Path:
     return folder / CHECKPOINT if member == 0 else folder / f"checkpoint-{member}.safetensors"
 
 
+def drop_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of all members."""
+    for path in folder.glob("checkpoint*.safetensors"):
+        path.unlink(missing_ok=True)
+
+
 def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], key: str, member: int = 0) -> None:
     """Write a checkpoint.
 

@@ -177,8 +177,8 @@ class TrainingData:
         if self.target.task_type == "regression" and (alike := mostly_alike(self.labels("train"))):
             value, share = alike
             found.append(
-                f"train: {share:.0%} of the labels are {value:g}, which then has the least mean absolute error for nearly every row; "
-                f"to tell rows apart, predict whether it is more than {value:g}"
+                f"train: {share:.0%} of the labels are {value:g}, and so may be nearly every prediction: that has the least mean absolute "
+                f"error; to tell rows apart, predict whether it is {value:g}"
             )
         for split, seeds in self.seeds.items():
             late = int(np.count_nonzero(~self.exists(seeds)))

@@ -8,12 +8,12 @@ the entity:
     mean        of each number
     share       of each frequent category
 
-brought to a normal scale by their training quantiles. They are targets, not inputs: windows lie where those of labels lie, and end by the
-time until which labels are learned from. The layer that predicts them is there while a model is trained, and no longer.
+brought to a normal scale by their training quantiles. They are targets, not inputs: a window begins at the time that is asked about and is
+as long as the task's, and one that ends after the time until which labels are learned teaches nothing. The layer that predicts them is
+there while a model is trained, and no longer.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import torch
@@ -82,10 +82,15 @@ def make_objective(
 
 
 def known_until(data: TrainingData, splits: tuple[str, ...]) -> int | None:
-    """The time up to which windows may reach, in seconds: validation's, the test's where known labels are learned, none where all are."""
-    ends: dict[tuple[str, ...], datetime | None] = {("train",): data.task.val_timestamp, (KNOWN,): data.task.test_timestamp}
-    end = ends.get(splits)
-    return None if end is None else int(np.datetime64(end, "s").astype(np.int64))
+    """The time up to which windows may reach, in seconds: where only training labels are learned the validation time, where all known
+    ones are the test time, and any where the test labels are learned too."""
+    if "test" in splits:
+        return None
+    end = data.task.test_timestamp if splits == (KNOWN,) else data.task.val_timestamp
+    if end is not None:
+        return int(np.datetime64(end, "s").astype(np.int64))
+    later = data.seeds["test" if splits == (KNOWN,) else "val"].time  # labels that came without split times
+    return int(later.min()) if len(later) else None
 
 
 def future_values(data: TrainingData, seeds: Seeds, until: int | None) -> NDArray[np.float32]:
@@ -95,6 +100,7 @@ def future_values(data: TrainingData, seeds: Seeds, until: int | None) -> NDArra
     task, graph = data.task, data.graph
     length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
     hidden = frozenset((table, column) for table, column in task.remove_columns)
+    end = seeds.asked + length
     rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
     wanted = np.zeros(len(row_times(graph, task.entity_table)), np.bool_)
     wanted[rows] = True
@@ -103,19 +109,19 @@ def future_values(data: TrainingData, seeds: Seeds, until: int | None) -> NDArra
         if key.parent != task.entity_table or data.db.table(key.child).time_col is None:
             continue
         events = children(graph, key, wanted)
-        until_end = events.view(rows, seeds.asked + length + 1)
+        until_end = events.view(rows, end + (end < graph.first_fraction))  # with fractions, some rows of the last second lie after it
         first = first_from(events.time, until_end.first, until_end.last, seeds.asked + 1)
         view = View(events, first, until_end.last, np.lexsort((until_end.last, first)))
         parts.append((view.last - view.first).astype(np.float32)[:, None])
         for _, values in visible_columns(data.features, key.child, "numerical", hidden):
             means = np.empty((len(seeds), 5), np.float32)
             sweep_numbers(take(values, events.row, np.nan), view.first, view.last, view.order, means)
-            parts.append(means[:, :1])
+            parts.append(means[:, :1].copy())
         for _, codes in visible_columns(data.features, key.child, "categorical", hidden):
             shares = np.empty((len(seeds), TOP + 1), np.float32)
             sweep_codes(take(codes, events.row, -1), view.first, view.last, view.order, shares)
-            parts.append(shares[:, :TOP])
+            parts.append(shares[:, :TOP].copy())
     found = np.concatenate(parts, 1) if parts else np.zeros((len(seeds), 0), np.float32)
     if until is not None:
-        found[seeds.asked + length > until] = np.nan
+        found[end > until] = np.nan
     return found

@@ -47,6 +47,7 @@ def train_members(
         if states[-1].ended in ("interrupted", "time limit"):
             break
     if is_behind(data.target.metric, states):
+        progress.notice(f"model {len(models)} was broken off behind those before it and is left out")
         models.pop()
         last = states.pop()
         states[-1] = replace(states[-1], ended=last.ended, seconds=states[-1].seconds + last.seconds)
@@ -54,11 +55,14 @@ def train_members(
 
 
 def is_behind(metric: str, states: list[State]) -> bool:
-    """Whether the last of several models was broken off before it was as good as any before it: their mean is better off without it."""
+    """Whether the last of several models was broken off before it was as good as any of the others: their mean is better off without it."""
     *before, last = states
     if not before or last.ended not in ("interrupted", "time limit"):
         return False
-    return not any(last.best is not None and not is_better(metric, state.best, last.best) for state in before if state.best is not None)
+    known = [state.best for state in before if state.best is not None]
+    if not known:  # nothing to compare
+        return last.total == 0
+    return last.best is None or all(is_better(metric, best, last.best) for best in known)
 
 
 def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:

@@ -30,7 +30,7 @@ from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
-from gelgt.training.checkpoint import CHECKPOINT, State, check_key, checkpoint_path, load_checkpoint, save_tensors
+from gelgt.training.checkpoint import CHECKPOINT, State, check_key, drop_checkpoints, load_checkpoint, save_tensors
 from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.metrics import score
@@ -173,8 +173,7 @@ def train_run(
     }
     _write(out, data, config, model, metrics, shown, predictions, baselines)
     if is_whole and state.ended != "time limit":
-        for member in range(len(states)):
-            checkpoint_path(out, member).unlink(missing_ok=True)
+        drop_checkpoints(out)
     return load_run(out)
 
 
