@@ -48,6 +48,7 @@ def test_progress_is_plain_and_beside_the_result(trained: Any) -> None:
         "baselines",
         "model",
         "training",
+        "trees",
         "scoring",
     ]
     assert sum(line.strip().startswith("epoch") for line in lines) == 1
