@@ -13,7 +13,7 @@ import gelgt
 from gelgt import Database, Task, TrainConfig
 from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model
+from gelgt.training.members import about_seeds, make_model
 
 DAY = 86_400
 
@@ -79,3 +79,17 @@ def test_how_far_rows_reach_after_the_test_time_does_not_matter(db: Database, ta
     assert np.array_equal(*lags)
     asked = data_of(db, replace(task, num_eval_timestamps=30, is_open_ended=False), "frozen").lags()
     assert len(asked) == 29
+
+
+def test_copies_are_not_counted_as_windows(races: tuple[Database, Task]) -> None:
+    data = data_of(*races, "frozen")
+    rows = data.task.rows["train"]
+    counts = {}
+    for windows in (1, 2):
+        seeds, _ = data.learned("train", TrainConfig(stale=1, windows=windows))
+        fresh = len(data.windows("train", windows)[0])
+        *overlapping, copies = about_seeds(seeds, rows)
+        assert f"{len(seeds) - fresh:,} labels are learned once more" in copies
+        counts[windows] = [text for text in overlapping if f"{fresh:,} labels of overlapping windows" in text]
+    assert (len(counts[1]), len(counts[2])) == (0, 1)
+    assert not list(about_seeds(data.seeds["train"], rows))

@@ -51,7 +51,7 @@ class HistoryEncoder(nn.Module):
 
     @torch.no_grad()
     def fit(self, values: Tensor) -> None:
-        """Take the quantiles of training values (S, F); a column without any keeps its zeros."""
+        """Take the quantiles of training values (S, F); zeros for a column without any."""
         self.edges.copy_(quantiles(values).nan_to_num())
 
 

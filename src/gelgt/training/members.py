@@ -1,10 +1,11 @@
 """One model, or several of different seeds: how a run trains them, and trains them anew."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from gelgt.config import TrainConfig
@@ -14,6 +15,7 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
+from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State
 from gelgt.training.data import KNOWN, TrainingData, learnable
 from gelgt.training.fit import Trainer
@@ -38,8 +40,8 @@ def train_members(
             size = sum(p.numel() for p in model.parameters())
             several = f"{count} models of " if count > 1 else ""
             progress.phase("model", f"{several}{size:,} parameters on {device}{', ' if model.facts else ''}{model.facts}")
-            if len(trainer.loader.seeds) > data.task.rows["train"]:
-                progress.notice(f"train: {len(trainer.loader.seeds):,} labels of overlapping windows are learned from (train.windows)")
+            for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
+                progress.notice(text)
         if count > 1:
             progress.member(number + 1, count)
         states.append(trainer.run())
@@ -52,6 +54,15 @@ def train_members(
         last = states.pop()
         states[-1] = replace(states[-1], ended=last.ended, seconds=states[-1].seconds + last.seconds)
     return (models[0] if len(models) == 1 else Ensemble(models)), states
+
+
+def about_seeds(seeds: Seeds, rows: int) -> Iterator[str]:
+    """What to say of training seeds beyond the rows of the label table."""
+    stale = int(np.count_nonzero(seeds.asked != seeds.time))
+    if len(seeds) - stale > rows:
+        yield f"train: {len(seeds) - stale:,} labels of overlapping windows are learned from (train.windows)"
+    if stale:
+        yield f"train: {stale:,} labels are learned once more from rows up to an earlier time, as the frozen test asks (train.stale)"
 
 
 def is_behind(metric: str, states: list[State]) -> bool:
