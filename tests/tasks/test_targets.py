@@ -51,8 +51,12 @@ def test_texts_that_say_true_and_false(texts: list[str]) -> None:
         finish(raw([*texts, "perhaps"]), definition("binary_classification"))
 
 
-def test_a_later_value_makes_it_a_regression() -> None:
-    assert finish(raw([0, 1], test=[0, 7]), definition()).task_type == "regression"
+def test_later_values_do_not_change_what_is_learned() -> None:
+    """The type comes from training; a value that does not fit it is an error that names it, not another model."""
+    assert finish(raw([0, 7], test=[0, 1]), definition()).task_type == "regression"
+    assert finish(raw([3, 3], val=[0, 1], test=[0, 1]), definition()).task_type == "regression"
+    with pytest.raises(TaskError, match="other than 0 and 1: 7"):
+        finish(raw([0, 1], test=[0, 7]), definition())
 
 
 def test_classes_are_those_of_training() -> None:

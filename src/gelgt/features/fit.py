@@ -1,4 +1,4 @@
-"""Fits statistics on the training period: rows with a time up to `until`, and all rows of a timeless table.
+"""Fits statistics on the training period: rows that exist up to `until`, and all rows of a table that is always visible.
 
 One pass over each table. Rows are selected by their own time, never by their place, so a later row cannot contribute
 even if a file is not ordered; and sums run over blocks of selected values, so neither rows that were left out nor the
@@ -24,9 +24,9 @@ from gelgt.features.statistics import (
 )
 from gelgt.features.text import TextEmbedder
 from gelgt.features.values import MISSING_TIME, Column, as_numbers, as_parts, as_seconds
-from gelgt.graph.times import microseconds
 from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
+from gelgt.sources.row_times import NEVER, RowTimes
 
 SAMPLE_ROWS = 1 << 20  # quantiles come from at most this many rows, evenly spaced; up to here they are exact
 BLOCK = 1 << 16
@@ -42,40 +42,40 @@ class Fitter(Protocol):
 
 def fit_statistics(db: Database, until: int | None, embedder: TextEmbedder) -> FeatureStatistics:
     """Statistics of all feature columns from rows up to `until` (microseconds; None: all rows that have a time)."""
-    tables = {name: _fit_table(db, table, until, embedder) for name, table in db.schema.tables.items()}
+    times = RowTimes(db)
+    tables = {name: _fit_table(db, table, times, until, embedder) for name, table in db.schema.tables.items()}
     return FeatureStatistics(None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables)
 
 
-def _fit_table(db: Database, table: TableSchema, until: int | None, embedder: TextEmbedder) -> dict[str, ColumnStatistics]:
+def _fit_table(
+    db: Database, table: TableSchema, times: RowTimes, until: int | None, embedder: TextEmbedder
+) -> dict[str, ColumnStatistics]:
     kinds = {c: table.kinds[c] for c in table.columns if c in table.kinds and table.kinds[c].kind != "ignored"}
-    total = _count_selected(db, table, until)
+    chosen = _in_period(times, table, until)
+    total = db.num_rows(table.name) if chosen is None else int(np.count_nonzero(chosen))
     fitters = {c: _fitter(Column(table.name, c), kind, total) for c, kind in kinds.items() if kind.kind != "text"}
     if fitters:
-        for batch in _selected(db, table, list(fitters), until):
+        for batch in _selected(db, table, list(fitters), chosen):
             for c, fitter in fitters.items():
                 fitter.add(batch.column(c))
     return {c: fitters[c].result() if c in fitters else TextStatistics(embedder.dim) for c in kinds}
 
 
-def _selected(db: Database, table: TableSchema, columns: list[str], until: int | None) -> Iterator[pa.RecordBatch]:
+def _selected(db: Database, table: TableSchema, columns: list[str], chosen: NDArray[np.bool_] | None) -> Iterator[pa.RecordBatch]:
     """The rows of the training period, in order."""
-    if table.time_col is None:
-        yield from db.batches(table.name, columns)
-        return
-    for batch in db.batches(table.name, list(dict.fromkeys([*columns, table.time_col]))):
-        chosen = _in_period(batch.column(table.time_col), table, until)
-        yield batch if chosen.all() else batch.filter(pa.array(chosen))
+    start = 0
+    for batch in db.batches(table.name, columns):
+        part = None if chosen is None else chosen[start : start + batch.num_rows]
+        yield batch if part is None or part.all() else batch.filter(pa.array(part))
+        start += batch.num_rows
 
 
-def _in_period(times: pa.Array, table: TableSchema, until: int | None) -> NDArray[np.bool_]:
-    values, known = microseconds(times, table)
-    return known if until is None else known & (values <= until)
-
-
-def _count_selected(db: Database, table: TableSchema, until: int | None) -> int:
-    if table.time_col is None:
-        return db.num_rows(table.name)
-    return sum(int(np.count_nonzero(_in_period(b.column(0), table, until))) for b in db.batches(table.name, [table.time_col]))
+def _in_period(times: RowTimes, table: TableSchema, until: int | None) -> NDArray[np.bool_] | None:
+    """(rows,) which rows are of the training period; None where all are, because the table has no time."""
+    if not table.has_time:
+        return None
+    moments = times.of(table.name)
+    return moments <= until if until is not None else moments != NEVER
 
 
 def _fitter(column: Column, kind: ColumnKind, rows: int) -> Fitter:

@@ -1,6 +1,7 @@
 """Builds the graph of a database, table by table, into memory-mapped arrays.
 
-1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`.
+1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`. Tables without a time column
+   are as new as the rows that they name (`sources/row_times.py`); keys that are not followed (`Dating.pointers`) are left empty.
 2. Count the neighbours of every node; the running sum is `indptr`.
 3. Write each row's parents, then visit all rows from the newest to the oldest and append each to its parents'
    lists: one stable sort of the nodes orders every list, and no list is sorted by itself.
@@ -15,19 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gelgt.errors import SchemaError
 from gelgt.graph.arrays import ArrayWriter, create_array, load_array
-from gelgt.graph.store import NEVER, TIMELESS, Graph
-from gelgt.graph.times import microseconds
-from gelgt.schema.model import Finding, ForeignKey, TableSchema
+from gelgt.graph.store import Graph
+from gelgt.schema.model import Finding, TableSchema
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
+from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, parent_rows
 
-FORMAT = 3  # part of the cache key: raise it when the files change their meaning
+FORMAT = 4  # part of the cache key: raise it when the files change their meaning
 MICROSECONDS = 1_000_000
 CHUNK = 1 << 22
 
@@ -53,12 +51,13 @@ def build_graph(db: Database, folder: Path) -> None:
     node_time = create_array(folder / "node_time.npy", (int(offsets[-1]),), np.int64)
     parents = create_array(folder / "parents.npy", (int(starts[-1]),), node_type)
     first_node = dict(zip(tables, offsets.tolist()))
+    row_times = RowTimes(db)
     findings: list[Finding] = []
     first_fraction = NEVER
     for number, table in enumerate(tables.values()):
         times = node_time[offsets[number] : offsets[number + 1]]
         block = parents[starts[number] : starts[number + 1]].reshape(rows[number], keys[number])
-        found, fraction = _read_table(db, table, times, block, first_node)
+        found, fraction = _read_table(db, row_times, table, times, block, first_node)
         findings, first_fraction = findings + found, min(first_fraction, fraction)
     relations = [(name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys]
     finish_graph(folder, dict(zip(tables, rows.tolist())), relations, findings, first_fraction)
@@ -135,65 +134,56 @@ def _connect(
 
 
 def _read_table(
-    db: Database, table: TableSchema, times: NDArray[np.int64], block: NDArray[Any], first_node: dict[str, int]
+    db: Database,
+    row_times: RowTimes,
+    table: TableSchema,
+    times: NDArray[np.int64],
+    block: NDArray[Any],
+    first_node: dict[str, int],
 ) -> tuple[list[Finding], int]:
     """Fill one table's times and parents from its rows; gives also the first second that a time had a fraction of."""
     keys = table.foreign_keys
-    columns = list(dict.fromkeys([*([table.time_col] if table.time_col else []), *(fk.column for fk in keys)]))
-    times.fill(TIMELESS if table.time_col is None else NEVER)
     dangling = [0] * len(keys)
-    start, first_fraction = 0, NEVER
+    first_fraction = _fill_times(row_times, table, times)
+    columns = list(dict.fromkeys(fk.column for fk in keys))
+    start = 0
     for batch in db.batches(table.name, columns) if columns else ():
         stop = start + batch.num_rows
-        if table.time_col is not None:
-            times[start:stop], fraction = _seconds(batch.column(table.time_col), table)
-            first_fraction = min(first_fraction, fraction)
         for j, fk in enumerate(keys):
-            found, lost = _parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
-            block[start:stop, j] = np.where(found >= 0, found + first_node[fk.table], -1)
+            rows, lost = parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
+            is_followed = fk.column not in table.pointers
+            block[start:stop, j] = np.where((rows >= 0) & is_followed, rows + first_node[fk.table], -1)
             dangling[j] += lost
         start = stop
     return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), first_fraction
 
 
+def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64]) -> int:
+    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which something was cut."""
+    if not table.has_time:
+        times.fill(TIMELESS)
+        return NEVER
+    micros = row_times.of(table.name)
+    first_fraction = NEVER
+    for start in range(0, len(micros), CHUNK):
+        part = micros[start : start + CHUNK]
+        known, seconds = part != NEVER, part // MICROSECONDS
+        times[start : start + CHUNK] = np.where(known, seconds, NEVER)
+        first_fraction = min(first_fraction, int(seconds[known & (part % MICROSECONDS != 0)].min(initial=NEVER)))
+    return first_fraction
+
+
 def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[Finding]:
     found = []
     if null_times:
-        message = f"{null_times:,} rows of '{table.name}' have no time in '{table.time_col}' and are never seen by a model."
+        why = f"no time in '{table.time_col}'" if table.time_col else "no row that dates them"
+        message = f"{null_times:,} rows of '{table.name}' have {why} and are never seen by a model."
         found.append(Finding("null_time", table.name, table.time_col, null_times, message))
     for fk, count in zip(table.foreign_keys, dangling):
         if count:
             message = f"{count:,} values of '{table.name}.{fk.column}' name no row of '{fk.table}' and count as missing."
             found.append(Finding("dangling_key", table.name, fk.column, count, message))
     return found
-
-
-def _seconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], int]:
-    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which something was cut."""
-    values, known = microseconds(column, table)
-    seconds = values // MICROSECONDS
-    return np.where(known, seconds, NEVER), int(seconds[known & (values % MICROSECONDS != 0)].min(initial=NEVER))
-
-
-def _parent_rows(column: pa.Array, parent_rows: int, table: TableSchema, fk: ForeignKey) -> tuple[NDArray[np.int64], int]:
-    """Row numbers of the parents (-1 for none) and how many values name no row."""
-    if column.null_count == len(column):
-        return np.full(len(column), -1, np.int64), 0
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise SchemaError(
-            "bad_key",
-            f"The foreign key '{table.name}.{fk.column}' holds {column.type} values, not row numbers of '{fk.table}'.",
-            hint="Import the database with `gelgt import`, which numbers the rows.",
-        )
-    missing = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    values = pc.fill_null(column, -1).to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
-        known = (values >= 0) & (values < parent_rows) & ~missing
-        if values.dtype.kind == "f":
-            known &= values == np.floor(values)
-    rows = np.full(len(values), -1, np.int64)
-    rows[known] = values[known].astype(np.int64)
-    return rows, int(len(values) - np.count_nonzero(missing) - np.count_nonzero(known))
 
 
 def _time_range(times: NDArray[np.int64]) -> list[int | None]:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from gelgt.errors import SchemaError, did_you_mean
 from gelgt.graph.arrays import hash_arrays, load_array
 from gelgt.schema.model import Finding
+from gelgt.sources.row_times import NEVER, TIMELESS
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
 
-TIMELESS: int = int(np.iinfo(np.int64).min)  # the table has no time: visible at every seed time
-NEVER: int = int(np.iinfo(np.int64).max)  # no time in a timed table: visible at none
+__all__ = ["NEVER", "TIMELESS", "Graph", "Relation"]
 ARRAYS = ("node_time", "indptr", "indices", "list_time", "parents")
 
 

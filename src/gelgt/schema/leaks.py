@@ -96,7 +96,7 @@ def _counters(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Whole-number columns that equal the number of child rows of today."""
     numbers = [c for c, k in table.kinds.items() if k.kind == "numerical"]
     children = [
-        (other, fk) for other in db.schema.tables.values() for fk in other.foreign_keys if fk.table == table.name and other.time_col
+        (other, fk) for other in db.schema.tables.values() for fk in other.foreign_keys if fk.table == table.name and other.has_time
     ]
     if not numbers or not children:
         return []

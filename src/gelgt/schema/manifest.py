@@ -14,13 +14,16 @@
           time_column: {column: placed_at, origin: inferred, evidence: …}
           foreign_keys: {customer_id: {columns: [customer_id], table: customers, origin: declared}}
           kinds: {status: {kind: categorical, origin: inferred, evidence: …}, note: text}
+        order_items:                    # no time column: a line is as new as its order
+          dated_by: {keys: [order_id], pointers: [], origin: inferred, evidence: …}
 
 `tables` is the authority on keys and times, `gelgt.tables.*.kinds` on column kinds; a kind may be written short
-(`note: text`). What was edited by hand shows the origin `manifest`.
+(`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list, or null for rows that are
+always visible). What was edited by hand shows the origin `manifest`.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from gelgt.schema.model import (
     KINDS,
     ColumnKind,
     DatabaseSchema,
+    Dating,
     ForeignKey,
     PrimaryKey,
     TableSchema,
@@ -152,7 +156,26 @@ def _parse_table(
             )
         )
     kinds = {known(c, "kind"): parse_kind(name, c, entry, where) for c, entry in (ours.get("kinds") or {}).items()}
-    return TableSchema(name, dict(columns), primary_key, time_column, tuple(foreign_keys), kinds)
+    dating = parse_dating(name, ours["dated_by"], [fk.column for fk in foreign_keys], where) if "dated_by" in ours else None
+    return TableSchema(name, dict(columns), primary_key, time_column, tuple(foreign_keys), kinds, dating)
+
+
+def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dating:
+    """What dates a table: written short as a foreign key, a list of them or null, or with its evidence."""
+    is_short = not isinstance(entry, Mapping)
+    named = entry if is_short else entry.get("keys")
+    columns = (named,) if isinstance(named, str) else tuple(named or ())
+    pointers = () if is_short else tuple(entry.get("pointers") or ())
+    for column in (*columns, *pointers):
+        if column not in keys:
+            raise SchemaError(
+                "unknown_column",
+                f"{where}: '{table}' is to be dated by '{column}', which is no foreign key of it.",
+                hint=did_you_mean(str(column), keys),
+            )
+    if is_short:
+        return Dating(columns, (), "manifest", "named in the manifest")
+    return Dating(columns, pointers, entry.get("origin", "manifest"), entry.get("evidence", ""))
 
 
 def parse_kind(table: str, column: str, entry: Any, where: str) -> ColumnKind:
@@ -203,6 +226,14 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
                 "stored": bool(fk.stored),
             }
             for fk in table.foreign_keys
+        }
+    if table.dating is not None and table.time_column is None:
+        dating = table.dating
+        entry["dated_by"] = {
+            "keys": list(dating.keys),
+            "pointers": list(dating.pointers),
+            "origin": dating.origin,
+            "evidence": dating.evidence,
         }
     if table.kinds:
         entry["kinds"] = {

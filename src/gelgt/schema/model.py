@@ -49,6 +49,22 @@ class TimeColumn:
 
 
 @dataclass(frozen=True)
+class Dating:
+    """When the rows of a table without a time column become visible: each no earlier than the newest row that it names.
+
+    Attributes:
+        keys: Columns of the foreign keys that date a row; empty where its rows are always visible.
+        pointers: Columns of foreign keys that a model does not follow, because they are filled or changed after the row was made
+            (`users.last_order_id`): what they hold now would tell the past about the future.
+    """
+
+    keys: tuple[str, ...] = ()
+    pointers: tuple[str, ...] = ()
+    origin: Origin = "inferred"
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
 class ColumnKind:
     """How a column becomes features: a PyTorch Frame stype, or ``ignored``."""
 
@@ -68,6 +84,7 @@ class TableSchema:
     time_column: TimeColumn | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     kinds: Mapping[str, ColumnKind] = field(default_factory=dict)  # feature columns only, never keys
+    dating: Dating | None = None  # of tables without a time column; None while nothing has been said or inferred
 
     @property
     def pkey(self) -> str | None:
@@ -77,6 +94,23 @@ class TableSchema:
     @property
     def time_col(self) -> str | None:
         return self.time_column.column if self.time_column else None
+
+    @property
+    def dating_keys(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys whose rows date this table's; none where it has a time column or is always visible."""
+        if self.time_column is not None or self.dating is None:
+            return ()
+        return tuple(fk for fk in self.foreign_keys if fk.column in self.dating.keys)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether rows become visible at some time: by their own time column, or by the rows that they name."""
+        return self.time_column is not None or bool(self.dating_keys)
+
+    @property
+    def pointers(self) -> frozenset[str]:
+        """Columns of foreign keys that a model does not follow."""
+        return frozenset() if self.dating is None else frozenset(self.dating.pointers)
 
     @property
     def key_columns(self) -> set[str]:
@@ -109,6 +143,15 @@ class Finding:
 
     def to_dict(self) -> dict[str, object]:
         return {"code": self.code, "table": self.table, "column": self.column, "count": self.count, "message": self.message}
+
+
+def dated_text(schema: DatabaseSchema, table: TableSchema) -> str:
+    """What dates the rows of a table, down to the time columns: ``orders.placed_at``, or ``order_items (orders.placed_at)``."""
+    names = []
+    for fk in table.dating_keys:
+        parent = schema.tables[fk.table]
+        names.append(f"{fk.table}.{parent.time_col}" if parent.time_col else f"{fk.table} ({dated_text(schema, parent)})")
+    return " and ".join(dict.fromkeys(names))
 
 
 def key_column(columns: tuple[str, ...]) -> str:

@@ -4,12 +4,13 @@
     resolve    keys and times: stated, declared or inferred                          (resolve.py)
     check      primary keys are unique and filled, referred columns are unique
     order      rows by (time, key, all columns), foreign keys become row numbers     (one DuckDB query a table, out of core)
-    describe   split times, column kinds, findings, manifest
+    describe   split times, column kinds, what dates tables without a time, findings, manifest
 
 The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and DuckDB's limit.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,20 @@ from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema, Finding
 from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
 from gelgt.sources.check import check_keys
+from gelgt.sources.column_kinds import inferred_kinds
+from gelgt.sources.database import Database
+from gelgt.sources.dating import with_dating
 from gelgt.sources.duckdb_engine import connect
 from gelgt.sources.order import TableWriter
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.raw import RawTable, Source
 from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
+from gelgt.sources.row_times import RowTimes
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable, stage_table
 
 _NO_COLUMNS = "it has no columns that can be read: it is left out"
-FORMAT = 3  # raise it when an import of the same rows would come out differently
+FORMAT = 4  # raise it when an import of the same rows would come out differently
 
 
 def import_source(source: Source, out: Path | None = None, stated: Stated | None = None, only: list[str] | None = None) -> Path:
@@ -63,6 +68,18 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
                 out.rmdir()  # it was found empty
             target = out
         return build_folder(target, lambda folder: _write(folder, staged, stated, source, work, left_out))
+
+
+def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
+    """The schema with what dates tables that have no time; their kinds then come from rows up to the validation time too."""
+    schema = with_dating(db)
+    dated = Database(db.folder, schema, db.source)
+    times, tables = RowTimes(dated), dict(schema.tables)
+    for name, table in schema.tables.items():
+        if table.dating_keys:
+            columns = [c for c in table.kinds if c not in stated_kinds(stated, name)]
+            tables[name] = replace(table, kinds={**table.kinds, **inferred_kinds(dated, name, columns, db.val_timestamp, times)})
+    return replace(schema, tables=tables)
 
 
 def _refuse_existing(out: Path) -> None:
@@ -151,6 +168,7 @@ def _write_folder(
         test,
         split_origin=source.splits.origin if source.splits else "inferred",
     )
+    schema = _with_dating(Database(folder, schema, source.address), stated)
     content = schema_to_dict(schema)
     content["gelgt"] |= {
         "format": FORMAT,

@@ -7,7 +7,7 @@ its rows with the keys and times that the manifest names. Column kinds that it d
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,13 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.errors import SourceError, did_you_mean
-from gelgt.schema.kinds import infer_kind, sample_batches
 from gelgt.schema.manifest import MANIFEST, load_yaml, parse_schema
-from gelgt.schema.model import ColumnKind, DatabaseSchema, Finding, TableSchema
+from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, Finding, TableSchema
 from gelgt.sources.cache import build_folder, cache_root, hash_files
 from gelgt.sources.canonical import ARROW_TYPES, canonical_name, canonical_type
+from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
+from gelgt.sources.dating import needs_dating, with_dating
 from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.row_times import RowTimes
+
+DERIVED = 2  # raise it when what is derived from the same rows would come out differently
 
 
 def is_relbench_folder(path: Path) -> bool:
@@ -39,7 +43,8 @@ def read_folder(folder: Path, source: str) -> Database:
     db = Database(folder, _read_schema(folder, content), source, findings)
     if "format" in ours:
         db.follows_contract = not _is_edited(content)
-        if db.follows_contract and all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values()):
+        has_kinds = all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values())
+        if db.follows_contract and has_kinds and not needs_dating(db.schema):
             return db
     return _with_derived(db, trusted="format" in ours)
 
@@ -83,15 +88,22 @@ def _features(table: TableSchema) -> list[str]:
 
 
 def _with_derived(db: Database, trusted: bool) -> Database:
-    """Add what a hosted manifest does not say: kinds, and whether the rows follow the contract. Found once, then kept."""
-    target = cache_root() / "kinds" / db.cache_dir.name
+    """Add what a hosted manifest does not say: kinds, what dates tables without a time, and whether the rows follow the contract.
+
+    Found once, then kept.
+    """
+    target = cache_root() / f"derived-v{DERIVED}" / db.cache_dir.name
     build_folder(target, lambda folder: _derive(db, folder))
     derived = json.loads((target / "derived.json").read_text())
     if not trusted and not derived["follows_contract"]:
         db.follows_contract = False
         return db
     tables = {
-        name: replace(table, kinds={c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c]) for c in _features(table)})
+        name: replace(
+            table,
+            kinds={c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c]) for c in _features(table)},
+            dating=table.dating or _dating(derived["dating"].get(name)),
+        )
         for name, table in db.schema.tables.items()
     }
     known = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
@@ -99,15 +111,22 @@ def _with_derived(db: Database, trusted: bool) -> Database:
     return known
 
 
+def _dating(entry: Mapping[str, Any] | None) -> Dating | None:
+    return None if entry is None else Dating(tuple(entry["keys"]), tuple(entry["pointers"]), entry["origin"], entry["evidence"])
+
+
 def _derive(db: Database, folder: Path) -> None:
     contract = all(_follows_contract(db, table) for table in db.schema.tables.values())
     kinds: dict[str, dict[str, Any]] = {}
+    schema = with_dating(db) if contract else db.schema
+    dated = Database(db.folder, schema, db.source)
+    times = RowTimes(dated)
     for name, table in db.schema.tables.items() if contract else ():
         columns = [c for c in _features(table) if c not in table.kinds]
-        sampler = sample_batches(db.batches(name, columns), rows_until(db, name, db.val_timestamp))
-        found = {c: infer_kind(c, sampler.column(c, ARROW_TYPES[table.columns[c]])) for c in columns}
+        found = inferred_kinds(dated, name, columns, db.val_timestamp, times)
         kinds[name] = {c: {"kind": k.kind, "origin": k.origin, "evidence": k.evidence, "separator": k.separator} for c, k in found.items()}
-    (folder / "derived.json").write_text(json.dumps({"kinds": kinds, "follows_contract": contract}))
+    dating = {name: asdict(table.dating) for name, table in schema.tables.items() if table.dating is not None}
+    (folder / "derived.json").write_text(json.dumps({"kinds": kinds, "dating": dating, "follows_contract": contract}))
 
 
 def _follows_contract(db: Database, table: TableSchema) -> bool:
@@ -139,25 +158,6 @@ def _follows_contract(db: Database, table: TableSchema) -> bool:
             ended, last = ended or times.null_count > 0, known[-1] if len(known) else last
         row += batch.num_rows
     return True
-
-
-def rows_until(db: Database, table: str, time: Any) -> int:
-    """How many leading rows have a time up to `time`: all of a timeless table, or if there is no such time.
-
-    Rows are ordered by time with null times last, so those rows are a prefix.
-    """
-    column = db.table(table).time_col
-    if column is None or time is None:
-        return db.num_rows(table)
-    limit = np.datetime64(time, "us").astype(np.int64)
-    count = 0
-    for batch in db.batches(table, [column]):
-        known = pc.drop_null(batch.column(0)).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        inside = int(np.count_nonzero(known <= limit))
-        count += inside
-        if inside < batch.num_rows:
-            break
-    return count
 
 
 class FolderSource:
@@ -265,6 +265,8 @@ def folder_source(
             "fkeys": fkeys,
             "kinds": {c: k for c, k in kinds.items() if c not in keyed},
         }
+        if "dated_by" in (ours.get(name) or {}) and not spec.get("time_col"):
+            merged[name]["dated_by"] = ours[name]["dated_by"]
         more = dict(stated.get(name) or {})
         merged[name]["kinds"] |= more.pop("kinds", None) or {}
         merged[name] |= more

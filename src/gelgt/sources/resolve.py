@@ -4,7 +4,7 @@ A user states it as a mapping in the form of a manifest's `tables`, for example
 
     {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
 
-where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
+where `dated_by` names the foreign keys that date a table without a time column, `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from typing import Any
 
 from gelgt.errors import SchemaError, did_you_mean
 from gelgt.schema.infer import ColumnFacts, infer_foreign_keys, infer_primary_key, infer_time_column
-from gelgt.schema.manifest import parse_kind
+from gelgt.schema.manifest import parse_dating, parse_kind
 from gelgt.schema.model import ColumnKind, ForeignKey, PrimaryKey, TableSchema, TimeColumn, key_column
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.stage import StagedTable
@@ -61,7 +61,9 @@ def resolve(staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProb
         entry = stated.get(name, {})
         foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
         time = _time_column(table, entry, facts[name], keys[name], probe)
-        resolved[name] = TableSchema(name, table.types(), keys[name], time, foreign, stated_kinds(stated, name))
+        columns = [fk.column for fk in foreign]
+        dating = parse_dating(name, entry["dated_by"], columns, "schema") if "dated_by" in entry and time is None else None
+        resolved[name] = TableSchema(name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating)
     return resolved
 
 

@@ -3,6 +3,7 @@
     {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
     {"val_timestamp": "2025-09-01", "test_timestamp": "2025-11-01", "tables": {"orders": {…}}}
 
+A table without a time may say what dates it: `"dated_by": "order_id"`, several foreign keys, or null for rows that are always visible.
 Split times stated at the import are the ones that kinds are inferred up to, so they are stated there and not afterwards.
 """
 
@@ -15,7 +16,7 @@ from gelgt.errors import SourceError
 from gelgt.schema.manifest import load_yaml
 from gelgt.sources.raw import Splits
 
-ENTRIES = ("pkey", "time_col", "fkeys", "kinds")
+ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by")
 _SPLITS = ("val_timestamp", "test_timestamp")
 
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.errors import TaskError, did_you_mean
+from gelgt.sources.row_times import NEVER, RowTimes
 from gelgt.tasks.split import Times
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, text_literal, time_literal
 
@@ -103,9 +105,10 @@ def engine(db: Database, until: pd.Timestamp | None = None, numbered: str | None
         try:
             con.execute("SET TimeZone = 'UTC'")
             columns = {name: _columns(db, name) for name in db.table_names}
-            counts = {name: _rows_until(con, db, name, columns[name], until) for name in db.table_names}
+            _date_rows(con, db)
+            exists = {name: rows_until(db, name, until) for name in db.table_names}
             for name in db.table_names:
-                con.execute(_view(db, name, columns[name], counts, until, name == numbered))
+                con.execute(_view(db, name, columns[name], exists, until, name == numbered))
             allowed = ", ".join(_file(db, name) for name in db.table_names)
             for setting in (
                 "python_enable_replacements = false",
@@ -161,26 +164,55 @@ def _check_names(db: Database) -> None:
                 )
 
 
-def _rows_until(con: Any, db: Database, table: str, columns: Mapping[str, str], until: pd.Timestamp | None) -> int:
-    time_col = db.table(table).time_col
-    if until is None or time_col is None:
-        return db.num_rows(table)
-    source = f"SELECT count(*) FROM read_parquet({_file(db, table)}) WHERE {columns[time_col]} <= {time_literal(until)}"
-    return int(con.execute(source).fetchall()[0][0])
+def _date_rows(con: Any, db: Database) -> None:
+    """A relation (row, time) for every table whose rows are dated by others: they are in no order of time, and hold no time."""
+    times = RowTimes(db)
+    for name in db.table_names:
+        if db.table(name).dating_keys:
+            moments = times.of(name)
+            known = pa.array(moments, mask=moments == NEVER).cast(pa.timestamp("us"))
+            con.register("gelgt_moments", pa.table({"row": np.arange(len(moments)), "time": known}))
+            con.execute(f"CREATE TEMP TABLE {_dates(db, name)} AS SELECT row, time FROM gelgt_moments")
+            con.unregister("gelgt_moments")
+
+
+def _dates(db: Database, table: str) -> str:
+    return f"gelgt_dates_{db.table_names.index(table)}"
+
+
+def rows_until(db: Database, table: str, until: Any) -> str:
+    """The condition, on a row number `{row}`, that a row exists at a time (None: at any); for use with `str.format`.
+
+    Rows with a time column are ordered by it, so those up to a time are the first ones.
+    """
+    schema = db.table(table)
+    if until is None or not schema.has_time:
+        return f"{{row}} < {db.num_rows(table)}"
+    if schema.time_col is None:
+        late = f"SELECT row FROM {_dates(db, table)} WHERE time IS NULL OR time > {time_literal(until)}"
+        return f"({{row}} < {db.num_rows(table)} AND {{row}} NOT IN ({late}))"
+    limit = pa.scalar(np.datetime64(until, "us"))
+    count = sum(int(pc.sum(pc.less_equal(b.column(0), limit)).as_py() or 0) for b in db.batches(table, [schema.time_col]))
+    return f"{{row}} < {count}"
 
 
 def _view(
-    db: Database, table: str, columns: Mapping[str, str], counts: Mapping[str, int], until: pd.Timestamp | None, is_numbered: bool
+    db: Database, table: str, columns: Mapping[str, str], exists: Mapping[str, str], until: pd.Timestamp | None, is_numbered: bool
 ) -> str:
     schema = db.table(table)
-    known = {fk.column: f"CASE WHEN {quote(fk.column)} < {counts[fk.table]} THEN {quote(fk.column)} END" for fk in schema.foreign_keys}
+    keys = {fk.column: (quote(fk.column), exists[fk.table]) for fk in schema.foreign_keys}
+    known = {column: f"CASE WHEN {condition.format(row=name)} THEN {name} END" for column, (name, condition) in keys.items()}
     chosen = [f"{known.get(name, expression)} AS {quote(name)}" for name, expression in columns.items()]
-    source = _file(db, table)
+    source, number = _file(db, table), "file_row_number"
+    is_cut = until is not None and bool(schema.dating_keys)
     if is_numbered:
-        chosen.append(f"file_row_number AS {ROW_NUMBER}")
+        chosen.append(f"{number} AS {ROW_NUMBER}")
+    if is_numbered or is_cut:
         source += ", file_row_number = true"
     text = f"CREATE VIEW {quote(table)} AS SELECT {', '.join(chosen) or '1'} FROM read_parquet({source})"
-    if until is not None and schema.time_col is not None:
+    if is_cut:
+        text += f" WHERE {exists[table].format(row=number)}"
+    elif until is not None and schema.time_col is not None:
         text += f" WHERE {columns[schema.time_col]} <= {time_literal(until)}"
     return text
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gelgt.errors import TaskError, some
-from gelgt.tasks.engine import Engine, engine, find_column
+from gelgt.tasks.engine import Engine, engine, find_column, rows_until
 from gelgt.tasks.sampling import key_codes, sample
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, time_literal
@@ -46,9 +46,10 @@ class Raw:
 def forecast_rows(db: Database, task: Definition, split: Split, times: Mapping[str, Times], max_rows: int) -> dict[str, Raw]:
     """Label rows from SQL; train and val see the rows up to the test time, test sees all."""
     assert task.sql is not None
-    bounds = {"entity": rows_until(db, task.entity_table, split)}
+    # RelBench drops the labels of rows that do not exist at the test time, in every split.
+    bounds = {"entity": rows_until(db, task.entity_table, split.test)}
     if task.dst_entity_table:
-        bounds["target"] = rows_until(db, task.dst_entity_table, split)
+        bounds["target"] = rows_until(db, task.dst_entity_table, split.test)
     found = {}
     for until, names in ((split.test, ("train", "val")), (None, ("test",))):
         with engine(db, until) as run:
@@ -90,25 +91,19 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
     return f"SELECT {quote(schema.time_col)}, {quote(key)}, {quote(target)}\nFROM {quote(table)}"
 
 
-def rows_until(db: Database, table: str, split: Split) -> int:
-    """Rows of a table that exist at the test time: RelBench drops labels of later ones in every split."""
-    column = db.table(table).time_col
-    if column is None:
-        return db.num_rows(table)
-    limit = pa.scalar(np.datetime64(split.test, "us"))
-    return sum(int(pc.sum(pc.less_equal(b.column(0), limit)).as_py() or 0) for b in db.batches(table, [column]))
-
-
 def collect_rows(
     db: Database,
     run: Engine,
     task: Definition,
     columns: Mapping[str, str],
-    bounds: Mapping[str, int],
+    bounds: Mapping[str, str],
     max_rows: int | None,
     part: str = "true",
 ) -> Raw:
-    """The rows of the engine's last run that can be labels: with an entity that exists at the test time, a time and a target."""
+    """The rows of the engine's last run that can be labels: with an entity that exists at the test time, a time and a target.
+
+    `bounds` holds the conditions of `rows_until` on entities, and on the targets of a recommendation.
+    """
     assert task.time_col is not None
     time = quote(find_column(columns, task.time_col, "time"))
     entity = quote(find_column(columns, task.entity_col, "entity"))
@@ -118,8 +113,8 @@ def collect_rows(
     arrow = pa.list_(pa.int64()) if "target" in bounds else _target_type(columns[label])
     has_target = f"{quote(label)} IS NOT NULL" + (f" AND isfinite({quote(label)})" if columns[label] in ("FLOAT", "DOUBLE") else "")
     has_entity = f"{entity} IS NOT NULL AND {time} IS NOT NULL"
-    exists = f"{entity} < {bounds['entity']}" if "entity" in bounds else "true"
-    if bounds.get("target") is not None:
+    exists = bounds["entity"].format(row=entity) if "entity" in bounds else "true"
+    if "target" in bounds:
         has_target = f"len({target}) > 0"
     kept = f"({part}) AND {has_entity} AND {exists} AND {has_target}"
     total = run.count(kept)
@@ -165,9 +160,9 @@ def check_entities(rows: pa.Table, db: Database, task: Definition) -> None:
         )
 
 
-def _target_expression(name: str, type_: str, bound: int | None) -> str:
-    if bound is not None:
-        return f"list_sort([x FOR x IN {quote(name)} IF x < {bound}])::BIGINT[]"
+def _target_expression(name: str, type_: str, exists: str | None) -> str:
+    if exists is not None:
+        return f"list_sort([x FOR x IN {quote(name)} IF {exists.format(row='x')}])::BIGINT[]"
     arrow = _target_type(type_)
     if pa.types.is_list(arrow):
         return f"{quote(name)}::DOUBLE[]"

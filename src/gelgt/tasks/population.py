@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from gelgt.sources.row_times import NEVER, RowTimes, instant
 from gelgt.tasks import predict
 from gelgt.tasks.times import timestamp
 
@@ -47,10 +47,8 @@ def population_sql(task: Definition, db: Database) -> str | None:
 
 
 def existing(db: Database, table: str, time: np.datetime64) -> Rows:
-    """Rows whose own time is not after `time`; all rows of a table without time."""
-    column = db.table(table).time_col
-    if column is None:
+    """Rows that exist at `time`, by their own time or by the rows that date them; all rows of a table that is always visible."""
+    if not db.table(table).has_time:
         return np.arange(db.num_rows(table), dtype=np.int64)
-    limit = pa.scalar(time)
-    inside = [pc.fill_null(pc.less_equal(b.column(0), limit), False).to_numpy(zero_copy_only=False) for b in db.batches(table, [column])]
-    return np.flatnonzero(np.concatenate(inside)).astype(np.int64) if inside else np.array([], dtype=np.int64)
+    times = RowTimes(db).of(table)
+    return np.flatnonzero((times <= instant(time)) & (times != NEVER)).astype(np.int64)

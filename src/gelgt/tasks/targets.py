@@ -2,7 +2,7 @@
 
 The same rule for every kind of task:
 
-    true and false, or only the numbers 0 and 1   binary_classification
+    true and false, or only the numbers 0 and 1   binary_classification    (as training has them)
     other numbers                                 regression
     texts                                         multiclass_classification; binary where that is asked for and they say true and false
 """
@@ -47,7 +47,7 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
     """
     notices = split_notices(raw)
     targets = {split: raw[split].rows.column("target") for split in SPLITS}
-    task_type = task.task_type or _infer_type(targets)
+    task_type = task.task_type or _infer_type(targets["train"])
     rows = {split: raw[split].rows for split in SPLITS}
     if task_type == "multiclass_classification":
         classes = classes or _classes(targets["train"], task)
@@ -84,18 +84,16 @@ def _with_target(rows: pa.Table, target: pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("target"), "target", target)
 
 
-def _infer_type(targets: Mapping[str, pa.ChunkedArray]) -> TaskType:
-    arrow = targets["train"].type
+def _infer_type(train: pa.ChunkedArray) -> TaskType:
+    """By the training labels alone: what comes later must not change what is learned."""
+    arrow = train.type
     if pa.types.is_boolean(arrow):
         return "binary_classification"
     if pa.types.is_string(arrow):
         return "multiclass_classification"
     if pa.types.is_list(arrow):
         raise TaskError("bad_target", "A target that is a list needs its task type.", hint="Set task_type to 'multilabel_classification'.")
-    found: set[Any] = set()
-    for values in targets.values():
-        found |= set(pc.unique(values).slice(0, 3).to_pylist())
-    return "binary_classification" if found == {0, 1} else "regression"
+    return "binary_classification" if set(pc.unique(train).slice(0, 3).to_pylist()) == {0, 1} else "regression"
 
 
 def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
@@ -116,7 +114,7 @@ def _truths(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
     texts = pc.unique(values)
     found = [None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()]
     if None in found:
-        raise TaskError("bad_target", f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.", hint="Compare it.")
+        raise TaskError("bad_target", f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.", hint="Use yes/no, true/false or 0/1, or predict a comparison.")
     return pa.array(found, pa.int64()).take(pc.index_in(values, value_set=texts))
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from gelgt.errors import TaskError
-from gelgt.tasks.engine import engine
-from gelgt.tasks.labels import collect_rows, rows_until
+from gelgt.tasks.engine import engine, rows_until
+from gelgt.tasks.labels import collect_rows
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.targets import finish_rows
 from gelgt.tasks.task import Task
@@ -48,7 +48,7 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
     db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
     with engine(db, split.test) as run:
         columns = run.run(task.sql, times, task.timedelta)
-        raw = collect_rows(db, run, task, columns, {"entity": rows_until(db, task.entity_table, split)}, task.max_rows)
+        raw = collect_rows(db, run, task, columns, {"entity": rows_until(db, task.entity_table, split.test)}, task.max_rows)
     try:
         rows = finish_rows(raw.rows, task, task.classes)
     except TaskError as error:

@@ -248,7 +248,7 @@ def hidden(task: Definition, db: Database, statistics: FeatureStatistics, config
     for name, columns in statistics.tables.items():
         own_time = db.table(name).time_col
         out = [column for table, column in task.remove_columns if table == name]
-        if not config.row_names and own_time is None:
+        if not config.row_names and not db.table(name).has_time:
             out += [column for column, s in columns.items() if s.kind == "text"]
         if not config.row_times and own_time is not None:
             out.append(own_time)

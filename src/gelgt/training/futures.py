@@ -106,7 +106,7 @@ def future_values(data: TrainingData, seeds: Seeds, until: int | None) -> NDArra
     wanted[rows] = True
     parts: list[NDArray[np.float32]] = []
     for key in keys_of(graph, hidden) if length else ():
-        if key.parent != task.entity_table or data.db.table(key.child).time_col is None:
+        if key.parent != task.entity_table or not data.db.table(key.child).has_time:
             continue
         events = children(graph, key, wanted)
         until_end = events.view(rows, end + (end < graph.first_fraction))  # with fractions, some rows of the last second lie after it

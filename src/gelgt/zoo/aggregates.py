@@ -177,7 +177,7 @@ class _Maker:
                 yield from self._events(f"{path}< {key.child}.{key.column}", view, key.child, self._is_timed(key.child))
 
     def _is_timed(self, table: str) -> bool:
-        return self.db.table(table).time_col is not None
+        return self.db.table(table).has_time
 
     def _admitted(self, table: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows before their seed's limit, -1 instead of the others."""
@@ -192,7 +192,7 @@ class _Maker:
     def _row(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
         """The columns of one row a seed: numbers, category codes, ages in days; -1 is no row."""
         time_col = self.db.table(table).time_col
-        if time_col is not None and (table, time_col) not in self.hidden:
+        if self._is_timed(table) and (table, time_col) not in self.hidden:
             yield f"{path}age", self._age(take(row_times(self.graph, table), rows, NEVER))
         for name, values in self._columns(table, "numerical"):
             yield f"{path}{name}", take(values, rows, np.nan).astype(np.float32)

@@ -1,18 +1,18 @@
-from gelgt.schema.model import ForeignKey, PrimaryKey, TableSchema, TimeColumn
-from gelgt.tasks.predict.links import chains, link
+from gelgt.schema.model import Dating, ForeignKey, PrimaryKey, TableSchema, TimeColumn
+from gelgt.tasks.predict.links import chains, link, timed_tables
 
 
-def table(name: str, keys: dict[str, str], time: str | None = None) -> TableSchema:
-    return TableSchema(
-        name, {}, PrimaryKey(("id",)), TimeColumn(time) if time else None, tuple(ForeignKey((c,), t) for c, t in keys.items())
-    )
+def table(name: str, keys: dict[str, str], time: str | None = None, dated_by: tuple[str, ...] = ()) -> TableSchema:
+    foreign_keys = tuple(ForeignKey((c,), t) for c, t in keys.items())
+    return TableSchema(name, {}, PrimaryKey(("id",)), TimeColumn(time) if time else None, foreign_keys, dating=Dating(dated_by))
 
 
 TABLES = {
     "customers": table("customers", {}),
     "products": table("products", {}),
     "orders": table("orders", {"customer": "customers"}, "placed"),
-    "items": table("items", {"order": "orders", "product": "products"}),
+    "items": table("items", {"order": "orders", "product": "products"}, dated_by=("order",)),
+    "labels": table("labels", {"item": "items", "product": "products"}, dated_by=("item",)),
     "returns": table("returns", {"item": "items"}, "at"),
     "friends": table("friends", {"one": "customers", "other": "customers"}, "since"),
     "posts": table("posts", {"parent": "posts", "author": "customers"}, "at"),
@@ -45,13 +45,19 @@ def test_a_table_that_refers_to_itself() -> None:
     assert shown("posts", "customers", ("posts", "parent")) == []
 
 
-def test_which_table_dates_a_row() -> None:
-    def dated(start: str, goal: str) -> str | None:
-        found = link(TABLES, start, chains(TABLES, start, goal)[0])
-        return found.timed if found else None
+def test_which_rows_have_a_time() -> None:
+    def has_time(start: str, goal: str) -> bool:
+        return link(TABLES, start, chains(TABLES, start, goal)[0]) is not None
 
-    assert dated("orders", "customers") == "orders"
-    assert dated("items", "customers") == "orders"
-    assert dated("returns", "products") == "returns"
-    assert dated("items", "products") == "orders"  # not on the way, but its only parent with a time
-    assert dated("items", "orders") is None  # the entity's own time says nothing about when the row came
+    assert has_time("orders", "customers")
+    assert has_time("items", "customers")
+    assert has_time("returns", "products")
+    assert has_time("items", "products")  # dated by their order
+    assert has_time("labels", "products")  # through a chain of tables without a time
+    assert not has_time("items", "orders")  # the entity's own time says nothing about when the row came
+
+
+def test_which_tables_date_a_row() -> None:
+    assert timed_tables(TABLES, "orders") == ("orders",)
+    assert timed_tables(TABLES, "items") == timed_tables(TABLES, "labels") == ("orders",)
+    assert timed_tables(TABLES, "products") == ()

@@ -127,7 +127,7 @@ class Binding:
                 "no_time",
                 f"The rows of '{table.name}' have no time, so no window can hold them.",
                 aggregate.column.span,
-                "Name a time column in the manifest.",
+                "Name a time column (time_col), or the foreign keys that date its rows (dated_by), in the manifest.",
             )
         return linked
 

@@ -7,18 +7,18 @@ grouped by seed time and entity: one pass over the table), and joins them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gelgt.schema.model import TableSchema
-from gelgt.tasks.predict.links import Hop
 from gelgt.tasks.predict.plan import Plan
 from gelgt.tasks.predict.scope import Meaning
 from gelgt.tasks.predict.syntax import AGGREGATES, UNITS, Aggregate, Column, Comparison, Condition, aggregates, operands
 from gelgt.tasks.split import Split
 from gelgt.tasks.sql_text import quote, time_literal
 
+_ALIASES = [*"bcdfghijklmnopqrsuvwxyz", *(f"j{i}" for i in range(1000))]  # a is the row, e the entity, t the seed time
 _INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
 
 
@@ -120,17 +120,26 @@ class _Writer:
             select = f"  SELECT e.{quote(time)} AS timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM {table} e"
             where.insert(0, f"e.{quote(time)} <= (SELECT MAX(timestamp) FROM {seeds})")
         else:
-            join = f"CROSS JOIN {table} e" if time is None else f"JOIN {table} e ON e.{quote(time)} <= t.timestamp"
-            select = f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM {seeds} t {join}"
+            select = f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM "
+            joins = _Joins(self.binding.tables)
+            if time is not None:
+                select += f"{seeds} t JOIN {table} e ON e.{quote(time)} <= t.timestamp"
+            elif self.entity.dating_keys:
+                since = joins.time("e", self.entity)
+                select += "\n  ".join([f"{table} e", *joins.lines, f"JOIN {seeds} t ON {since} <= t.timestamp"])
+            else:
+                select += f"{seeds} t CROSS JOIN {table} e"
         return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
 
     def _aggregate(self, aggregate: Aggregate, seeds: str, is_own_time: bool) -> str:
         link = self.binding.link(aggregate)
         table = self.scope.table(aggregate.column)
-        aliases = {table.name: "a"} | {hop.parent: chr(ord("b") + i) for i, hop in enumerate(link.joins)}
-        time = f"{aliases[link.timed]}.{quote(str(self.binding.tables[link.timed].time_col))}"
-        joins = [f"JOIN {quote(hop.parent)} {aliases[hop.parent]} ON {self._equal(hop, aliases)}" for hop in link.joins]
-        owner = f"{aliases[link.owner.table]}.{quote(link.owner.column)}"
+        joined = _Joins(self.binding.tables)
+        last = "a"
+        for hop in link.joins:
+            last = joined.parent(last, hop.column, hop.parent)
+        time, joins = joined.time("a", table), joined.lines
+        owner = f"{last}.{quote(link.owner.column)}"
         source = f"{self.population} t" if is_own_time else f"{seeds} t"
         window = list(_window(aggregate, time))
         if is_own_time:
@@ -152,11 +161,6 @@ class _Writer:
     @staticmethod
     def _from_chain(source: str, table: str, joins: Sequence[str], on: str) -> str:
         return f"  FROM {quote(table)} a\n  " + "\n  ".join(joins) + f"\n  JOIN {source} ON {on}"
-
-    def _equal(self, hop: Hop, aliases: dict[str, str]) -> str:
-        parent = self.binding.tables[hop.parent].pkey
-        assert parent is not None
-        return f"{aliases[hop.parent]}.{quote(parent)} = {aliases[hop.table]}.{quote(hop.column)}"
 
     def _lookup_row(self, part: Column | Aggregate, table: TableSchema) -> Meaning:
         if isinstance(part, Aggregate):
@@ -180,6 +184,33 @@ class _Writer:
                 return f"FIRST({value} ORDER BY {time} DESC, {tie} DESC)"
             case function:
                 return f"{function}({value})"
+
+
+class _Joins:
+    """The tables that are joined to a row for its entity and its time, each once."""
+
+    def __init__(self, tables: Mapping[str, TableSchema]) -> None:
+        self.tables = tables
+        self.lines: list[str] = []
+        self._aliases: dict[tuple[str, str], str] = {}
+
+    def parent(self, alias: str, column: str, table: str, kind: str = "JOIN") -> str:
+        """The alias of the row that the row `alias` names by a foreign key."""
+        if (alias, column) not in self._aliases:
+            key, name = self.tables[table].pkey, _ALIASES[len(self._aliases)]
+            assert key is not None
+            self._aliases[alias, column] = name
+            self.lines.append(f"{kind} {quote(table)} {name} ON {name}.{quote(key)} = {alias}.{quote(column)}")
+        return self._aliases[alias, column]
+
+    def time(self, alias: str, table: TableSchema, kind: str = "JOIN") -> str:
+        """When a row exists: its own time, or that of the newest row that dates it."""
+        if table.time_col is not None:
+            return f"{alias}.{quote(table.time_col)}"
+        keys = table.dating_keys
+        kind = "LEFT JOIN" if len(keys) > 1 else kind  # a key may be empty; of one alone, the row then has no time
+        times = [self.time(self.parent(alias, fk.column, fk.table, kind), self.tables[fk.table], kind) for fk in keys]
+        return times[0] if len(times) == 1 else f"GREATEST({', '.join(times)})"
 
 
 def _as(column: str, name: str) -> str:

@@ -31,11 +31,10 @@ Chain = tuple[Hop, ...]
 
 @dataclass(frozen=True)
 class Link:
-    """How rows belong to an entity: the key that names it, the tables to join for it, and the table that dates a row."""
+    """How rows belong to an entity: the key that names it, and the tables to join for it."""
 
     owner: Hop
     joins: Chain
-    timed: str
 
 
 def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[str, str] | None = None) -> list[Chain]:
@@ -60,15 +59,19 @@ def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[
 
 
 def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | None:
-    """A chain with the table that dates its rows; None if no time can be found.
+    """A chain as a link; None if its rows have no time of their own.
 
-    A row is dated by its own time, else by the nearest table on the way to the entity, else by the only timed parent that
-    it has besides (the lines of an order, counted for each product, are dated by the order).
+    A row has its own time, or that of the newest row that dates it (the lines of an order, counted for each product, are dated by
+    the order). That of the entity itself says nothing about when a row came.
     """
-    passed = [start] + [hop.parent for hop in chain[:-1]]
-    timed = next((name for name in passed if tables[name].time_col is not None), None)
-    if timed is not None:
-        return Link(chain[-1], chain[:-1], timed)
     goal = chain[-1].parent
-    beside = [Hop(start, key.column, key.table) for key in tables[start].foreign_keys if key.table != goal and tables[key.table].time_col]
-    return Link(chain[-1], (*chain[:-1], beside[0]), beside[0].parent) if len(beside) == 1 else None
+    has_time = tables[start].time_col is not None or any(fk.table != goal for fk in tables[start].dating_keys)
+    return Link(chain[-1], chain[:-1]) if has_time else None
+
+
+def timed_tables(tables: Mapping[str, TableSchema], start: str) -> tuple[str, ...]:
+    """The tables whose time columns date a table's rows: itself, or those that its keys lead to."""
+    table = tables[start]
+    if table.time_col is not None:
+        return (start,)
+    return tuple(dict.fromkeys(name for fk in table.dating_keys for name in timed_tables(tables, fk.table)))

@@ -1,0 +1,122 @@
+"""What dates the rows of tables without a time column, inferred from the rows up to the validation time.
+
+A line of an order cannot be older than the order. So a table without a time is dated by every foreign key that leads to a table
+with one, through other such tables too, and a row is as new as the newest row that it names. Taken as always visible, the
+lines of next month's orders would tell every prediction what will be sold.
+
+Three kinds of keys do not date:
+
+    pointers    `users.last_order_id` is changed with every order: dated by it, a user would appear with the last order only.
+                The rows show it: the order that a user points to comes after other orders that name the user.
+                A model does not follow such a key at all. That the last order is known would tell that none comes after it.
+    options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say nothing about when a row
+                was made. A model does not follow them either: what they hold today was not known before.
+    cycles      a key that leads back, through tables without a time, to the table itself (`comments.reply_to`).
+
+Rows of a dated table that name no dated row are never visible, as rows without a time in a table that has one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gelgt.schema.model import DatabaseSchema, Dating, Finding, ForeignKey, TableSchema, dated_text
+from gelgt.sources.database import Database
+from gelgt.sources.row_times import NEVER, RowTimes, instant
+
+TOLERATED = 0.05  # share of rows that may point behind others of their own: real tables have a few wrong dates
+LEAST_DATED = 0.5  # share of rows that a date must be found for
+
+
+def with_dating(db: Database) -> DatabaseSchema:
+    """The schema of a database with `Dating` for every table that has no time column, names others and states nothing."""
+    schema = db.schema
+    undecided = [t.name for t in schema.tables.values() if t.time_column is None and t.dating is None and t.foreign_keys]
+    reachable = _reachable(schema)
+    while undecided:
+        ready = [name for name in undecided if not _waits(schema.tables[name], undecided, reachable)]
+        # In a cycle of tables that wait for each other, the first one that some key dates is decided without the others.
+        name = ready[0] if ready else next((n for n in undecided if _candidates(schema, schema.tables[n])), undecided[0])
+        decided = replace(schema.tables[name], dating=_decide(db, schema, schema.tables[name]))
+        schema = replace(schema, tables={**schema.tables, name: decided})
+        undecided.remove(name)
+    return schema
+
+
+def pointer_findings(schema: DatabaseSchema) -> list[Finding]:
+    """What to say of keys that are not followed."""
+    return [
+        Finding(
+            "pointer",
+            table.name,
+            column,
+            message="filled or changed after the row was made, so a model does not follow it; "
+            f"the manifest can say that it dates '{table.name}' (dated_by: {column}) or that all keys hold (dated_by: null)",
+        )
+        for table in schema.tables.values()
+        if table.dating is not None
+        for column in table.dating.pointers
+    ]
+
+
+def _reachable(schema: DatabaseSchema) -> set[str]:
+    """Tables without a time from which keys lead to one that has a time, through such tables alone."""
+    found: set[str] = set()
+    changed = True
+    while changed:
+        changed = False
+        for table in schema.tables.values():
+            if table.time_column is None and table.name not in found:
+                parents = (schema.tables[fk.table] for fk in table.foreign_keys)
+                if any(p.has_time or p.name in found for p in parents if p.name != table.name):
+                    found.add(table.name)
+                    changed = True
+    return found
+
+
+def _waits(table: TableSchema, undecided: Sequence[str], reachable: set[str]) -> bool:
+    return any(fk.table != table.name and fk.table in undecided and fk.table in reachable for fk in table.foreign_keys)
+
+
+def _candidates(schema: DatabaseSchema, table: TableSchema) -> tuple[ForeignKey, ...]:
+    return tuple(fk for fk in table.foreign_keys if fk.table != table.name and schema.tables[fk.table].has_time)
+
+
+def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
+    keys = _candidates(schema, table)
+    if not keys:
+        return Dating(evidence="names no row that has a time")
+    view = Database(db.folder, schema, db.source)  # with the tables that are decided already
+    times = RowTimes(view)
+    pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
+    dating = tuple(fk for fk in keys if fk not in pointers)
+    if dating and view.num_rows(table.name) and np.mean(times.newest_parent(table, dating) != NEVER) < LEAST_DATED:
+        pointers, dating = (*pointers, *dating), ()
+    chosen = Dating(tuple(fk.column for fk in dating), tuple(fk.column for fk in pointers))
+    if not dating:
+        return replace(chosen, evidence="always visible: its keys are filled or changed after a row is made")
+    text = dated_text(schema, replace(table, dating=chosen))
+    return replace(chosen, evidence=f"no time column: a row is as new as {'the newest of ' * (' and ' in text)}{text}")
+
+
+def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKey) -> bool:
+    """Whether rows point by a key behind older rows of the same table that name them, up to the validation time."""
+    target = db.table(fk.table)
+    backwards = [other for other in target.foreign_keys if other.table == table.name]
+    if not backwards:
+        return False
+    until = NEVER if db.val_timestamp is None else instant(db.val_timestamp)
+    moments, first = times.of(target.name), np.full(db.num_rows(table.name), NEVER, np.int64)
+    for other in backwards:
+        parents = times.parents(target, other)
+        known = (parents >= 0) & (moments <= until) & (moments != NEVER)
+        np.minimum.at(first, parents[known], moments[known])
+    pointed = times.newest_parent(table, (fk,))
+    both = (first != NEVER) & (pointed != NEVER)
+    return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
+
+
+def needs_dating(schema: DatabaseSchema) -> bool:
+    """Whether a table has no time, names others, and nothing was said about when its rows become visible."""
+    return any(t.time_column is None and t.dating is None and t.foreign_keys for t in schema.tables.values())
