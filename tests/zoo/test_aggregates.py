@@ -38,6 +38,9 @@ class Walk:
         self.walked: dict[str, tuple[str, list[tuple[float, int]]]] = {}
 
     def time(self, table: str, row: int) -> float:
+        if table == "items":  # without a time of its own: as new as its order
+            order = self.tiny.frames["items"]["order_id"][row]
+            return np.nan if np.isnan(order) else self.time("orders", int(order))
         return float(self.tiny.frames[table][TIMES[table]][row]) if table in TIMES else -np.inf
 
     def follow(self, path: str) -> tuple[str, list[tuple[float, int]]]:

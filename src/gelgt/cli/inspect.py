@@ -20,13 +20,17 @@ def print_inspection(report: dict[str, Any]) -> None:
             name,
             f"{t['rows']:,}",
             _key(t["primary_key"]),
-            _time(t["time_column"]),
+            _time(t["time_column"], t["dated_by"]),
             " … ".join(t["time_range"] or ("–",)),
             _links(t["foreign_keys"]),
         )
         for name, t in tables.items()
     ]
     print_table(["table", "rows", "primary key", "time column", "time range", "foreign keys"], rows, right=[1])
+    for name, t in tables.items():
+        if t["dated_by"] is not None:
+            keys = ", ".join(t["dated_by"]["keys"])
+            say(f"{name} is dated by {t['dated_by']['times']} (through {keys}): a row is not visible before what it names")
     say("", *(["* inferred, not declared by the source", ""] if "*" in str([row[2:] for row in rows]) else []))
     for name, t in tables.items():
         kinds = [f"{c} {entry['kind']}" for c, entry in t["columns"].items() if entry["kind"] != "key"]
@@ -54,7 +58,9 @@ def _key(entry: dict[str, Any] | None) -> str:
     return f"{' + '.join(entry['columns'])}{_star(entry)}" if entry else "–"
 
 
-def _time(entry: dict[str, Any] | None) -> str:
+def _time(entry: dict[str, Any] | None, dating: dict[str, Any] | None) -> str:
+    if dating is not None:
+        return f"dated by {dating['times']}{_star(dating)}"
     return f"{entry['column']}{_star(entry)}" if entry else "–"
 
 

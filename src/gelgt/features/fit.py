@@ -47,9 +47,7 @@ def fit_statistics(db: Database, until: int | None, embedder: TextEmbedder) -> F
     return FeatureStatistics(None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables)
 
 
-def _fit_table(
-    db: Database, table: TableSchema, times: RowTimes, until: int | None, embedder: TextEmbedder
-) -> dict[str, ColumnStatistics]:
+def _fit_table(db: Database, table: TableSchema, times: RowTimes, until: int | None, embedder: TextEmbedder) -> dict[str, ColumnStatistics]:
     kinds = {c: table.kinds[c] for c in table.columns if c in table.kinds and table.kinds[c].kind != "ignored"}
     chosen = _in_period(times, table, until)
     total = db.num_rows(table.name) if chosen is None else int(np.count_nonzero(chosen))

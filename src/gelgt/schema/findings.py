@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.schema.leaks import find_leaks
-from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
+from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
 
 
 class Rows(Protocol):
@@ -40,6 +40,7 @@ def find(db: Rows) -> list[Finding]:
         if db.num_rows(table.name):
             found += _column_findings(db, table)
             found += _dangling(db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"})
+            found += _pointers(table)
     if all(table.time_column is None for table in db.schema.tables.values()):
         names = ", ".join(db.schema.tables)
         message = f"no table has a time column ({names}): nothing can be predicted ahead of time"
@@ -57,9 +58,17 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
         found.append(Finding("unlinked_table", table.name, message="no key links it to another table: it is never seen from an entity"))
     times = [c for c, t in table.columns.items() if t == "timestamp"]
     if table.time_column is None and times:
-        message = f"no time column was chosen among {', '.join(times)}: its rows count as always known unless the manifest sets time_col"
+        rule = f"count as known with {dated_text(db.schema, table)}" if table.dating_keys else "count as always known"
+        message = f"no time column was chosen among {', '.join(times)}: its rows {rule} unless the manifest sets time_col"
         found.append(Finding("timeless_table", table.name, times[0], message=message))
     return found
+
+
+def _pointers(table: TableSchema) -> list[Finding]:
+    """Foreign keys that are filled or changed after a row is made."""
+    names = table.dating.pointers if table.dating is not None and table.time_column is None else ()
+    message = "filled or changed after its row was made, so a model does not follow it; the manifest can state what dates the rows"
+    return [Finding("pointer", table.name, column, message=f"{message} (dated_by)") for column in names]
 
 
 def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:

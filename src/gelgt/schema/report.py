@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gelgt.schema.findings import Rows, find, statistics
-from gelgt.schema.model import TableSchema
+from gelgt.schema.model import TableSchema, dated_text
 
 
 def inspect(db: Rows) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
         "rows": db.num_rows(table.name),
         "primary_key": {"columns": list(key.columns), "origin": key.origin, "evidence": key.evidence} if key else None,
         "time_column": {"column": time.column, "origin": time.origin, "evidence": time.evidence} if time else None,
+        "dated_by": _dated_by(db, table),
         "time_range": _time_range(db, table),
         "foreign_keys": [
             {"column": fk.column, "columns": list(fk.columns), "table": fk.table, "origin": fk.origin, "evidence": fk.evidence}
@@ -36,6 +37,15 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
         ],
         "columns": {c: {"type": t, **_kind(table, c)} for c, t in table.columns.items()},
     }
+
+
+def _dated_by(db: Rows, table: TableSchema) -> dict[str, Any] | None:
+    """What dates the rows of a table without a time column; None for a time column, and where nothing does."""
+    if not table.dating_keys or table.dating is None:
+        return None
+    dating = table.dating
+    text = dated_text(db.schema, table)
+    return {"keys": list(dating.keys), "times": text, "origin": dating.origin, "evidence": dating.evidence}
 
 
 def _kind(table: TableSchema, column: str) -> dict[str, Any]:

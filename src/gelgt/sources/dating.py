@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gelgt.schema.model import DatabaseSchema, Dating, Finding, ForeignKey, TableSchema, dated_text
+from gelgt.schema.model import DatabaseSchema, Dating, ForeignKey, TableSchema, dated_text
 from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, RowTimes, instant
 
@@ -42,22 +42,6 @@ def with_dating(db: Database) -> DatabaseSchema:
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
     return schema
-
-
-def pointer_findings(schema: DatabaseSchema) -> list[Finding]:
-    """What to say of keys that are not followed."""
-    return [
-        Finding(
-            "pointer",
-            table.name,
-            column,
-            message="filled or changed after the row was made, so a model does not follow it; "
-            f"the manifest can say that it dates '{table.name}' (dated_by: {column}) or that all keys hold (dated_by: null)",
-        )
-        for table in schema.tables.values()
-        if table.dating is not None
-        for column in table.dating.pointers
-    ]
 
 
 def _reachable(schema: DatabaseSchema) -> set[str]:

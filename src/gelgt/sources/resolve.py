@@ -4,7 +4,8 @@ A user states it as a mapping in the form of a manifest's `tables`, for example
 
     {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
 
-where `dated_by` names the foreign keys that date a table without a time column, `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
+where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
+`dated_by` names the foreign keys that date a table without a time column.
 """
 
 from collections.abc import Iterable, Mapping

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gelgt.errors import TaskError, some
 from gelgt.tasks.engine import Engine, engine, find_column, rows_until

@@ -114,7 +114,11 @@ def _truths(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
     texts = pc.unique(values)
     found = [None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()]
     if None in found:
-        raise TaskError("bad_target", f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.", hint="Use yes/no, true/false or 0/1, or predict a comparison.")
+        raise TaskError(
+            "bad_target",
+            f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.",
+            hint="Use yes/no, true/false or 0/1, or predict a comparison.",
+        )
     return pa.array(found, pa.int64()).take(pc.index_in(values, value_set=texts))
 
 

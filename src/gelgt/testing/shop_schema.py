@@ -4,7 +4,7 @@
                              └─ visits ─► customers ◄─ support_tickets ─► orders
 
 `order_items` also names its customer, as the line items of many shops do, so that a product is two steps away from
-the customer who bought it, and it carries its own time: a line without a time would be visible before its order.
+the customer who bought it, and it carries its own time.
 `categories.parent_id` refers to its own table, products are keyed by text, and guests visit without a customer.
 """
 

@@ -27,6 +27,8 @@ from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.schema.manifest import MANIFEST, load_yaml
+from gelgt.schema.model import dated_text
+from gelgt.sources.column_kinds import with_kinds_until
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
@@ -77,6 +79,8 @@ class TrainingData:
         if task.time_col is None:
             raise GelgtError("no_times", f"The task '{task.name}' has no seed times.", hint="Give the labels a time column.")
         target = Target.of(task, config.train.balance)
+        if statistics is None:  # a task whose training ends before the database's own sees kinds of its own period
+            db = with_kinds_until(db, task.val_timestamp)
         features = open_features(db, fit_until=task.val_timestamp) if statistics is None else open_features(db, statistics=statistics)
         hide = hidden(task, db, features.statistics, config.model)
         return cls(db, task, target, config.sampling, hide, db.graph(), features, HistoryPlan.of(config.model))
@@ -235,8 +239,9 @@ def nothing_to_learn(data: TrainingData) -> GelgtError:
     late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
     made, hint = "", "Check the labels."
     if late:
-        made = f" {late:,} are of rows whose '{table.time_col}' lies after the seed time."
-        hint = f"Is '{table.time_col}' when a row of '{table.name}' comes to be? A schema can name another column, or none."
+        time = f"'{table.time_col}'" if table.time_col else f"time ({dated_text(data.db.schema, table)})"
+        made = f" {late:,} are of rows whose {time} lies after the seed time."
+        hint = f"Is {time} when a row of '{table.name}' comes to be? A schema can name another column, or none."
     return GelgtError(
         "no_labels", f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned from.{made}", hint=hint
     )
