@@ -167,7 +167,8 @@ def db_report(db: gelgt.Database) -> dict[str, Any]:
 def test_inspect_says_how_lines_are_dated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from gelgt.cli.inspect import print_inspection
 
-    report = db_report(gelgt.open(shop(lines=lines(5, 0))))
+    report = db_report(gelgt.open(shop(lines=lines(5, 0, None))))
+    assert ("null_time", "lines", 1) in [(f["code"], f["table"], f["count"]) for f in report["findings"]]
     assert report["tables"]["lines"]["dated_by"]["times"] == "orders.placed_at"
     assert report["tables"]["lines"]["dated_by"]["origin"] == "inferred"
     assert report["tables"]["orders"]["dated_by"] is None

@@ -24,6 +24,8 @@ class Rows(Protocol):
 
     def num_rows(self, table: str) -> int: ...
 
+    def num_undated(self, table: str) -> int: ...
+
     def path(self, table: str) -> Path: ...
 
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]: ...
@@ -41,6 +43,9 @@ def find(db: Rows) -> list[Finding]:
             found += _column_findings(db, table)
             found += _dangling(db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"})
             found += _pointers(table)
+            if undated := db.num_undated(table.name):
+                message = f"rows that name none of those that date them ({dated_text(db.schema, table)}) are never shown to the model"
+                found.append(Finding("null_time", table.name, None, undated, message))
     if all(table.time_column is None for table in db.schema.tables.values()):
         names = ", ".join(db.schema.tables)
         message = f"no table has a time column ({names}): nothing can be predicted ahead of time"

@@ -88,6 +88,12 @@ class Database:
         empty = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in wanted])
         return pa.Table.from_batches(list(self.batches(table, wanted)), schema=empty)
 
+    def num_undated(self, table: str) -> int:
+        """How many rows of a table that others date name none of them, and so are never visible."""
+        from gelgt.sources.row_times import NEVER, RowTimes
+
+        return int((RowTimes(self).of(table) == NEVER).sum()) if self.table(table).dating_keys else 0
+
     def keys(self, table: str) -> pa.Table | None:
         """The user's own key values, one row for each row of the table; None where the row numbers are the keys."""
         path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
