@@ -93,6 +93,15 @@ def test_another_number_is_no_counter() -> None:
     assert leaks(**visits_and_users(lambda counts: counts.sample(frac=1, random_state=0).reset_index(drop=True))) == {}
 
 
+def test_a_key_that_is_updated_with_every_order() -> None:
+    users = pd.DataFrame({"id": range(100), "joined_at": AT[:100], "last_order_id": np.arange(300, 400)})
+    found = leaks(users=users, orders=orders(user_id=np.arange(ROWS) % 100))
+    assert list(found) == [("users", "last_order_id")]
+    assert "newer than the row itself in 100% of its rows" in found["users", "last_order_id"].message
+    first = users.assign(last_order_id=np.arange(100))  # the order that came with the user
+    assert leaks(users=first, orders=orders(user_id=np.arange(ROWS) % 100)) == {}
+
+
 def test_few_rows_prove_nothing() -> None:
     late = AT[: MIN_ROWS - 1] + pd.Timedelta(days=3)
     assert leaks(orders=orders(MIN_ROWS - 1, delivered_at=late)) == {}

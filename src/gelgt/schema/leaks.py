@@ -1,7 +1,8 @@
 """Columns that may tell the future: what they hold was not yet known at the row's own time.
 
 Signs: a date later than the row's time; a column that is empty in the newest rows and full in older ones; a column that is
-empty exactly where such a date is; a number that equals how many child rows there are today. They are signs, not proofs: the
+empty exactly where such a date is; a number that equals how many child rows there are today; a foreign key to rows that
+are newer than its own. They are signs, not proofs: the
 user decides, and sets the kind of the column to `ignored` in the manifest.
 """
 
@@ -36,6 +37,7 @@ def find_leaks(db: LeakRows) -> list[Finding]:
             continue
         if table.time_col is not None:
             found += _after_the_fact(db, table)
+            found += _newer_parents(db, table)
         found += _counters(db, table)
     return found
 
@@ -64,6 +66,31 @@ def _after_the_fact(db: LeakRows, table: TableSchema) -> list[Finding]:
         else:
             continue
         found.append(Finding("suspected_leak", table.name, c, int(nulls[c].size - nulls[c].sum()), message))
+    return found
+
+
+def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
+    """Foreign keys that mostly name newer rows which themselves name the row, such as `users.last_order_id`."""
+    assert table.time_col is not None
+    found = []
+    for fk in table.foreign_keys:
+        target = db.schema.tables[fk.table]
+        time = target.time_col
+        if time is None or fk.table == table.name or not any(back.table == table.name for back in target.foreign_keys):
+            continue
+        parents = np.concatenate([_floats(batch.column(0).cast(pa.int64())) for batch in db.batches(fk.table, [time])] or [np.zeros(0)])
+        newer, filled = 0, 0
+        for batch in db.batches(table.name, [table.time_col, fk.column]):
+            own, rows = (_floats(batch.column(i).cast(pa.int64() if i == 0 else pa.float64())) for i in (0, 1))
+            known = ~np.isnan(own) & (rows >= 0) & (rows < len(parents))
+            newer += int(np.count_nonzero(parents[rows[known].astype(np.int64)] > own[known]))
+            filled += int(np.count_nonzero(known))
+        if filled >= MIN_ROWS and newer >= filled / 2:
+            message = (
+                f"names rows of '{fk.table}' that are newer than the row itself in {newer / filled:.0%} of its rows: filled or updated later; "
+                "if it is updated, take it out of the table's fkeys in the manifest and set its kind to 'ignored'"
+            )
+            found.append(Finding("suspected_leak", table.name, fk.column, newer, message))
     return found
 
 
