@@ -87,8 +87,8 @@ def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
             filled += int(np.count_nonzero(known))
         if filled >= MIN_ROWS and newer >= filled / 2:
             message = (
-                f"names rows of '{fk.table}' that are newer than the row itself in {newer / filled:.0%} of its rows: filled or updated later; "
-                "if it is updated, take it out of the table's fkeys in the manifest and set its kind to 'ignored'"
+                f"names rows of '{fk.table}' that are newer than the row itself in {newer / filled:.0%} of its rows: "
+                "filled or updated later; if it is updated, take it out of the table's fkeys in the manifest and set its kind to 'ignored'"
             )
             found.append(Finding("suspected_leak", table.name, fk.column, newer, message))
     return found
