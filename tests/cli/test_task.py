@@ -31,6 +31,7 @@ def test_the_promised_shape(run: Run, project: Path) -> None:
     assert found["val_timestamp"] < found["test_timestamp"]
     assert found["out"] == str(project / "tasks" / "soon")
     assert sorted(p.name for p in (project / "tasks" / "soon").iterdir()) == [
+        "gelgt",
         "manifest.yaml",
         "test.parquet",
         "train.parquet",

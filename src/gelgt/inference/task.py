@@ -43,7 +43,7 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
     if is_training_data(run, db):
         return _own_task(run, db), True
     definition = run_definition(run, db)
-    if definition.kind == "external":
+    if definition.kind == "external" or (run.task.get("gelgt") or {}).get("is_edited"):
         raise GelgtError(
             "labels_of_other_data",
             f"The labels of '{definition.name}' were given for data that has changed since.",

@@ -77,6 +77,7 @@ def complete(
     *,
     is_category: bool = False,
     is_read: bool = False,
+    is_edited: bool = False,
     classes: tuple[Any, ...] = (),
     notices: tuple[str, ...] = (),
 ) -> Task:
@@ -89,6 +90,7 @@ def complete(
         split: The split times, None where they are not known.
         is_category: Numbers in the target name categories.
         is_read: The rows come from a saved task, whose notices are told as they are.
+        is_edited: Somebody changed the rows of a saved task.
         classes: The classes where they are known.
         notices: What there is to say besides.
     """
@@ -103,6 +105,8 @@ def complete(
         test_timestamp=None if split is None else split.test,
         classes=labels.classes,
         notices=told,
+        is_read=is_read,
+        is_edited=is_edited,
         database=db,
         labels=labels.tables,
     )

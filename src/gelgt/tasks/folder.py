@@ -20,6 +20,8 @@ The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(nam
       max_rows: 100000                  # where it is not the default
       classes: […]                      # multiclass only: the files hold these values, not their numbers
       notices: […]
+      is_edited: true                   # where the labels are not what the definition gives, but what somebody wrote into the files
+      labels: {…}                       # what the labels were made from (numbering.py)
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ import pyarrow.parquet as pq
 from gelgt.errors import SchemaError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
 from gelgt.sources.canonical import canonical_array
-from gelgt.tasks.labels import Raw, check_entities
+from gelgt.sources.relbench_folder import is_relbench_folder
+from gelgt.tasks.labels import Raw
+from gelgt.tasks.numbering import describe, label_hash, write_keys
 from gelgt.tasks.task import KINDS, MAX_ROWS, SPLITS, TASK_TYPES, Definition, Task
 from gelgt.tasks.times import duration, duration_text, time_text
 
@@ -53,7 +57,7 @@ _LINK = ("src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_c
 
 def find_folder(db: Database, name: str) -> Path | None:
     """The folder of a task by its name: in the database folder, else in the cache."""
-    for root in (db.folder, db.cache_dir):
+    for root in _roots(db):
         if (root / "tasks" / name / MANIFEST).is_file():
             return root / "tasks" / name
     return None
@@ -61,8 +65,14 @@ def find_folder(db: Database, name: str) -> Path | None:
 
 def task_names(db: Database) -> list[str]:
     """The names of the tasks that a database has."""
-    found = {p.parent.name for root in (db.folder, db.cache_dir) for p in root.glob(f"tasks/*/{MANIFEST}")}
+    found = {p.parent.name for root in _roots(db) for p in root.glob(f"tasks/*/{MANIFEST}")}
     return sorted(name for name in found if not name.startswith("."))  # half-written folders are hidden
+
+
+def _roots(db: Database) -> list[Path]:
+    """Where the tasks of a database lie; a folder whose rows had to be ordered anew was imported to the cache, its tasks were not."""
+    opened = [Path(db.source)] if "://" not in db.source and is_relbench_folder(Path(db.source)) else []
+    return [db.folder, *opened, db.cache_dir]
 
 
 def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any]]:
@@ -115,8 +125,8 @@ def has_labels(folder: Path) -> bool:
     return all((folder / f"{split}.parquet").is_file() for split in SPLITS)
 
 
-def read_labels(db: Database, folder: Path, task: Definition) -> dict[str, Raw]:
-    """The label tables of a folder as they are."""
+def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
+    """The label tables of a folder as they are, entities by the row numbers that they hold."""
     found = {}
     for split in SPLITS:
         path = folder / f"{split}.parquet"
@@ -124,21 +134,38 @@ def read_labels(db: Database, folder: Path, task: Definition) -> dict[str, Raw]:
             table = pq.read_table(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise TaskError("unreadable_file", f"{path} is not a readable Parquet file: {error}", hint="Make the labels again.") from None
-        columns = {"time": task.time_col, "entity": task.entity_col, "target": task.label_col}
-        missing = [c for c in columns.values() if c is not None and c not in table.column_names]
+        missing = [c for c in _columns(task).values() if c is not None and c not in table.column_names]
         if missing:
             raise TaskError(
                 "unknown_column",
                 f"{folder.name}/{path.name} has no column '{missing[0]}'.",
                 hint=did_you_mean(missing[0], table.column_names),
             )
-        arrays = {
-            role: pa.nulls(table.num_rows, pa.timestamp("us")) if name is None else _column(table.column(name), name, role)
-            for role, name in columns.items()
-        }
-        found[split] = Raw(pa.table(arrays), table.num_rows)
-        check_entities(found[split].rows, db, task)
+        found[split] = Raw(_by_role(table, task), table.num_rows)
     return found
+
+
+def is_edited(folder: Path, task: Definition) -> bool:
+    """Whether the label files hold other values than gelgt wrote; false where it did not write them."""
+    ours = load_yaml(folder / MANIFEST).get("gelgt") or {}
+    written = (ours.get("labels") or {}).get("hash")
+    if ours.get("is_edited") or written is None or not has_labels(folder):
+        return bool(ours.get("is_edited"))
+    return bool(written != label_hash({split: raw.rows for split, raw in read_labels(folder, task).items()}))
+
+
+def _columns(task: Definition) -> dict[str, str | None]:
+    return {"time": task.time_col, "entity": task.entity_col, "target": task.label_col}
+
+
+def _by_role(table: pa.Table, task: Definition) -> pa.Table:
+    """The columns time, entity and target of a label table, in canonical types."""
+    return pa.table(
+        {
+            role: pa.nulls(table.num_rows, pa.timestamp("us")) if name is None else _column(table.column(name), name, role)
+            for role, name in _columns(task).items()
+        }
+    )
 
 
 def _column(values: pa.ChunkedArray, name: str, role: str) -> pa.ChunkedArray:
@@ -172,6 +199,7 @@ def manifest(task: Task) -> dict[str, Any]:
     times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
     ours: dict[str, Any] = {"sentence": task.sentence, **{k: time_text(v) for k, v in times.items() if v is not None}}
     ours |= {"classes": list(task.classes), "notices": list(task.notices), "is_open_ended": task.is_open_ended}
+    ours |= {"is_edited": task.is_edited}
     ours |= {"max_rows": task.max_rows} if task.max_rows != MAX_ROWS else {}
     content["gelgt"] = {k: v for k, v in ours.items() if v}
     return content
@@ -191,7 +219,11 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
     try:
         for split in SPLITS:
             pq.write_table(_original(task, split), temporary / f"{split}.parquet")
-        dump_yaml(manifest(task), temporary / MANIFEST)
+        labels = {split: _by_role(_original(task, split), task) for split in SPLITS}
+        write_keys(task.database, task, labels, temporary)
+        content = manifest(task)
+        content["gelgt"]["labels"] = describe(task.database, task, labels)
+        dump_yaml(content, temporary / MANIFEST)
         _put_in_place(temporary, target, replaced)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -256,7 +288,7 @@ def _check_same(task: Task, folder: Path) -> None:
         keys -= {"entity_col", "time_col", "sql"}  # RelBench takes these from the table
     different = sorted(k for k in keys if _plain(theirs.get(k), k) != _plain(mine.get(k), k))
     different += [k for k in ("val_timestamp", "test_timestamp") if k in mine["gelgt"] and str(mine["gelgt"][k]) != time_text(ours[k])]
-    if not different and task.kind == "external" and has_labels(folder):
+    if not different and has_labels(folder) and (task.kind == "external" or is_edited(folder, task)):
         different = [split for split in SPLITS if not pq.read_table(folder / f"{split}.parquet").equals(_original(task, split))]
     if different:
         raise TaskError(

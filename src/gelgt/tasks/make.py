@@ -20,13 +20,15 @@ import numpy as np
 from gelgt.errors import GelgtError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST
 from gelgt.tasks.build import Options, autocomplete, complete, forecast
-from gelgt.tasks.folder import find_folder, has_labels, read_labels, read_manifest, task_names
+from gelgt.tasks.engine import has_engine
+from gelgt.tasks.folder import find_folder, has_labels, is_edited, read_labels, read_manifest, task_names
 from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
-from gelgt.tasks.labels import autocomplete_sql
+from gelgt.tasks.labels import autocomplete_sql, check_entities
+from gelgt.tasks.numbering import database_of, is_same_numbering, renumbered
 from gelgt.tasks.population import existing
 from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence
 from gelgt.tasks.split import Split, split_times
-from gelgt.tasks.task import MAX_ROWS, TASK_TYPES, Definition, Task, TaskType
+from gelgt.tasks.task import MAX_ROWS, SPLITS, TASK_TYPES, Definition, Task, TaskType
 from gelgt.tasks.times import duration, timestamp
 
 if TYPE_CHECKING:
@@ -133,16 +135,52 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
     task = replace(task, name=given.name or task.name, task_type=given.task_type or task.task_type)
     asked = {k: getattr(given, k) for k in ("val", "test", "eval_timestamps", "timedelta") if getattr(given, k) is not None}
     if has_labels(folder) and not asked:
-        classes = tuple(ours.get("classes") or ())
-        split = _known_split(db, ours)
-        return complete(
-            db, task, read_labels(db, folder, task), split, classes=classes, notices=tuple(ours.get("notices") or ()), is_read=True
-        )
+        return _from_files(db, folder, task, ours, given)
     if task.kind == "external":
         reason = f"takes no {', '.join(asked)}" if asked else "has no label files"
         raise TaskError(
             "no_labels", f"The labels of '{task.name}' are given, not made; it {reason}.", hint="Make a task from a frame instead."
         )
+    made = _made_anew(db, task, ours, given)
+    if has_labels(folder) and is_edited(folder, task):
+        edits = f"the label files of '{task.name}' were edited; for another {' or '.join(asked)} labels are made anew, without the edits"
+        made = replace(made, notices=(*made.notices, edits))
+    return made
+
+
+def _from_files(db: Database, folder: Path, task: Definition, ours: Mapping[str, Any], given: Options) -> Task:
+    """The labels of a folder, for the rows that they were made for: their numbers may mean others by now (numbering.py)."""
+    raw, edited, notices = read_labels(folder, task), is_edited(folder, task), []
+    numbered = (ours.get("labels") or {}).get("rows")
+    is_moved, has_definition = False, task.kind != "external" and not edited
+    if numbered is not None:
+        is_moved = not is_same_numbering(db, numbered)
+    elif (root := database_of(folder)) is not None:  # RelBench's own, or an older gelgt's: numbers are those of the database around it
+        is_moved = root != db.folder.resolve()
+        # Whether they were edited is not known: what has keys keeps its labels. A table without keys has its labels in a column.
+        has_definition = task.kind == "autocomplete" and db.table(task.entity_table).pkey is None
+    elif folder.resolve().parent.parent != db.cache_dir.resolve():
+        notices.append(f"{folder.name} does not say which data its row numbers are from; they are taken for rows of this database")
+    if is_moved and has_definition and has_engine():
+        made = _made_anew(db, task, ours, given)
+        return replace(made, notices=(*made.notices, _moved_notice(task, "the labels were made anew")))
+    if is_moved:
+        raw = renumbered(db, task, raw, folder)
+        notices.append(_moved_notice(task, "the labels of its files were matched by your own keys"))
+    for split in SPLITS:
+        check_entities(raw[split].rows, db, task)
+    classes, kept = tuple(ours.get("classes") or ()), tuple(ours.get("notices") or ())
+    read = complete(db, task, raw, _known_split(db, ours), classes=classes, notices=kept, is_read=True, is_edited=edited)
+    return replace(read, notices=(*read.notices, *notices))
+
+
+def _moved_notice(task: Definition, what: str) -> str:
+    tables = " or ".join(f"'{name}'" for name in (task.entity_table, task.dst_entity_table) if name is not None)
+    return f"rows of {tables} are numbered otherwise than when '{task.name}' was saved: {what}"
+
+
+def _made_anew(db: Database, task: Definition, ours: Mapping[str, Any], given: Options) -> Task:
+    """A saved task with labels from its definition, with the options that it was saved with but for those given."""
     val = given.val or ours.get("val_timestamp")
     test = given.test or ours.get("test_timestamp")
     given = replace(given, val=val, test=test, max_rows=task.max_rows if given.max_rows == MAX_ROWS else given.max_rows)
@@ -150,6 +188,7 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
         made = _from_sentence(db, task.sentence, _as_before(task, given))
         return made if given.eval_timestamps else replace(made, is_open_ended=task.is_open_ended)
     if task.kind == "autocomplete":
+        task = replace(task, time_col=db.table(task.entity_table).time_col)  # the schema may name another by now
         return autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
     task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
     made = forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)

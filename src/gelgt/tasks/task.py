@@ -133,6 +133,8 @@ class Task(Definition):
         test_timestamp: Validation labels lie before it, test labels after it.
         classes: The original values of a multiclass target; the index is the class.
         notices: What the user should know about the labels.
+        is_edited: Whether the label files that the task was read from hold other values than its definition gave.
+        is_read: Whether the labels were read from files, not made from the definition just now.
         database: The database that the labels were made from.
         labels: One label table for each split.
     """
@@ -141,6 +143,8 @@ class Task(Definition):
     test_timestamp: pd.Timestamp | None = None
     classes: tuple[Any, ...] = ()
     notices: tuple[str, ...] = ()
+    is_edited: bool = False
+    is_read: bool = field(default=False, compare=False)
     database: Database = field(kw_only=True, repr=False, compare=False)
     labels: Mapping[str, pa.Table] = field(kw_only=True, repr=False, compare=False)
 

@@ -1,0 +1,196 @@
+"""Which rows the numbers in a task folder mean.
+
+RelBench's label files name entities by their row numbers. In a source that grows, or whose rows are ordered by another time, the same
+numbers soon mean others. So a saved task says what its labels were made from, in its manifest and beside its label files:
+
+    gelgt:
+      labels:
+        hash: 5f0c…                                     # the label values as they were written: other values are edits
+        rows: {customers: {count: 812, hash: 3f9a…}}    # the user's own keys of the first 812 rows, in row order
+
+    tasks/NAME/gelgt/keys/customers.parquet             # row number and own key of every row that has a label
+
+`count` is one more than the highest row number in the labels: rows that were added behind it change no number below it, so a table
+that only grew at its end still has the numbering of the labels. A table without a primary key is told by all its columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gelgt.errors import TaskError, some
+from gelgt.sources.relbench_folder import is_relbench_folder
+from gelgt.tasks.keys import row_numbers
+from gelgt.tasks.labels import Raw, sort_rows
+from gelgt.tasks.task import SPLITS, Definition
+
+if TYPE_CHECKING:
+    from gelgt.sources.database import Database
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+KEYS = Path("gelgt") / "keys"
+
+
+def describe(db: Database, task: Definition, labels: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """What is written under `gelgt: labels:` for label tables of (time, entity, target)."""
+    rows = {}
+    for table, numbers in labelled_rows(task, labels).items():
+        count = int(numbers.max()) + 1 if len(numbers) else 0
+        rows[table] = {"count": count, "hash": _key_hash(db, table, count)}
+    return {"hash": label_hash(labels), "rows": rows}
+
+
+def write_keys(db: Database, task: Definition, labels: Mapping[str, pa.Table], folder: Path) -> None:
+    """Write the own keys of all labelled rows, where the table has a key."""
+    for table, numbers in labelled_rows(task, labels).items():
+        if db.table(table).pkey is None:
+            continue
+        (folder / KEYS).mkdir(parents=True, exist_ok=True)
+        parts = _own_keys(db.keys(table), numbers)
+        # Named by their place: a key column may be called anything, "row" too.
+        pq.write_table(pa.table([pa.array(numbers), *parts], ["row", *(f"key{i}" for i in range(len(parts)))]), _key_file(folder, table))
+
+
+def labelled_rows(task: Definition, labels: Mapping[str, pa.Table]) -> dict[str, Rows]:
+    """The distinct row numbers in some label tables, by table."""
+    found = {task.entity_table: [labels[split].column("entity") for split in SPLITS]}
+    if task.dst_entity_table is not None:
+        lists = [pc.list_flatten(labels[split].column("target")) for split in SPLITS]
+        found.setdefault(task.dst_entity_table, []).extend(lists)
+    return {table: np.unique(np.concatenate([c.to_numpy() for c in columns])).astype(np.int64) for table, columns in found.items()}
+
+
+def label_hash(labels: Mapping[str, pa.Table]) -> str:
+    """A hash of label values; file format and chunks do not enter it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for split in SPLITS:
+        for name in ("time", "entity", "target"):
+            _add(digest, labels[split].column(name))
+    return digest.hexdigest()
+
+
+def is_same_numbering(db: Database, rows: Mapping[str, Any]) -> bool:
+    """Whether the rows that a saved task names are the same rows of a database today."""
+    try:
+        known = {str(table): (int(entry["count"]), entry["hash"]) for table, entry in rows.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        hint = "Make the task again."
+        raise TaskError("bad_manifest", f"'gelgt: labels: rows:' of the task's manifest is {rows!r}.", hint=hint) from None
+    return all(count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == told for table, (count, told) in known.items())
+
+
+def database_of(folder: Path) -> Path | None:
+    """The RelBench folder that a task folder lies in, whose rows number its labels."""
+    root = folder.resolve().parent.parent
+    return root if folder.resolve().parent.name == "tasks" and is_relbench_folder(root) else None
+
+
+def renumbered(db: Database, task: Definition, raw: Mapping[str, Raw], folder: Path) -> dict[str, Raw]:
+    """Labels with the row numbers of a database, found by the own keys of the rows that they were made for.
+
+    Raises:
+        TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where rows are gone.
+    """
+    wanted = labelled_rows(task, {split: raw[split].rows for split in SPLITS})
+    places = {table: (numbers, _rows_today(db, task, table, numbers, folder)) for table, numbers in wanted.items()}
+    found = {}
+    for split in SPLITS:
+        rows = raw[split].rows
+        rows = rows.set_column(1, "entity", pa.array(_moved(rows.column("entity").to_numpy(), *places[task.entity_table])))
+        if task.dst_entity_table is not None:
+            lists = rows.column("target").to_pylist()
+            moved = iter(_moved(np.array([x for values in lists for x in values], np.int64), *places[task.dst_entity_table]).tolist())
+            rows = rows.set_column(2, "target", pa.array([sorted(next(moved) for _ in values) for values in lists], pa.list_(pa.int64())))
+        found[split] = replace(raw[split], rows=sort_rows(rows))
+    return found
+
+
+def _moved(values: Rows, before: Rows, after: Rows) -> Rows:
+    return after[np.searchsorted(before, values)]
+
+
+def _rows_today(db: Database, task: Definition, table: str, numbers: Rows, folder: Path) -> Rows:
+    keys = _stored_keys(folder, table, numbers) if db.table(table).pkey is not None else None
+    if keys is None:
+        raise TaskError(
+            "labels_of_other_rows",
+            f"The labels of '{task.name}' name rows of '{table}' by their numbers, and the rows are numbered otherwise by now.",
+            hint="Make the task again, or open the data that it was made from.",
+        )
+    try:
+        return row_numbers(db, table, keys)
+    except TaskError as error:
+        raise TaskError(
+            error.code,
+            f"The labels of '{task.name}' are about rows that are gone: {error.message}",
+            hint="Make the task again, or take these rows out of its label files.",
+        ) from None
+
+
+def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArray] | None:
+    """The keys of some rows as the task folder keeps them, else as the database folder around it does; None where neither knows them."""
+    path, root = _key_file(folder, table), database_of(folder)
+    if path.is_file():
+        try:
+            stored = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TaskError("unreadable_file", f"{path} is not a readable Parquet file: {error}", hint="Make the task again.") from None
+        places = pc.index_in(pa.array(numbers), value_set=stored.column("row").combine_chunks())
+        if places.null_count:
+            strange = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
+            raise TaskError(
+                "labels_of_other_rows",
+                f"{folder.name}/{path.name} has no key for {len(strange):,} rows of '{table}' that the label files name: {some(strange)}.",
+                hint="Take these labels out of the files, or make the task again from a frame with your own keys.",
+            )
+        return [stored.column(i).take(places) for i in range(1, stored.num_columns)]
+    if root is None:
+        return None
+    known = root / KEYS / f"{table}.parquet"
+    return _own_keys(pq.read_table(known) if known.is_file() else None, numbers)
+
+
+def _own_keys(keys: pa.Table | None, numbers: Rows) -> list[pa.ChunkedArray]:
+    """The own keys of some rows; the numbers themselves where they are the keys."""
+    if keys is None:
+        return [pa.chunked_array([pa.array(numbers)])]
+    return [column.take(pa.array(numbers)) for column in keys.columns]
+
+
+def _key_file(folder: Path, table: str) -> Path:
+    return folder / KEYS / f"{table}.parquet"
+
+
+def _key_hash(db: Database, table: str, count: int) -> str:
+    """A hash of what tells the first `count` rows apart, in row order."""
+    digest = hashlib.blake2b(f"{count}".encode(), digest_size=16)
+    schema, keys = db.table(table), db.keys(table)
+    if keys is None and schema.pkey is not None:
+        _add(digest, pa.chunked_array([pa.array(np.arange(count))]))
+    else:
+        columns = list(schema.columns) if keys is None else keys.column_names
+        for name in columns:
+            values = db.read(table, [name]).column(0) if keys is None else keys.column(name)
+            _add(digest, values.slice(0, count))
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib.blake2b, values: pa.ChunkedArray) -> None:
+    """Add the values of a column to a hash, whatever their chunks."""
+    kind, has_nulls = values.type, values.null_count > 0
+    if not has_nulls and (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)):
+        plain = values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values
+        digest.update(np.ascontiguousarray(plain.to_numpy()).tobytes())
+        return
+    for value in values.to_pylist():
+        text = repr(value).encode()
+        digest.update(len(text).to_bytes(8, "little") + text)
