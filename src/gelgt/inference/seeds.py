@@ -19,11 +19,12 @@ from gelgt.errors import GelgtError, TaskError, some
 from gelgt.graph import NEVER, TIMELESS, Graph
 from gelgt.sources.database import Database
 from gelgt.tasks import predict
+from gelgt.tasks.events import newest_event
 from gelgt.tasks.frame import is_frame, read_frame
 from gelgt.tasks.keys import key_names, row_numbers
 from gelgt.tasks.population import existing, population
 from gelgt.tasks.task import Definition
-from gelgt.tasks.times import time_range, time_text, timestamp
+from gelgt.tasks.times import time_text, timestamp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +59,8 @@ def choose_seeds(db: Database, graph: Graph, task: Definition, entities: Any = N
         task: What is predicted.
         entities: Keys of the entity table (tuples or mappings where a key has several parts); None means everyone whom the task is
             about at that time.
-        at: The time; by default now, and just after the newest row where that lies more than one window back. The rows of an
-            autocomplete task have times of their own, which count by default.
+        at: The time; by default now, and just after the newest row of the tables that the task is about where that lies more than one
+            window back. The rows of an autocomplete task have times of their own, which count by default.
         frame: A pandas or Arrow table with the key columns and a time column, instead of `entities` and `at`.
 
     Raises:
@@ -219,15 +220,12 @@ def _at_own_times(db: Database, graph: Graph, task: Definition, entities: Any) -
 
 
 def _default_time(db: Database, task: Definition) -> tuple["pd.Timestamp", list[str]]:
-    """Now, or just after the newest row where that lies more than one window back."""
+    """Now, or just after the newest row of the tables that the task is about where that lies more than one window back."""
     import pandas as pd
 
     now = pd.Timestamp.now("UTC").tz_localize(None).floor("s")
-    try:
-        newest = time_range(db).latest
-    except TaskError:  # no row has a time
-        return now, []
-    if now <= newest + (task.timedelta or pd.Timedelta(0)):
+    newest = newest_event(db, task)
+    if newest is None or now <= newest + (task.timedelta or pd.Timedelta(0)):
         return now, []
     at = newest.floor("s") + pd.Timedelta(seconds=1)
     return at, [f"The newest row is from {time_text(newest)}, so predictions are made for {at}, just after it; give a time for another."]

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from gelgt.tasks.events import empty_windows, event_notices, find_events
 from gelgt.tasks.labels import Raw, autocomplete_rows, forecast_rows
 from gelgt.tasks.predict import Plan, label_sql
 from gelgt.tasks.split import Split, longest, seed_times, split_times
 from gelgt.tasks.targets import category_type, finish
 from gelgt.tasks.task import Definition, Task, TaskType
-from gelgt.tasks.times import time_range, time_text
 
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
@@ -38,34 +38,38 @@ class Options:
     remove_columns: Iterable[str]
 
 
-def forecast(db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None) -> Task:
-    """A task whose labels come from SQL at seed times, `wanted` of them in val and test (None: as many as fit)."""
+def forecast(
+    db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None, *, is_relbench: bool = False
+) -> Task:
+    """A task whose labels come from SQL at seed times, `wanted` of them in val and test (None: as many as fit).
+
+    `is_relbench` is a task that RelBench defines: its windows go on as long as any table does, as RelBench's own labels.
+    """
     assert task.timedelta is not None
-    months = plan.months if plan is not None else 0
-    split = split_times(db, given.val, given.test, longest(task.timedelta, months))
+    window, months = task.timedelta, plan.months if plan is not None else 0
+    events = find_events(db, task, plan, is_relbench=is_relbench)
+    split = split_times(db, given.val, given.test, longest(window, months), events)
     if task.dst_entity_table is not None:
         wanted = 1  # RelBench evaluates recommendations at one time only
-    times = seed_times(db, split, task.timedelta, wanted, months)
+    times = seed_times(db, split, window, wanted, months, events)
     count = wanted or max(len(times["val"]), len(times["test"]))
     task = replace(task, num_eval_timestamps=count, is_open_ended=wanted is None, max_rows=given.max_rows)
-    span = time_range(db)
     if plan is not None:
-        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, span.latest))
+        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, events.latest))
     raw = forecast_rows(db, task, split, times, given.max_rows)
     notices: tuple[str, ...] = (
         ("the condition on the future applies to the labels; predictions leave it out",)
         if plan is not None and plan.has_future_condition
         else ()
     )
-    if span.strays:
-        left = f"{span.strays:,} row{'s' * (span.strays > 1)}"
-        notices = (*notices, f"{left} far behind {time_text(span.latest)} cannot be real times: windows end there")
-    return complete(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
+    notices = (*notices, *event_notices(db, events, window))
+    made = complete(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
+    return replace(made, notices=(*made.notices, *empty_windows(made, events.groups)))
 
 
 def autocomplete(db: Database, task: Definition, sql: str, given: Options, is_category: bool = False) -> Task:
     """A task whose labels are a column."""
-    split = split_times(db, given.val, given.test)
+    split = split_times(db, given.val, given.test, events=find_events(db, task))
     return complete(db, task, autocomplete_rows(db, task, split, sql, given.max_rows), split, is_category=is_category)
 
 

@@ -136,6 +136,21 @@ def has_engine() -> bool:
     return find_spec("duckdb") is not None
 
 
+def tables_read(db: Database, sql: str, timedelta: pd.Timedelta | None = None) -> list[str]:
+    """The tables of a database that some SQL reads; none where DuckDB is missing or cannot parse it."""
+    if not has_engine():
+        return []
+    import duckdb
+
+    try:
+        with duckdb.connect() as con:
+            names = con.get_table_names(sql.replace("{timedelta}", str(timedelta)))
+    except duckdb.Error:
+        return []
+    known = {name.lower() for name in names}
+    return [name for name in db.table_names if name.lower() in known]
+
+
 def _duckdb() -> Any:
     try:
         import duckdb

@@ -21,6 +21,7 @@ from gelgt.errors import GelgtError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST
 from gelgt.tasks.build import Options, autocomplete, complete, forecast
 from gelgt.tasks.engine import has_engine
+from gelgt.tasks.events import empty_windows, event_groups
 from gelgt.tasks.folder import find_folder, has_labels, is_edited, read_labels, read_manifest, task_names
 from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
 from gelgt.tasks.labels import autocomplete_sql, check_entities
@@ -171,6 +172,8 @@ def _from_files(db: Database, folder: Path, task: Definition, ours: Mapping[str,
         check_entities(raw[split].rows, db, task)
     classes, kept = tuple(ours.get("classes") or ()), tuple(ours.get("notices") or ())
     read = complete(db, task, raw, _known_split(db, ours), classes=classes, notices=kept, is_read=True, is_edited=edited)
+    if task.kind == "forecast" and numbered is None:  # a saved task has said so already
+        notices += empty_windows(read, event_groups(db, task))
     return replace(read, notices=(*read.notices, *notices))
 
 
@@ -191,7 +194,7 @@ def _made_anew(db: Database, task: Definition, ours: Mapping[str, Any], given: O
         task = replace(task, time_col=db.table(task.entity_table).time_col)  # the schema may name another by now
         return autocomplete(db, task, autocomplete_sql(db, task.entity_table, str(task.target_col)), given)
     task = replace(task, timedelta=duration(given.timedelta) if given.timedelta is not None else task.timedelta)
-    made = forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps)
+    made = forecast(db, task, given, given.eval_timestamps or task.num_eval_timestamps, is_relbench=not ours)
     return made if given.eval_timestamps else replace(made, is_open_ended=task.is_open_ended)
 
 

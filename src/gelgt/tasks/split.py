@@ -4,9 +4,10 @@ With a window of length w, seed times lie w apart and no label reaches over a sp
 
     train   val - w, val - 2w, …      back to the earliest row; at least three
     val     val, val + w, …           as long as t + w <= test
-    test    test, test + w, …         as long as t + w <= the latest row
+    test    test, test + w, …         as long as t + w <= the latest row of the tables that labels are about
 
-Validation and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that the rows known at
+RelBench goes on to the latest row of any table, and so do its own tasks; see events.py. Validation and test hold at most
+`num_eval_timestamps` seed times each. RelBench further asks that the rows known at
 the test time reach to val + w. A calendar month may be longer than the 30 days that its window counts for: seed times
 whose calendar window would end after the split are left out.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gelgt.sources.database import Database
+    from gelgt.tasks.events import Events
 
 Times = np.ndarray[Any, np.dtype[np.datetime64]]
 
@@ -41,8 +43,16 @@ class Split:
     is_inferred: bool = False
 
 
-def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Timedelta | None = None) -> Split:
-    """The split times: the arguments, else the schema's; guessed ones give way until one window fits on each side."""
+def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Timedelta | None = None, events: Events | None = None) -> Split:
+    """The split times: the arguments, else the schema's; guessed ones give way until one window fits on each side.
+
+    Args:
+        db: The database.
+        val: The validation time that is asked for.
+        test: The test time that is asked for.
+        window: How far a label looks ahead.
+        events: What labels are about, where that is known: guessed times lie before its end.
+    """
     inferred = db.schema.split_origin == "inferred" or None in (db.val_timestamp, db.test_timestamp)
     given_test = None if test is None else timestamp(test, "test time")
     given_val = None if val is None else timestamp(val, "validation time")
@@ -57,9 +67,9 @@ def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Time
     kept = (
         Split(timestamp(db.val_timestamp, "v"), timestamp(db.test_timestamp, "t"), True) if db.val_timestamp and db.test_timestamp else None
     )
-    if given_val is None and given_test is None and kept is not None and _has_room(db, kept, window):
+    if given_val is None and given_test is None and kept is not None and _has_room(db, kept, window, events):
         return kept
-    return _ordered(_infer(db, given_val, given_test, window))
+    return _ordered(_infer(db, given_val, given_test, window, events))
 
 
 def longest(window: pd.Timedelta, months: int) -> pd.Timedelta:
@@ -69,10 +79,10 @@ def longest(window: pd.Timedelta, months: int) -> pd.Timedelta:
     return max(window, pd.Timedelta(days=31 * months))
 
 
-def _infer(db: Database, val: pd.Timestamp | None, test: pd.Timestamp | None, window: pd.Timedelta | None) -> Split:
+def _infer(db: Database, val: pd.Timestamp | None, test: pd.Timestamp | None, window: pd.Timedelta | None, events: Events | None) -> Split:
     import pandas as pd
 
-    span = time_range(db)
+    span = time_range(db) if events is None else events.span
     step = max(span.length * 0.1, window or pd.Timedelta(0)).ceil("us")
     if test is None:
         test = span.latest - step
@@ -84,10 +94,10 @@ def _infer(db: Database, val: pd.Timestamp | None, test: pd.Timestamp | None, wi
     return Split(val.as_unit("us"), test.as_unit("us"), True)
 
 
-def _has_room(db: Database, split: Split, window: pd.Timedelta | None) -> bool:
+def _has_room(db: Database, split: Split, window: pd.Timedelta | None, events: Events | None) -> bool:
+    span = time_range(db) if events is None else events.span
     if window is None:
-        return True
-    span = time_range(db)
+        return events is None or split.test < span.latest
     if not span.earliest <= split.test <= span.latest - window:
         return False
     return bool(split.val + window <= min(time_range(db, until=split.test).latest, split.test))
@@ -103,7 +113,9 @@ def _ordered(split: Split) -> Split:
     return split
 
 
-def seed_times(db: Database, split: Split, window: pd.Timedelta, eval_timestamps: int | None, months: int = 0) -> dict[str, Times]:
+def seed_times(
+    db: Database, split: Split, window: pd.Timedelta, eval_timestamps: int | None, months: int = 0, events: Events | None = None
+) -> dict[str, Times]:
     """The seed times of train, val and test.
 
     Args:
@@ -112,13 +124,14 @@ def seed_times(db: Database, split: Split, window: pd.Timedelta, eval_timestamps
         window: How far a label looks ahead; also the distance between seed times.
         eval_timestamps: At most so many in val and in test; None for as many as fit.
         months: Calendar months of the window, 0 if it is not in months.
+        events: What labels are about, where that is known: windows end where it ends.
 
     Raises:
         TaskError: a split would hold no window (fewer than three in training).
     """
-    full = time_range(db)
+    full = time_range(db) if events is None else events.span
     known = time_range(db, until=split.test) if split.test >= full.earliest else full
-    _check_room(split, window, full.latest, known.latest)
+    _check_room(split, window, full.latest, known.latest, "the latest row" if events is None else events.latest_row)
     count = int((split.val - known.earliest) / window) if split.val > known.earliest else 0
     limit = MAX_SEED_TIMES if eval_timestamps is None else eval_timestamps
     if count > MAX_SEED_TIMES:
@@ -139,7 +152,7 @@ def seed_times(db: Database, split: Split, window: pd.Timedelta, eval_timestamps
     return times
 
 
-def _check_room(split: Split, window: pd.Timedelta, latest: pd.Timestamp, known: pd.Timestamp) -> None:
+def _check_room(split: Split, window: pd.Timedelta, latest: pd.Timestamp, known: pd.Timestamp, latest_row: str) -> None:
     length = duration_text(window)
     if split.val + window > split.test:
         raise TaskError(
@@ -151,7 +164,7 @@ def _check_room(split: Split, window: pd.Timedelta, latest: pd.Timestamp, known:
     if split.test + window > latest:
         raise TaskError(
             "no_room",
-            f"A window of {length} after the test time {time_text(split.test)} ends behind the latest row ({time_text(latest)}).",
+            f"A window of {length} after the test time {time_text(split.test)} ends behind {latest_row} ({time_text(latest)}).",
             hint=f"Set the test time to {time_text(latest - window)} or earlier, or shorten the window.",
         )
     if split.val + window > known:

@@ -5,6 +5,7 @@ Inside, a time is `datetime64[us]` in UTC without a zone, whatever unit or zone 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,17 +91,25 @@ class TimeRange:
         return self.latest - self.earliest
 
 
-def time_range(db: Database, until: Any = None) -> TimeRange:
-    """The time range over all timed tables, of rows up to `until` if it is given.
+def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = None) -> TimeRange:
+    """The time range over all timed tables, of rows up to `until` if it is given; where `tables` are named, the latest row is theirs.
 
     A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be labels about nothing, so the range
     ends before a jump that is longer than everything before it, if at most one row in 200 lies behind it.
     """
+    whole = _time_range(db, db.table_names, until)
+    if tables is None:
+        return whole
+    part = _time_range(db, tables, whole.latest)
+    return TimeRange(whole.earliest, part.latest, whole.strays + part.strays)
+
+
+def _time_range(db: Database, tables: Sequence[str], until: Any) -> TimeRange:
     limit = None if until is None else pa.scalar(np.datetime64(until, "us"))
-    few = sum(db.num_rows(name) for name in db.table_names) // 200
+    few = sum(db.num_rows(name) for name in tables) // 200
     low: list[int] = []
     newest: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-    for name in db.table_names:
+    for name in tables:
         column = db.table(name).time_col
         tail = np.zeros(0, np.int64)
         for batch in db.batches(name, [column]) if column is not None else ():
@@ -112,9 +121,8 @@ def time_range(db: Database, until: Any = None) -> TimeRange:
         newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
-        raise TaskError(
-            "no_time", f"No table of '{db.schema.name}' has a row with a time{when}.", hint="Name a time column in the manifest."
-        )
+        where = f"No table of '{db.schema.name}'" if len(tables) == len(db.table_names) else f"None of the tables {', '.join(tables)}"
+        raise TaskError("no_time", f"{where} has a row with a time{when}.", hint="Name a time column in the manifest.")
     ends = np.sort(np.concatenate(newest))[-few - 1 :]
     jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))
     last = int(jumps[0]) if len(jumps) else len(ends) - 1

@@ -47,6 +47,12 @@ class Plan:
     def sentence(self) -> Sentence:
         return self.binding.sentence
 
+    @property
+    def event_tables(self) -> tuple[str, ...]:
+        """The tables that date the rows in its windows ahead."""
+        ahead = [a for a in aggregates(self.sentence.target, *self.binding.conditions) if a.is_future]
+        return tuple(dict.fromkeys(self.binding.link(a).timed for a in ahead))
+
 
 def plan_sentence(db: Database, sentence: Sentence) -> Plan:
     """Understand a sentence against a schema; every error points into the sentence."""

@@ -1,0 +1,138 @@
+"""The events that labels are about, and how long they are known.
+
+A window can only be labelled while its events are still being recorded. A table of planned campaigns says nothing about orders, so
+windows end with the newest row of the tables that are aggregated, not of the database:
+
+    sentence       the tables that date its windows ahead, in the target and in WHERE; where there are several, the one that ends first
+    SQL            the timed tables that it reads, but for the entity table; which of them it aggregates is not known: the last end counts
+    autocomplete   the entity table
+    otherwise      all tables (given labels, SQL over tables without times)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gelgt.errors import TaskError
+from gelgt.tasks.engine import tables_read
+from gelgt.tasks.predict import Plan, parse, plan_sentence
+from gelgt.tasks.task import Definition
+from gelgt.tasks.times import TimeRange, time_range, time_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gelgt.sources.database import Database
+    from gelgt.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Events:
+    """The tables that a task's labels are about.
+
+    Attributes:
+        groups: Every window needs a row of one table in each group; none where the tables are not known.
+        tables: The group that ends first, which is where windows end; all tables where it is empty.
+        span: From the earliest row of the database to the latest of these tables.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    tables: tuple[str, ...]
+    span: TimeRange
+
+    @property
+    def latest(self) -> pd.Timestamp:
+        return self.span.latest
+
+    @property
+    def latest_row(self) -> str:
+        """In words, for messages."""
+        return f"the latest row of {_names(self.tables)}" if self.tables else "the latest row"
+
+
+def find_events(db: Database, task: Definition, plan: Plan | None = None, *, is_relbench: bool = False) -> Events:
+    """The events of a task on a database.
+
+    Args:
+        db: The database.
+        task: The definition.
+        plan: Its sentence, where it is planned already.
+        is_relbench: Windows end with the database, as RelBench has it, whatever the labels are about.
+
+    Raises:
+        TaskError: no row has a time.
+    """
+    groups = event_groups(db, task, plan)
+    if is_relbench or not groups:
+        return Events(groups, (), time_range(db))
+    spans = {group: time_range(db, tables=group) for group in groups}
+    first = min(groups, key=lambda group: spans[group].latest)
+    return Events(groups, first, spans[first])
+
+
+def event_groups(db: Database, task: Definition, plan: Plan | None = None) -> tuple[tuple[str, ...], ...]:
+    """Groups of tables: a window without a row of any table in one of them holds no event."""
+    if task.kind == "autocomplete":
+        return ((task.entity_table,),) if db.table(task.entity_table).time_col else ()
+    if task.kind == "forecast" and plan is None and task.sentence is not None:
+        plan = plan_sentence(db, parse(task.sentence))
+    if plan is not None:
+        return tuple((table,) for table in plan.event_tables)
+    timed = [name for name in tables_read(db, task.sql, task.timedelta) if db.table(name).time_col] if task.sql is not None else []
+    events = [name for name in timed if name != task.entity_table] or timed
+    return (tuple(events),) if events else ()
+
+
+def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterator[str]:
+    """Where windows end before the database does, and which times were not believed."""
+    if events.span.strays:
+        left = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
+        yield f"{left} far behind {time_text(events.latest)} cannot be real times: windows end there"
+    whole = time_range(db).latest
+    if events.tables and whole - events.latest >= window:
+        yield f"windows end at {time_text(events.latest)}, {events.latest_row}; other tables go on to {time_text(whole)}"
+
+
+def empty_windows(task: Task, groups: Sequence[Sequence[str]]) -> Iterator[str]:
+    """How many windows of validation and test have labels, but no row that they could be about."""
+    if task.time_col is None or task.timedelta is None:
+        return
+    rows = {table: _times(task.database, table) for group in groups for table in group}
+    for split in ("val", "test"):
+        seeds = np.unique(task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]"))
+        for group in groups:
+            empty = int(np.count_nonzero(~_has_row(seeds, np.timedelta64(task.timedelta, "us"), group, rows)))
+            if empty:
+                yield f"{split}: {empty:,} of {len(seeds):,} windows hold no row of {_names(group)}; their labels say so"
+
+
+def _has_row(seeds: np.ndarray[Any, Any], window: np.timedelta64, group: Sequence[str], rows: Mapping[str, Any]) -> Any:
+    """(S,) whether a row of one of the tables lies in (t, t + window]."""
+    counts = [np.searchsorted(rows[t], seeds + window, "right") - np.searchsorted(rows[t], seeds, "right") for t in group]
+    return np.sum(counts, axis=0) > 0
+
+
+def _times(db: Database, table: str) -> np.ndarray[Any, Any]:
+    column = db.read(table, [str(db.table(table).time_col)]).column(0).drop_null().cast(pa.timestamp("us"))
+    return np.sort(column.to_numpy())
+
+
+def _names(tables: Sequence[str]) -> str:
+    return " or ".join(f"'{name}'" for name in tables)
+
+
+def newest_event(db: Database, task: Definition) -> pd.Timestamp | None:
+    """The newest row of the tables that a task is about, of all tables where they have none; None where no row has a time."""
+    try:
+        return find_events(db, task).latest
+    except TaskError:
+        pass
+    try:
+        return time_range(db).latest
+    except TaskError:
+        return None
