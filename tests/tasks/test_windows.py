@@ -1,16 +1,19 @@
 """More seed times in training: the same labels where both have one, and no window that reaches behind the validation time."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import relbench
 
 import gelgt
 from gelgt import Database, Task, TrainConfig
-from gelgt.tasks.windows import has_windows, with_more_windows
+from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.testing import Shop, to_frames
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import KNOWN, TrainingData, in_regime
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,74 @@ def test_small_tables_take_more_by_themselves(relbench_data: Callable[[str], Pat
         found[name] = len(seeds) / task.rows["train"]
     assert 3.5 < found["driver-top3"] < 4.5
     assert found["driver-dnf"] == 1
+
+
+def saved(db: Database, small_shop: Shop, folder: Path, **options: Any) -> Path:
+    times = {"val": small_shop.val_timestamp, "test": small_shop.test_timestamp}
+    return db.task(SENTENCES[0], name="churn", **times, **options).save(folder / "churn")
+
+
+def training_data(task: Task) -> TrainingData:
+    from gelgt.presets import RunConfig
+
+    return TrainingData.of(task.database, task, in_regime(RunConfig.of("cpu", task.task_type), task))
+
+
+def flip(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(target=1 - frame["target"])
+
+
+EDITS: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "every label": ("train", flip),
+    "one label": ("train", lambda frame: pd.concat([flip(frame[:1]), frame[1:]])),
+    "a row less": ("train", lambda frame: frame.drop(index=3)),
+    "a seed time less": ("train", lambda frame: frame[frame["timestamp"] != frame["timestamp"].unique()[2]]),
+    "validation": ("val", flip),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_files_are_what_is_learned(db: Database, small_shop: Shop, tmp_path: Path, edit: str) -> None:
+    folder = saved(db, small_shop, tmp_path)
+    split, change = EDITS[edit]
+    edited = change(pd.read_parquet(folder / f"{split}.parquet"))
+    edited.to_parquet(folder / f"{split}.parquet")
+    task = db.task(folder)
+    data = training_data(task)
+    seeds, labels = data.windows("train", 4)
+    assert len(seeds) == task.rows["train"]
+    assert labels.tolist() == task.table("train").column("target").to_pylist()
+    seeds, labels = data.windows(KNOWN, 4)
+    rows = pd.concat([task.table("train").to_pandas(), task.table("val").to_pandas()])
+    rows = rows[rows["timestamp"] + task.timedelta <= task.test_timestamp]
+    assert labels.tolist() == rows["target"].tolist()
+    assert seeds.time.tolist() == (rows["timestamp"].astype("int64") // 10**6).tolist()
+    whole = db.task(SENTENCES[0], val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    differ = {"every label": whole.rows["train"], "validation": whole.rows["val"], "a seed time less": whole.rows["train"] - len(edited)}
+    count = differ.get(edit, 1)
+    for notices in (data.notices("auto"), data.notices(1, refit=True)):
+        assert f"{count:,} labels of training and validation are not what the SQL of 'churn' gives" in notices[0]
+    assert not any("SQL" in n for n in data.notices(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"max_rows": 200}])
+def test_files_as_they_were_written_take_more_windows(db: Database, small_shop: Shop, tmp_path: Path, options: dict[str, Any]) -> None:
+    task = db.task(saved(db, small_shop, tmp_path, **options))
+    assert task.is_read
+    data = training_data(task)
+    assert data.differing_labels == 0
+    assert len(data.windows("train", 4)[0]) > task.rows["train"] or options
+    assert not any("SQL" in n for n in data.notices("auto", refit=True))
+
+
+def test_official_files_take_more_windows(relbench_data: Callable[[str], Path], tmp_path: Path) -> None:
+    """RelBench's own labels, made by RelBench, are what the SQL gives."""
+    folder = tmp_path / "rel-f1"
+    shutil.copytree(relbench_data("rel-f1"), folder)
+    for name in ("driver-dnf", "driver-top3", "driver-position"):
+        theirs = relbench.load_dataset(folder).load_task(name, regenerate=True)
+        for split in ("train", "val", "test"):
+            theirs.get_table(split, mask_input_cols=False).df.to_parquet(folder / "tasks" / name / f"{split}.parquet")
+        task = gelgt.open(folder).task(name)
+        assert task.is_read
+        assert differing_labels(task) == 0

@@ -33,7 +33,7 @@ from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
-from gelgt.tasks.windows import has_windows, with_more_windows
+from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.training.history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.training.target import Target, mostly_alike
 
@@ -133,9 +133,8 @@ class TrainingData:
 
     def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels, in training with more seed times where they are wanted."""
-        rows = max(1, len(self.seeds["train"]))
-        each = max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if windows == "auto" else windows
-        if windows == "auto" and not has_engine():
+        each = self._seed_times_each(windows)
+        if split == "train" and each > 1 and self.differing_labels:
             each = 1
         if split not in ("train", KNOWN) or (split == "train" and each == 1):
             return self.seeds[split], self.labels(split)
@@ -145,9 +144,21 @@ class TrainingData:
         made: tuple[Seeds, NDArray[Any]] = self.kept[name]
         return made
 
+    def _seed_times_each(self, windows: int | Literal["auto"]) -> int:
+        if windows != "auto":
+            return windows
+        rows = max(1, len(self.seeds["train"]))
+        return max(1, min(MOST_WINDOWS, FEW_ROWS // rows)) if has_engine() else 1
+
+    @cached_property
+    def differing_labels(self) -> int:
+        """Labels of files that the task's definition does not give: then the files are learned from, and nothing is made anew."""
+        is_checked = self.task.is_read and has_windows(self.task) and has_engine()
+        return differing_labels(self.task) if is_checked else 0
+
     def _known(self, each: int) -> tuple[Seeds, NDArray[Any]]:
         """Every label known at the test time: windows up to it, or the rows of training and validation whose windows end by then."""
-        if has_windows(self.task) and has_engine():
+        if has_windows(self.task) and has_engine() and not self.differing_labels:
             return self._replayed(with_more_windows(self.task, each, until_test=True))
         task = self.task
         if task.test_timestamp is None:
@@ -173,9 +184,14 @@ class TrainingData:
         known: NDArray[np.bool_] = (own == TIMELESS) | (own <= seeds.time)
         return known
 
-    def notices(self, windows: int | Literal["auto"] = 1) -> list[str]:
-        """What to say of entities that do not exist yet at their seed time, and of labels that cannot be made here."""
+    def notices(self, windows: int | Literal["auto"] = 1, refit: bool = False) -> list[str]:
+        """What to say of entities that do not exist yet at their seed time, and of labels that cannot be made here or differ."""
         found = []
+        if (refit or self._seed_times_each(windows) > 1) and self.differing_labels:
+            found.append(
+                f"{self.differing_labels:,} labels of training and validation are not what the SQL of '{self.task.name}' gives: the model "
+                "learns from the label files alone, without overlapping windows"
+            )
         if windows == "auto" and not has_engine() and has_windows(self.task):
             found.append("train.windows = 1: overlapping label windows need the package duckdb, which is not installed")
         if self.target.task_type == "regression" and (alike := mostly_alike(self.labels("train"))):

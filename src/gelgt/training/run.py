@@ -125,7 +125,7 @@ def train_run(
         return load_run(out)
     data = TrainingData.of(db, task, config)
     clock.done("data", _facts(data))
-    for text in data.notices(config.train.windows):
+    for text in data.notices(config.train.windows, config.train.refit):
         progress.notice(text)
     if config.train.refit:
         data.windows(KNOWN, config.train.windows)  # labels that cannot be made are better known now than after training
