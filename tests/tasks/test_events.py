@@ -62,6 +62,14 @@ def test_planned_rows_make_no_windows(db: Database, options: dict[str, Any]) -> 
         assert task.table(split).equals(without.table(split))
 
 
+def test_rows_of_long_ago_do_not_stretch_guessed_times() -> None:
+    tables = frames()
+    tables["campaigns"].loc[0, "starts_at"] = pd.Timestamp("1990-01-01")
+    task = gelgt.open(tables).task(CHURN)
+    assert task.val_timestamp is not None
+    assert task.val_timestamp > START + pd.Timedelta(days=350)
+
+
 def test_sql_ends_with_the_tables_that_it_reads(db: Database) -> None:
     task = db.task(SQL, timedelta="30 days", entity="customers.id")
     assert last_end(task) <= frames()["orders"]["placed_at"].max()

@@ -38,7 +38,7 @@ class Events:
     Attributes:
         groups: Every window needs a row of one table in each group; none where the tables are not known.
         tables: The group that ends first, which is where windows end; all tables where it is empty.
-        span: From the earliest row of the database to the latest of these tables.
+        span: From the earliest to the latest row of these tables.
     """
 
     groups: tuple[tuple[str, ...], ...]

@@ -92,7 +92,7 @@ class TimeRange:
 
 
 def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = None) -> TimeRange:
-    """The time range over all timed tables, of rows up to `until` if it is given; where `tables` are named, the latest row is theirs.
+    """The time range over all timed tables, or over `tables`; of rows up to `until` if it is given.
 
     A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be labels about nothing, so the range
     ends before a jump that is longer than everything before it, if at most one row in 200 lies behind it.
@@ -101,7 +101,7 @@ def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = N
     if tables is None:
         return whole
     part = _time_range(db, tables, whole.latest)
-    return TimeRange(whole.earliest, part.latest, whole.strays + part.strays)
+    return TimeRange(part.earliest, part.latest, whole.strays + part.strays)
 
 
 def _time_range(db: Database, tables: Sequence[str], until: Any) -> TimeRange:
