@@ -66,6 +66,18 @@ def test_given_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> None
     assert caught.value.code == "labels_of_other_data"
 
 
+def test_edited_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> None:
+    """On other data the definition would give labels, but not those that the model has learned."""
+    folder = twins.task("binary", twins.cut).save(tmp_path / "task")
+    labels = pd.read_parquet(folder / "train.parquet")
+    labels.assign(target=1 - labels["target"]).to_parquet(folder / "train.parquet")
+    run = tiny_run(twins.cut, twins.cut.task(folder), tmp_path / "run")
+    assert evaluate_run(run, twins.cut)["metrics"]["test"] == run.metrics["metrics"]["test"]
+    with pytest.raises(GelgtError) as caught:
+        evaluate_run(run, twins.whole)
+    assert caught.value.code == "labels_of_other_data"
+
+
 def test_a_refitted_model_says_so(twins: Twins, tmp_path: Path) -> None:
     run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run", refit=True)
     found = evaluate_run(run, twins.cut)

@@ -3,7 +3,7 @@
 A window can only be labelled while its events are still being recorded. A table of planned campaigns says nothing about orders, so
 windows end with the newest row of the tables that are aggregated, not of the database:
 
-    sentence       the tables that date its windows ahead, in the target and in WHERE; where there are several, the one that ends first
+    sentence       the tables of its windows ahead, in the target and in WHERE; where there are several, the one that ends first
     SQL            the timed tables that it reads, but for the entity table; which of them it aggregates is not known: the last end counts
     autocomplete   the entity table
     otherwise      all tables (given labels, SQL over tables without times)
@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from gelgt.errors import TaskError
 from gelgt.tasks.engine import tables_read
 from gelgt.tasks.predict import Plan, parse, plan_sentence
 from gelgt.tasks.task import Definition
-from gelgt.tasks.times import TimeRange, time_range, time_text
+from gelgt.tasks.times import TimeRange, row_times, time_range, time_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,8 +117,8 @@ def _has_row(seeds: np.ndarray[Any, Any], window: np.timedelta64, group: Sequenc
 
 
 def _times(db: Database, table: str) -> np.ndarray[Any, Any]:
-    column = db.read(table, [str(db.table(table).time_col)]).column(0).drop_null().cast(pa.timestamp("us"))
-    return np.sort(column.to_numpy())
+    found = [np.zeros(0, np.int64), *row_times(db, table)]
+    return np.sort(np.concatenate(found)).astype("datetime64[us]")
 
 
 def _names(tables: Sequence[str]) -> str:

@@ -5,15 +5,15 @@ Inside, a time is `datetime64[us]` in UTC without a zone, whatever unit or zone 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gelgt.errors import TaskError
+from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,36 +97,48 @@ def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = N
     A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be labels about nothing, so the range
     ends before a jump that is longer than everything before it, if at most one row in 200 lies behind it.
     """
-    whole = _time_range(db, db.table_names, until)
+    timed = [name for name in db.table_names if db.table(name).time_col]
+    whole = _time_range(db, timed, until, sum(db.num_rows(name) for name in db.table_names))
     if tables is None:
         return whole
-    part = _time_range(db, tables, whole.latest)
+    part = _time_range(db, tables, whole.latest, sum(db.num_rows(name) for name in tables))
     return TimeRange(part.earliest, part.latest, whole.strays + part.strays)
 
 
-def _time_range(db: Database, tables: Sequence[str], until: Any) -> TimeRange:
-    limit = None if until is None else pa.scalar(np.datetime64(until, "us"))
-    few = sum(db.num_rows(name) for name in tables) // 200
+def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> TimeRange:
+    limit = np.iinfo(np.int64).max if until is None else int(np.datetime64(until, "us").astype(np.int64))
+    few = rows // 200
     low: list[int] = []
-    newest: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+    newest = [np.zeros(0, np.int64)]
     for name in tables:
-        column = db.table(name).time_col
         tail = np.zeros(0, np.int64)
-        for batch in db.batches(name, [column]) if column is not None else ():
-            times = batch.column(0) if limit is None else batch.column(0).filter(pc.less_equal(batch.column(0), limit))
-            known = np.asarray(times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False))
+        for times in row_times(db, name):
+            known = times[times <= limit]
             if len(known):
                 low.append(int(known.min()))
                 tail = np.sort(np.concatenate([tail, known]))[-few - 1 :]
         newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
-        where = f"No table of '{db.schema.name}'" if len(tables) == len(db.table_names) else f"None of the tables {', '.join(tables)}"
+        where = f"None of the tables {', '.join(tables)}" if tables else f"No table of '{db.schema.name}'"
         raise TaskError("no_time", f"{where} has a row with a time{when}.", hint="Name a time column in the manifest.")
     ends = np.sort(np.concatenate(newest))[-few - 1 :]
     jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))
     last = int(jumps[0]) if len(jumps) else len(ends) - 1
     return TimeRange(_stamp(min(low)), _stamp(ends[last]), len(ends) - 1 - last)
+
+
+def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
+    """The times of a table's rows in microseconds, batch by batch: those of its time column, or of the rows that date its own.
+
+    Rows without a time are left out.
+    """
+    schema = db.table(table)
+    if schema.time_col is None and schema.dating_keys:
+        times = RowTimes(db).of(table)
+        yield times[(times != NEVER) & (times != TIMELESS)]
+    for batch in db.batches(table, [schema.time_col]) if schema.time_col is not None else ():
+        yield np.asarray(batch.column(0).drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
 def _stamp(micros: int) -> pd.Timestamp:

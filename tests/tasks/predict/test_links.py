@@ -1,5 +1,5 @@
 from gelgt.schema.model import Dating, ForeignKey, PrimaryKey, TableSchema, TimeColumn
-from gelgt.tasks.predict.links import chains, link, timed_tables
+from gelgt.tasks.predict.links import chains, link
 
 
 def table(name: str, keys: dict[str, str], time: str | None = None, dated_by: tuple[str, ...] = ()) -> TableSchema:
@@ -55,9 +55,3 @@ def test_which_rows_have_a_time() -> None:
     assert has_time("items", "products")  # dated by their order
     assert has_time("labels", "products")  # through a chain of tables without a time
     assert not has_time("items", "orders")  # the entity's own time says nothing about when the row came
-
-
-def test_which_tables_date_a_row() -> None:
-    assert timed_tables(TABLES, "orders") == ("orders",)
-    assert timed_tables(TABLES, "items") == timed_tables(TABLES, "labels") == ("orders",)
-    assert timed_tables(TABLES, "products") == ()

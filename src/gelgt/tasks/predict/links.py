@@ -67,11 +67,3 @@ def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | 
     goal = chain[-1].parent
     has_time = tables[start].time_col is not None or any(fk.table != goal for fk in tables[start].dating_keys)
     return Link(chain[-1], chain[:-1]) if has_time else None
-
-
-def timed_tables(tables: Mapping[str, TableSchema], start: str) -> tuple[str, ...]:
-    """The tables whose time columns date a table's rows: itself, or those that its keys lead to."""
-    table = tables[start]
-    if table.time_col is not None:
-        return (start,)
-    return tuple(dict.fromkeys(name for fk in table.dating_keys for name in timed_tables(tables, fk.table)))

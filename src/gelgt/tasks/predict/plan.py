@@ -49,9 +49,9 @@ class Plan:
 
     @property
     def event_tables(self) -> tuple[str, ...]:
-        """The tables that date the rows in its windows ahead."""
+        """The tables whose rows its windows ahead aggregate."""
         ahead = [a for a in aggregates(self.sentence.target, *self.binding.conditions) if a.is_future]
-        return tuple(dict.fromkeys(self.binding.link(a).timed for a in ahead))
+        return tuple(dict.fromkeys(self.binding.scope.table(a.column).name for a in ahead))
 
 
 def plan_sentence(db: Database, sentence: Sentence) -> Plan:
