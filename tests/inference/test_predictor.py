@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
 import gelgt
 from gelgt import Database, GelgtError
 from gelgt.inference import Predictor
+from gelgt.inference.evaluate import score_split
 from gelgt.training import Run
 
 from .conftest import Twins, change, tiny_run
@@ -101,13 +104,36 @@ def test_company_does_not_matter(predictor: Predictor, twins: Twins, binary_run:
 
 
 def test_the_generator_of_the_world_is_left_alone(twins: Twins, binary_run: Run) -> None:
-    import torch
-
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
     Predictor(binary_run, twins.whole).predict(at=twins.at)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("as_of", [None, "2000-01-01", "early"])
+def test_scored_rows_are_predicted_alike(twins: Twins, binary_run: Run, tmp_path: Path, as_of: str | None) -> None:
+    """What a run was scored on is what it predicts, whatever time its ages are measured from (--as-of)."""
+    run = binary_run
+    if as_of is not None:
+        moment = twins.val - pd.Timedelta(days=90) if as_of == "early" else pd.Timestamp(as_of)
+        run = tiny_run(twins.whole, twins.task("binary"), tmp_path / "run", as_of=int(moment.timestamp()))
+    predictor = Predictor(run, twins.whole, "cpu")
+    for split in ("val", "test"):
+        scored = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
+        found = predictor.predict(frame=scored.select(["id", "time"])).table
+        np.testing.assert_allclose(found.column("probability"), scored.column("probability"), atol=1e-5, rtol=0)
+    data = score_split(run, twins.whole, "test", device="cpu").data
+    with torch.inference_mode():
+        expected = [predictor.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)]
+    np.testing.assert_allclose(predictor.embed(frame=scored.select(["id", "time"])).vectors, np.concatenate(expected), atol=1e-4, rtol=0)
+
+
+def test_a_frozen_run_predicts_from_every_row_before_the_time(twins: Twins, tmp_path: Path) -> None:
+    run = tiny_run(twins.whole, twins.task("binary"), tmp_path / "run", visibility="frozen")
+    assert run.config.sampling.horizon is not None
+    used = Predictor(run, twins.whole, "cpu").sampler.config
+    assert (used.visibility, used.horizon) == ("seed-time", None)
 
 
 def test_a_stream_is_the_frame(predictor: Predictor, twins: Twins, monkeypatch: Any) -> None:

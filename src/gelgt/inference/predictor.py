@@ -4,7 +4,8 @@
     predict_table(rows, times)                  row numbers           →  tables with the user's keys, chunk by chunk
     predict(entities, at) or predict(frame=…)   the user's own keys   →  Prediction
 
-A prediction at a time sees every row before it and none after, whatever regime the model was trained in (DESIGN.md section 4).
+A prediction at a time sees every row before it and none after, whatever regime the model was trained in (docs/time.md).
+Under seed-time it is the one that was scored for the same entity and time; `--as-of` of the training holds here too.
 It does not depend on who else is predicted for; twice the same question gives the same bits.
 """
 
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
@@ -75,7 +77,7 @@ class Predictor:
         self.graph = self.db.graph()
         self.features = open_features(self.db, statistics=run.statistics)
         self.hide = hidden(self.task, self.db, run.statistics, run.config.model)
-        self.sampler = Sampler(self.graph, run.config.sampling.model_copy(update={"visibility": "seed-time", "horizon": None}))
+        self.sampler = Sampler(self.graph, prediction_sampling(run.config.sampling))
         self.model = trained_model(run, self.graph, self.features, self.hide).to(self.device)
 
     @cached_property
@@ -183,6 +185,16 @@ class Predictor:
         width = self.run.config.model.width
         vectors = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
         return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
+
+
+def prediction_sampling(trained: SamplingConfig) -> SamplingConfig:
+    """What a prediction sees: every row before its time, with ages measured as in training.
+
+    Under seed-time the horizon is `--as-of`, a constant of the model. That of a frozen run is the test time, where its view of the data
+    ended; a prediction's view ends at its own time.
+    """
+    horizon = trained.horizon if trained.visibility == "seed-time" else None
+    return trained.model_copy(update={"visibility": "seed-time", "horizon": horizon})
 
 
 def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> RelationalModel | Ensemble:
