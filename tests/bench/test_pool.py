@@ -10,6 +10,7 @@ from gelgt.bench.pool import News
 from gelgt.bench.study import Study, Variant, Wish, plan, run_study
 from gelgt.bench.tables import study_markdown
 from gelgt.training.checkpoint import CHECKPOINT
+from gelgt.training.run_folder import MARK
 
 ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 
@@ -19,6 +20,7 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
     wish = Wish(out, seeds=(0, 1, 2, 3), changes=tiny | {"train.epochs": 3}, jobs=2)
     cells = plan(ONE, [task], wish)
     cells[1].folder.mkdir(parents=True)
+    (cells[1].folder / MARK).touch()
     (cells[1].folder / CHECKPOINT).write_bytes(b"no checkpoint")
     heard: list[News] = []
 

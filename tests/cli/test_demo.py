@@ -39,3 +39,10 @@ def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
     assert "oracle" in result.out
     assert "planted repurchase_lag" in result.out
     assert load_run(folder / "run").metrics["seed"] == 1
+
+
+def test_files_of_the_users_own_are_kept(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop.db").write_text("a shop of my own")
+    result = run("demo", "--out", tmp_path, "--quick", "--json")
+    assert (result.code, result.error) == (2, "not_empty")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"shop.db": "a shop of my own"}

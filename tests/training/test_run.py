@@ -1,6 +1,7 @@
 """Run folders: what they hold, what they refuse, and the two regimes."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,10 +71,6 @@ def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path
     with pytest.raises(GelgtError) as caught:
         train_run(db, task, run, small())
     assert caught.value.code == "run_exists"
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(GelgtError) as caught:
-        train_run(db, task, tmp_path, small())
-    assert caught.value.code == "not_empty"
     told: list[str] = []
 
     class Notices(Progress):
@@ -82,6 +79,45 @@ def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path
 
     train_run(db, task, run, small(), Options(resume=True), progress=Notices())
     assert "finished" in told[0]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+@pytest.mark.parametrize("name", ["thesis.txt", "config.json", "_SUCCESS", CHECKPOINT])
+def test_a_folder_of_someone_else_is_left_alone(name: str, is_resumed: bool, db: Database, task: Task, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"architectures": ["of another project"]}')
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, task, tmp_path, small(), Options(resume=is_resumed))
+    assert caught.value.code == "not_empty"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"architectures": ["of another project"]}'
+
+
+def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> None:
+    """While a training goes on nothing else may write to its folder, resumed or not; it ends as if nobody had tried."""
+    out, refused = tmp_path / "run", []
+
+    class Second(Progress):
+        def step(self, *told: Any) -> None:
+            for is_resumed in (False, True):
+                with pytest.raises(GelgtError) as caught:
+                    train_run(db, task, out, small(train__seed=7), Options(resume=is_resumed))
+                refused.append(caught.value.code)
+
+    first = train_run(db, task, out, small(task.task_type), Options(baselines=False), progress=Second())
+    assert set(refused) == {"run_busy"}
+    assert first.config.train.seed == 0
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, task, out, small(train__seed=7))
+    assert caught.value.code == "run_exists"
+    assert load_run(out).metrics == first.metrics
+
+
+def test_a_run_without_the_mark_is_known(run: Path, db: Database, task: Task, tmp_path: Path) -> None:
+    """Runs that older versions wrote, and copies that `save` made, have no `.gelgt-run`."""
+    shutil.copytree(run, tmp_path / "old", ignore=shutil.ignore_patterns(".*"))
+    with pytest.raises(GelgtError) as caught:
+        train_run(db, task, tmp_path / "old", small())
+    assert caught.value.code == "run_exists"
 
 
 def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path: Path) -> None:

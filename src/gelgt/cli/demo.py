@@ -10,6 +10,7 @@ import typer
 
 from gelgt.cli import options as given
 from gelgt.cli.output import print_json, print_table, say
+from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.testing import Shop
@@ -48,11 +49,10 @@ def run_demo(out: Path, seed: int = 0, quick: bool = False, is_quiet: bool = Fal
 
     begun = time.perf_counter()
     tell = _nothing if is_quiet else say
+    project = out / "project"
+    _remove_earlier(out)
     out.mkdir(parents=True, exist_ok=True)
     made = shop(out / "shop.db", customers=200, days=400) if quick else shop(out / "shop.db")
-    project = out / "project"
-    if (project / "manifest.yaml").is_file():
-        shutil.rmtree(project)  # of an earlier demo
     tell(f"1. A shop as a SQLite file: {out / 'shop.db'}", style="bold")
     tell(f"   with planted truths ({', '.join(made.truths)}), which step 6 compares with what was learned", "")
     tell(f"2. Its schema (gelgt import {out / 'shop.db'} {project}; gelgt inspect {project})", style="bold")
@@ -95,6 +95,25 @@ def run_demo(out: Path, seed: int = 0, quick: bool = False, is_quiet: bool = Fal
     }
 
 
+def _remove_earlier(out: Path) -> None:
+    """Remove what an earlier demo left; files of the user's own that only lie where the demo's would are kept.
+
+    Raises:
+        GelgtError: ``not_empty`` where there are such files, ``run_busy`` while another demo is training.
+    """
+    from gelgt.schema.manifest import MANIFEST, load_yaml
+    from gelgt.training.claim import remove_run
+
+    project, database = out / "project", out / "shop.db"
+    is_import = (project / MANIFEST).is_file() and "format" in (load_yaml(project / MANIFEST).get("gelgt") or {})
+    if not is_import and (project.exists() or database.exists()):
+        there = project if project.exists() else database
+        raise GelgtError("not_empty", f"{there} is not of an earlier demo.", hint="Choose another --out, or move it away.")
+    remove_run(out / "run")
+    if is_import:
+        shutil.rmtree(project)
+
+
 def _train(run: Path, db: Any, task: Any, made: "Shop", seed: int, quick: bool, is_quiet: bool) -> tuple[Any, dict[str, Any]]:
     """Train beside the baselines and print the scores, the oracle's among them, and what was found of the truths."""
     from gelgt.cli.progress import training_progress
@@ -104,8 +123,6 @@ def _train(run: Path, db: Any, task: Any, made: "Shop", seed: int, quick: bool, 
     from gelgt.training import Options
     from gelgt.training.run_folder import read_json
 
-    if any((run / name).exists() for name in ("_SUCCESS", "config.json", "checkpoint.safetensors")):
-        shutil.rmtree(run)  # of an earlier demo
     command = f"gelgt train {run.parent / 'project'} {TASK} --baseline-hops 2 --time-limit 150s --seed {seed} --out {run}"
     if not is_quiet:
         say("", f"5. Training, beside baselines ({command})", style="bold")

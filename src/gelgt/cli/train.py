@@ -83,6 +83,10 @@ def train_command(
         from gelgt.training.run import choose_device
 
         choose_device(device)
+    if out is not None:
+        from gelgt.training.claim import check_out
+
+        check_out(out, resume)
     from gelgt.cli.progress import training_progress
     from gelgt.cli.task import read_definition
 

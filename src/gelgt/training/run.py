@@ -31,6 +31,7 @@ from gelgt.tasks.folder import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.checkpoint import CHECKPOINT, State, check_key, drop_checkpoints, load_checkpoint, save_tensors
+from gelgt.training.claim import claimed
 from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.metrics import score
@@ -115,6 +116,14 @@ def train_run(
         GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to another run.
     """
     options, progress = options or Options(), progress or Progress()
+    with claimed(out, options.resume):
+        return _train_claimed(db, task, out, config, options, progress, stop)
+
+
+def _train_claimed(
+    db: Database, task: Task, out: Path, config: RunConfig | None, options: Options, progress: Progress, stop: Callable[[], bool]
+) -> Run:
+    """`train_run`, in a folder that is held."""
     clock = _Clock(progress)
     config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
     find_model(config.kind).check(config.model)
@@ -201,21 +210,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def _prepare(out: Path, options: Options, key: str) -> bool:
-    """Make room for a run; false where a finished one is to be resumed."""
-    is_done, is_begun = (out / SUCCESS).exists(), (out / CHECKPOINT).exists()
+    """Ready a folder that is held for its run; false where a finished one is to be resumed."""
     if options.resume:
         load_checkpoint(out, key)  # one of another run is refused before any work
-        if is_done and not is_begun:
+        if (out / SUCCESS).exists() and not (out / CHECKPOINT).exists():
             check_key(load_run(out).metrics.get("key"), key, out)
             return False
         (out / SUCCESS).unlink(missing_ok=True)  # what follows changes the folder: it is not whole until the end
-    elif is_done or is_begun:
-        what = "a finished run" if is_done else "a run that was cut off"
-        hint = "Choose another --out." if is_done else "Go on with --resume, or choose another --out."
-        raise GelgtError("run_exists", f"{out} holds {what}.", hint=hint)
-    elif out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        raise GelgtError("not_empty", f"The folder {out} holds something else.", hint="Choose another --out.")
-    out.mkdir(parents=True, exist_ok=True)
     return True
 
 

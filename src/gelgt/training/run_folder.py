@@ -10,6 +10,7 @@
     metrics.json          every epoch, scores, baselines, versions, seed, regime, source
     profile.json          what the model attends to
     predictions/          the scored rows of validation and test
+    .gelgt-run            written first, empty: the folder is gelgt's, and locked while a training goes on
     _SUCCESS              written last: the format, and a checksum of each file above
     checkpoint.safetensors  while training, and after an interrupted one
 
@@ -35,6 +36,7 @@ from gelgt.training.checkpoint import load_tensors
 from gelgt.training.target import Target
 
 FORMAT = 1
+MARK = ".gelgt-run"
 SUCCESS = "_SUCCESS"
 REQUIRED = ("config.json", "task.yaml", "target.json", "schema.json", "features.json", "model.safetensors", "metrics.json")
 
@@ -84,7 +86,7 @@ def check_run(path: Path) -> None:
     if not path.is_dir():
         raise GelgtError("no_run", f"There is no run folder {path}.", hint="Train one with: gelgt train SOURCE TASK --out RUN")
     if not (path / SUCCESS).is_file():
-        is_started = any((path / name).exists() for name in ("checkpoint.safetensors", "config.json"))
+        is_started = any((path / name).exists() for name in ("checkpoint.safetensors", "config.json", MARK))
         hint = "Finish it with: gelgt train … --resume" if is_started else "Train one with: gelgt train SOURCE TASK --out RUN"
         raise GelgtError("incomplete_run", f"{path} holds no finished run.", hint=hint)
     content = read_json(path / SUCCESS)
