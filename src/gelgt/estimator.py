@@ -159,7 +159,7 @@ class GelGT:
         """The `Predictor` behind `predict`, for millions of rows: its `predict_table` gives them chunk by chunk."""
         source = self._source(db)
         if self._predictor is None or source is not self._predictor_source or not isinstance(source, Database):
-            self._predictor, self._predictor_source = Predictor(self.run, _default(self.run, source), self.device), source
+            self._predictor, self._predictor_source = Predictor(self.run, source, self.device), source
         return self._predictor
 
     def save(self, path: str | Path) -> Path:
@@ -231,12 +231,6 @@ def load(path: str | Path) -> GelGT:
     model = GelGT(config.preset if config.preset in PRESETS else "cpu", seed=config.train.seed, visibility=config.sampling.visibility)
     model._run = run
     return model
-
-
-def _default(run: Run, source: Any) -> Any:
-    from gelgt.inference.evaluate import default_source
-
-    return default_source(run) if source is None else source
 
 
 def _tell(notices: Any) -> None:

@@ -19,7 +19,7 @@ from gelgt.schema.manifest import dump_yaml, load_yaml
 from gelgt.testing import Shop, to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
 
-from .conftest import Twins, change
+from .conftest import Twins, change, tiny_run
 
 
 @pytest.fixture
@@ -172,6 +172,35 @@ def test_no_source(binary_run: Run, tmp_path: Path) -> None:
     assert failure(binary_run, 3).code == "unknown_source"
     (tmp_path / "text.db").write_text("hello")
     assert failure(binary_run, tmp_path / "text.db").code == "unknown_file"
+
+
+def test_the_source_of_a_run_is_found_from_any_folder(twins: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two folders have a shop.db each; predictions read the one that was trained on, wherever they are asked for."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, name in ((here, "cut"), (there, "whole")):
+        folder.mkdir()
+        shutil.copy(twins.folder / f"{name}.db", folder / "shop.db")
+    monkeypatch.chdir(here)
+    db = gelgt.open("shop.db")
+    run = tiny_run(db, twins.task("binary", db), here / "run")
+    assert run.metrics["data"]["source"] == str(here / "shop.db")
+    after = twins.at + pd.Timedelta(days=60)  # the whole shop has rows after the cut
+    expected = Predictor(run, here / "shop.db").predict(at=after)
+    assert not expected.table.equals(Predictor(run, there / "shop.db").predict(at=after).table)
+    monkeypatch.chdir(there)
+    found = Predictor(run, None).predict(at=after)
+    assert found.table.equals(expected.table)
+    assert found.notices == ()
+
+    # An older run kept what was typed: it says which file that is from here.
+    old = replace(run, metrics=run.metrics | {"data": run.metrics["data"] | {"source": "shop.db"}})
+    assert str(there / "shop.db") in open_for(old, None).notices[0]
+    (here / "shop.db").rename(here / "moved.db")
+    with pytest.raises(GelgtError) as caught:
+        open_for(run, None)
+    assert caught.value.code == "not_found"
+    assert str(here / "shop.db") in caught.value.message
+    assert "--source" in caught.value.hint
 
 
 def test_statements_hold_what_a_user_chose(binary_run: Run, twins: Twins) -> None:

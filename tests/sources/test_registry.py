@@ -11,6 +11,7 @@ import pytest
 
 import gelgt
 from gelgt.errors import SourceError
+from gelgt.sources.address import address_of
 from gelgt.sources.registry import OPENERS
 
 EVENTS = pd.DataFrame({"id": [1, 2, 3], "at": pd.date_range("2024-01-01", periods=3), "word": ["a", "b", "a"]})
@@ -126,3 +127,61 @@ def test_frames_are_called_as_their_folder(tmp_path: Path) -> None:
     assert gelgt.open(frames, out=tmp_path / "shop").schema.name == "shop"
     assert gelgt.open(str(tmp_path / "shop")).schema.name == "shop"
     assert gelgt.open(frames).schema.name == "frames"
+
+
+# Addresses: the same from every working folder.
+def csv_folder(folder: Path) -> Path:
+    folder.mkdir()
+    EVENTS.to_csv(folder / "events.csv", index=False)
+    return folder
+
+
+def duck(path: Path) -> Path:
+    connection = duckdb.connect(str(path))
+    connection.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, \"at\" TIMESTAMP)")
+    connection.execute("INSERT INTO events VALUES (1, '2024-01-01'), (2, '2024-01-02')")
+    connection.close()
+    return path
+
+
+RELATIVE = ("shop.db", "./shop.db", "sqlite:///shop.db", "duck.db", "duckdb:///duck.db", "files", "files/", "project", "~/shop.db")
+
+
+@pytest.mark.parametrize("given", RELATIVE)
+def test_an_address_is_absolute(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a database calls its source opens the same rows from another working folder, which holds files of the same names."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.setenv("HOME", str(here))
+    for folder in (here, there):
+        folder.mkdir()
+        sqlite(folder / "shop.db")
+        duck(folder / "duck.db")
+        csv_folder(folder / "files")
+        gelgt.open(folder / "files", out=folder / "project")
+    monkeypatch.chdir(here)
+    for source in (given, Path(given)) if "://" not in given else (given,):
+        db = gelgt.open(source)
+        monkeypatch.chdir(there)
+        address = db.source
+        assert str(here) in address
+        assert gelgt.open(address).source == address
+        monkeypatch.chdir(here)
+
+
+def test_two_addresses_of_the_same_rows_share_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    csv_folder(tmp_path / "files")
+    first, second = gelgt.open("files"), gelgt.open(tmp_path / "files")
+    assert (first.folder, first.source) == (second.folder, second.source)
+    sqlite(tmp_path / "shop.db")
+    (tmp_path / "copy").mkdir()
+    sqlite(tmp_path / "copy" / "shop.db")
+    first, second = gelgt.open("sqlite:///shop.db"), gelgt.open("copy/shop.db")
+    assert first.folder == second.folder
+    assert (first.source, second.source) == (f"sqlite:///{tmp_path}/shop.db", f"{tmp_path}/copy/shop.db")
+
+
+def test_the_address_of_a_server_keeps_no_password() -> None:
+    assert address_of("postgresql://ann:secret@host:1/shop?sslpassword=x&a=b") == "postgresql://ann@host:1/shop?a=b"
+    assert address_of({"events": EVENTS}) == "frames"

@@ -45,6 +45,7 @@ def run_demo(out: Path, seed: int = 0, quick: bool = False, is_quiet: bool = Fal
     """Take the shop all the way under `out`; print each step with what it found unless quiet."""
     from gelgt.schema.report import inspect
     from gelgt.sources import open
+    from gelgt.sources.address import address_of
     from gelgt.testing import shop
 
     begun = time.perf_counter()
@@ -57,7 +58,7 @@ def run_demo(out: Path, seed: int = 0, quick: bool = False, is_quiet: bool = Fal
     tell(f"   with planted truths ({', '.join(made.truths)}), which step 6 compares with what was learned", "")
     tell(f"2. Its schema (gelgt import {out / 'shop.db'} {project}; gelgt inspect {project})", style="bold")
     db = open(made.url, out=project)
-    db.source = str(project)
+    db.source = address_of(project)
     report = inspect(db)
     splits = f"--val {made.val_timestamp[:10]} --test {made.test_timestamp[:10]}"
     if not is_quiet:

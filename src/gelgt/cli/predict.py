@@ -167,21 +167,10 @@ def _frame(path: Path | None) -> Any:
 
 
 def _open(run: Any, source: str | None, namespace: str | None) -> Any:
-    """The source that was named, or the run's own; where that fails, what to do about it."""
+    """The source that was named, or the run's own."""
     from gelgt.inference import open_for
-    from gelgt.inference.evaluate import default_source
 
-    if source is not None:
-        return open_for(run, source, namespace=namespace)
-    try:
-        return open_for(run, default_source(run), namespace=namespace)
-    except GelgtError as error:
-        if error.code not in ("cannot_open", "not_found", "no_source", "unknown_file", "not_cached"):
-            raise
-        hint = "This is where the run was trained; name its place now with --source."
-        if error.code == "cannot_open":
-            hint = "A run does not keep passwords: give the address with its password as --source, or set PGPASSWORD for PostgreSQL."
-        raise GelgtError(error.code, error.message, hint=hint) from None
+    return open_for(run, source, namespace=namespace)
 
 
 def _address(run: Any, source: str | None) -> str:

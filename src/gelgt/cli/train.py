@@ -92,7 +92,6 @@ def train_command(
 
     with training_progress() as progress:
         db = given.open_source(source, schema, tables, namespace)
-        db.source = given.address_of(source)  # where predictions will look again: not where the same rows were first imported from
         progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {sum(map(db.num_rows, db.table_names)):,} rows")
         task = db.task(
             read_definition(definition),

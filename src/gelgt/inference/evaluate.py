@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gelgt.errors import GelgtError
 from gelgt.features import open_features
 from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
@@ -82,7 +81,7 @@ def score_split(
     run: Run, source: Any, split: str, *, task: Task | str | None = None, device: str = "auto", namespace: str | None = None
 ) -> Scored:
     """Predictions and labels of a split, in the run's regime."""
-    opened = open_for(run, default_source(run) if source is None else source, namespace=namespace)
+    opened = open_for(run, source, namespace=namespace)
     made, is_own = run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
     made.table(split)  # is there such a split?
     hide = hidden(run_definition(run, opened.db), opened.db, run.statistics, run.config.model)
@@ -97,19 +96,6 @@ def score_split(
     learned = int(np.count_nonzero(_is_learned(run, made, data.seeds[split].time[places])))
     about = _about(split, is_own, learned if split != "train" else 0, len(places), len(made.table(split)) - len(places))
     return Scored(data, labels, predictions, is_own, learned, (*opened.notices, *late, *about))
-
-
-def default_source(run: Run) -> str:
-    """The address that a run was trained on.
-
-    Raises:
-        GelgtError: it was trained on frames in memory.
-    """
-    known = run.metrics.get("data")
-    address = known.get("source") if isinstance(known, dict) else None
-    if not isinstance(address, str) or address == "frames":
-        raise GelgtError("no_source", "The run was trained on frames in memory.", hint="Give them again, or another source.")
-    return address
 
 
 def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

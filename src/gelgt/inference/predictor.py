@@ -55,7 +55,8 @@ class Predictor:
 
     Args:
         run: The run.
-        source: A `Database`, what `open_for` gave, or anything that `gelgt.open` takes; it may have changed since training.
+        source: A `Database`, what `open_for` gave, or anything that `gelgt.open` takes; it may have changed since training. None is
+            where the run was trained.
         device: ``auto``, ``cpu``, ``cuda``, …
         batch_size: Subgraphs of one pass through the model.
 

@@ -19,6 +19,7 @@ from gelgt.errors import GelgtError, did_you_mean, some
 from gelgt.features.values import Column, as_numbers
 from gelgt.schema.model import DatabaseSchema, TableSchema
 from gelgt.sources import open
+from gelgt.sources.address import HUB, absolute_source
 from gelgt.sources.database import Database
 from gelgt.sources.hub import is_hub_address
 from gelgt.sources.registry import OPENERS
@@ -46,12 +47,14 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
 
     Args:
         run: The run.
-        source: A `Database`, or anything that `gelgt.open` takes.
+        source: A `Database`, or anything that `gelgt.open` takes; None is where the run was trained.
         namespace: The schema of a SQL database.
 
     Raises:
         GelgtError: ``missing_table``, ``missing_column``, ``changed_type``, ``changed_key``, or the source cannot be read.
     """
+    if source is None:
+        return _open_own(run, namespace)
     if isinstance(source, Opened):
         return source
     if isinstance(source, Database):
@@ -65,6 +68,38 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
         raise _missing(error) from None
     opened = restrict(run.schema, db)
     return Opened(opened.db, (*_about_tables(new), *opened.notices))
+
+
+def default_source(run: Run) -> str:
+    """The address that a run was trained on.
+
+    Raises:
+        GelgtError: it was trained on frames in memory.
+    """
+    known = run.metrics.get("data")
+    address = known.get("source") if isinstance(known, dict) else None
+    if not isinstance(address, str) or address == "frames":
+        raise GelgtError("no_source", "The run was trained on frames in memory.", hint="Give them again, or another source.")
+    return address
+
+
+def _open_own(run: Run, namespace: str | None) -> Opened:
+    """The source that a run was trained on; where that fails, what to do about it."""
+    kept = default_source(run)
+    place = str(absolute_source(kept))
+    try:
+        opened = open_for(run, place, namespace=namespace)
+    except GelgtError as error:
+        if error.code not in ("cannot_open", "not_found", "unknown_file", "not_cached"):
+            raise
+        hint = "This is where the run was trained; give its place now (--source)."
+        if error.code == "cannot_open":
+            hint = "A run does not keep passwords: give the address with its password (--source), or set PGPASSWORD for PostgreSQL."
+        raise GelgtError(error.code, error.message, hint=hint) from None
+    if place in (kept, HUB + kept):
+        return opened
+    notice = f"The run kept the source as '{kept}', which from this folder is {place}; if it is another, give its place (--source)."
+    return Opened(opened.db, (notice, *opened.notices))
 
 
 def restrict(schema: DatabaseSchema, db: Database) -> Opened:

@@ -1,23 +1,80 @@
-"""Database addresses without their passwords.
+"""Addresses of sources: the same from every working folder, and without their passwords.
 
+A run keeps the address of its source and opens it again from wherever predictions are asked for, so it has to be absolute.
 A password is used to connect and nowhere else: not in a file, a log, an error or a report. Every message that a driver
 gives is passed through `scrub` before a user sees it.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote
 
-from sqlalchemy.engine import URL
+from gelgt.sources.hub import is_hub_address
+
+if TYPE_CHECKING:  # SQLAlchemy is imported where an address is SQL
+    from sqlalchemy.engine import URL
+
+HUB, DUCKDB = "hf://", "duckdb://"
 
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "sslpassword", "sslkey")
 
 
-def safe_address(url: URL) -> str:
+def absolute_source(source: Any) -> Any:
+    """A source that means the same from every working folder; symbolic links stay as they are, to be followed when it is opened.
+
+    Example:
+        >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"), absolute_source("rel-no-such-folder")
+        ('/data/exports', 'postgresql://host/shop', 'hf://rel-no-such-folder')
+    """
+    if isinstance(source, Path):
+        return source.expanduser().absolute()
+    if not isinstance(source, str) or source.startswith(HUB):
+        return source
+    if source.startswith(DUCKDB):
+        return f"{DUCKDB}/{duckdb_path(source).absolute()}"
+    if "://" in source:
+        return _absolute_url(source)
+    path = Path(source).expanduser()
+    if is_hub_address(source) and not path.exists():
+        return HUB + source  # or a folder of this name elsewhere would be taken for it
+    return str(path.absolute())
+
+
+def address_of(source: Any) -> str:
+    """What a run keeps of a source: absolute, and without its password."""
+    if isinstance(source, Mapping):
+        return "frames"
+    text = str(absolute_source(source))
+    if "://" not in text or text.startswith((HUB, DUCKDB)):
+        return text
+    from gelgt.sources.sql import parse_url
+
+    return safe_address(parse_url(text))
+
+
+def duckdb_path(address: str) -> Path:
+    """The file of a DuckDB address or path."""
+    return Path(address.removeprefix(f"{DUCKDB}/").removeprefix(DUCKDB)).expanduser()
+
+
+def _absolute_url(source: str) -> str:
+    """SQLite names a file, all others a server."""
+    from gelgt.sources.sql import parse_url
+
+    url = parse_url(source)
+    if not url.drivername.startswith("sqlite") or not url.database or url.database == ":memory:":
+        return source
+    return url.set(database=str(Path(url.database).expanduser().absolute())).render_as_string(hide_password=False)
+
+
+def safe_address(url: "URL") -> str:
     """The address as it may be shown: neither the password nor query values that look like secrets."""
     query = {k: v for k, v in url.query.items() if not any(word in k.lower() for word in _SECRET_WORDS)}
     return url.set(query=query)._replace(password=None).render_as_string(hide_password=True)
 
 
-def scrub(message: str, url: URL) -> str:
+def scrub(message: str, url: "URL") -> str:
     """A driver's message without any form of the secrets in the address."""
     secrets = [str(url.password)] if url.password else []
     for key, value in url.query.items():

@@ -19,8 +19,9 @@ def hub_folder(source: str) -> Path:
     """The local copy of a data set, downloaded if it is not in the Hub's cache."""
     from relbench import hf
 
+    source = source.removeprefix("hf://")
     try:
-        folder = Path(hf.download_dataset_dir(source.removeprefix("hf://")))
+        folder = Path(hf.download_dataset_dir(source))
     except Exception as error:  # the Hub client raises a family of its own, of its transport and of the system
         raise _unreachable(source, error) from None
     if not (folder / "manifest.yaml").is_file():

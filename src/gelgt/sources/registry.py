@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.errors import SourceError, did_you_mean
+from gelgt.sources.address import absolute_source, address_of, duckdb_path
 from gelgt.sources.database import Database
 from gelgt.sources.raw import Source
 from gelgt.sources.stated import read_stated
@@ -48,13 +49,14 @@ def open(
     from gelgt.sources.relbench_folder import folder_source, read_folder
 
     stated, splits = read_stated(schema)
+    source = absolute_source(source)
     opened: Source
     folder = _relbench_folder(source)
     if folder is None:
         opened = _find(source, namespace)
     else:
         if not stated and splits is None and out is None and tables is None:
-            database = read_folder(folder, str(source))
+            database = read_folder(folder, address_of(source))
             if database.follows_contract:
                 return database
         opened, stated = folder_source(folder, str(source), stated, tables)
@@ -63,7 +65,7 @@ def open(
     if isinstance(source, Mapping) and out is not None:
         opened.name = Path(out).expanduser().resolve().name  # frames have no name of their own
     target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
-    return read_folder(target, opened.address)
+    return read_folder(target, address_of(source))  # not where the same rows were first imported from
 
 
 def _relbench_folder(source: Any) -> Path | None:
@@ -133,7 +135,7 @@ def _open_frames(source: Any, namespace: str | None) -> Source:
 def _open_duckdb(source: Any, namespace: str | None) -> Source:
     from gelgt.sources.duckdb_file import DuckDBSource
 
-    path = Path(str(source).removeprefix("duckdb:///").removeprefix("duckdb://")).expanduser()
+    path = duckdb_path(str(source))
     if not path.is_file():
         raise SourceError(
             "not_found", f"There is no DuckDB file {path}.", hint="duckdb:/// takes a relative path, duckdb://// an absolute one."

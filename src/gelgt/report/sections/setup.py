@@ -37,7 +37,7 @@ def command(run: Run) -> str:
 
 
 def _secret(run: Run) -> str:
-    if "://" not in run.source or run.source.startswith(("sqlite", "duckdb")):
+    if "://" not in run.source or run.source.startswith(("sqlite", "duckdb", "hf:")):
         return ""
     return '<p class="small">The address is kept without its password: give it in the address or the environment when you run this.</p>'
 
