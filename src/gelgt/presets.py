@@ -1,11 +1,13 @@
 """Presets: one word for a whole set of choices, and `--set a.b=c` for single ones. Every value keeps its origin.
 
-run = RunConfig.preset("cpu", task_type="regression", changes={"model.width": 128})
-run.origins["model.width"]      # "set"
+>>> run = RunConfig.of("cpu", "regression", {"model.width": 128})
+>>> run.model.width, run.origins["model.width"], run.origins["model.layers"]
+(128, 'set', 'preset')
 
 cpu     trains the demo in two minutes on two cores
 gpu     larger, bf16
-paper   every value of the paper's hyper-parameter table, one learning rate
+paper   every value of the paper's hyper-parameter table, trained as it says: Adam with L2 decay and one learning rate, in float32. What
+        the paper leaves open, and where gelgt goes its own way, is listed in docs/model.md, "The preset paper", and nowhere else.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +20,8 @@ from gelgt.errors import GelgtError, did_you_mean
 from gelgt.registry import find_model
 
 PRESETS = ("cpu", "gpu", "paper")
+# How the paper trains gelgt; a preset `paper` of another model is that model's own, and the rest of its training is gelgt's default.
+_GELGT_ALONE = ("optimizer", "clip", "precision")
 Origin = Literal["default", "preset", "set", "derived"]
 
 _VALUES: dict[str, dict[str, dict[str, Any]]] = {
@@ -97,7 +101,18 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "model": GelGTConfig.paper().model_dump(exclude_defaults=True),
         "sampling": {"budget": 300},
-        "train": {"epochs": 10, "batch_size": 64, "steps_per_epoch": 500, "rate": 1e-4, "weight_decay": 1e-5, "warmup": 10, "patience": 10},
+        "train": {
+            "epochs": 10,
+            "batch_size": 64,
+            "steps_per_epoch": 500,
+            "rate": 1e-4,
+            "optimizer": "adam",
+            "weight_decay": 1e-5,
+            "warmup": 10,
+            "clip": None,
+            "patience": 10,  # as many as there are epochs: none is left out
+            "precision": "float32",
+        },
     },
 }
 
@@ -147,7 +162,9 @@ class RunConfig(Config):
             raise GelgtError("unknown_preset", f"There is no preset '{preset}'.", hint=did_you_mean(preset, PRESETS))
         sections: dict[str, type[Config]] = {"model": config_type(kind), "sampling": SamplingConfig, "train": TrainConfig}
         own = {} if kind == "gelgt" else find_model(kind).presets.get(preset, {})
-        shared = _VALUES[preset] if kind == "gelgt" else _VALUES[preset] | {"model": {}}
+        shared = _VALUES[preset]
+        if kind != "gelgt":
+            shared = shared | {"model": {}, "train": {key: v for key, v in shared["train"].items() if key not in _GELGT_ALONE}}
         values = {name: {**shared.get(name, {}), **own.get(name, {})} for name in sections}
         origins: dict[str, Origin] = {
             f"{name}.{key}": "preset" if key in values[name] else "default"

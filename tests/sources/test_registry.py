@@ -138,7 +138,7 @@ def csv_folder(folder: Path) -> Path:
 
 def duck(path: Path) -> Path:
     connection = duckdb.connect(str(path))
-    connection.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, \"at\" TIMESTAMP)")
+    connection.execute('CREATE TABLE events (id INTEGER PRIMARY KEY, "at" TIMESTAMP)')
     connection.execute("INSERT INTO events VALUES (1, '2024-01-01'), (2, '2024-01-02')")
     connection.close()
     return path

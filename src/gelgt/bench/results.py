@@ -15,8 +15,9 @@ from gelgt.bench.write import analysis_markdown
 from gelgt.errors import GelgtError
 from gelgt.training.metrics import SMALLER_IS_BETTER
 
-ORDER = ("quality", "ablation", "bias", "generality", "sweep-size", "sweep-hops", "temporal", "budget", "homophily")
+ORDER = ("paper-preset", "quality", "ablation", "bias", "generality", "sweep-size", "sweep-hops", "temporal", "budget", "homophily")
 TITLES = {
+    "paper-preset": "The preset `paper` beside the published figures",
     "quality": "Models beside each other",
     "ablation": "GelGT without each of its parts",
     "bias": "Kinds of temporal bias",
@@ -77,6 +78,8 @@ def results_page(studies: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _section(study: Mapping[str, Any]) -> list[str]:
+    if study["study"] == "paper-preset":
+        return _paper_preset(study)
     if study["study"] in ("budget", "homophily"):
         return analysis_markdown({**study, "title": study["dataset"]}, 4).splitlines()
     lines = [f"#### {study['dataset']}, {study['regime']}", "", *(f"- {fact}" for fact in facts(study)), ""]
@@ -93,6 +96,27 @@ def _section(study: Mapping[str, Any]) -> list[str]:
     if study["left"]:
         lines += ["", f"Stopped before {len(study['left'])} runs were finished."]
     return lines
+
+
+def _paper_preset(study: Mapping[str, Any]) -> list[str]:
+    """The paper's own settings, trained here, beside what the paper reports: of a file that holds means and spreads alone."""
+    scores = {(entry["task"], entry["regime"]): entry for entry in study["results"]}
+    table = []
+    for task in dict.fromkeys(entry["task"] for entry in study["results"]):
+        metric = scores[task, "frozen"]["metric"]
+        figure = published("quality", study["dataset"], task, study["model"], metric)
+        told = NOT_RUN if figure is None else _spread(figure.value, figure.spread)
+        measured = (scores.get((task, regime)) for regime in ("frozen", "seed-time"))
+        own = [NOT_RUN if entry is None else _spread(entry["mean"], entry["spread"]) for entry in measured]
+        table.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), told, *own])
+    lines = [f"#### {study['dataset']}", "", f"- runs: preset paper, {study['seeds']} seeds", f"- machine: {study['machine']}"]
+    lines += [f"- note: {study['note']}"] if study.get("note") else []
+    lines += ["- what the preset takes from the paper, and what it cannot: [model.md](model.md#the-preset-paper)", ""]
+    return lines + markdown_table(["task", "metric", "published (frozen)", "measured, frozen", "measured, seed-time"], table)
+
+
+def _spread(mean: float, spread: float | None) -> str:
+    return f"{mean:g}" if spread is None else f"{mean:g} ± {spread:g}"
 
 
 def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:

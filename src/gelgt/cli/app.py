@@ -17,6 +17,7 @@ from gelgt.cli.options import (
     NameOption,
     NamespaceOption,
     SchemaOption,
+    SetOption,
     SourceArg,
     TablesOption,
     TaskTypeOption,
@@ -213,13 +214,15 @@ def bench_efficiency_command(
     task: Annotated[str, typer.Option("--task", help="Its task.")] = "driver-dnf",
     preset: Annotated[str, typer.Option("--preset", help="cpu, gpu or paper.")] = "paper",
     steps: Annotated[int, typer.Option("--steps", help="Training steps that are measured.")] = 200,
+    settings: SetOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Training steps and predictions, part by part and end to end, beside the plain path of the same run."""
     from gelgt.bench.efficiency import bench_efficiency
     from gelgt.cli.bench import print_bench
+    from gelgt.presets import parse_settings
 
-    result = bench_efficiency(dataset, task, preset, steps=steps, progress=note)
+    result = bench_efficiency(dataset, task, preset, steps=steps, changes=parse_settings(settings or ()), progress=note)
     if as_json:
         print_json(result)
     else:

@@ -1,9 +1,10 @@
-"""The temporal bias of attention (paper, section 3.2; DESIGN.md section 5).
+"""The temporal bias of attention (paper, section 3.2; docs/model.md).
 
     bias_h(i, j) = Σ_g W[h, g] · exp(-(Δt_ij - μ_g)² / σ_g²) + b_h        Δt_ij = |age_i - age_j| in days
 
 and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the lemma's form, with 2σ², it is
-(Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training.
+(Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training; `kernel_parameters` and
+`kernel_start` have the published form.
 
 W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only draw attention to its age. With
 free signs a lag can also be found by suppressing every other age, with no kernel anywhere near it; the prediction is as good, but
@@ -57,8 +58,11 @@ class GaussianBias(TemporalBias):
         if self.is_positive:
             nn.init.constant_(self.mix.weight, math.log(math.expm1(WEIGHT)))
             nn.init.zeros_(self.mix.bias)
-        # The published start: centres spread over 0…100 days, widths of 10 (the paper's table begins at 33.3 and 10).
-        self.start(torch.linspace(0.0, 100.0, kernels).clamp(min=1.0), torch.full((kernels,), 10.0))
+        self.is_published_start = config.kernel_start == "published"
+        # The published start, as far as the paper tells: its table of μ and σ begins at 33.3 and 10, the second of four centres that are
+        # spread evenly over 0…100 days. The logarithm of 0 is no parameter.
+        centre = torch.linspace(0.0, 100.0, kernels)
+        self.start(centre.clamp(min=1.0) if self.is_log_parameter else centre, torch.full((kernels,), 10.0))
 
     @torch.no_grad()
     def start(self, centre: Tensor, width: Tensor) -> None:
@@ -69,7 +73,9 @@ class GaussianBias(TemporalBias):
         self.width.copy_(width.log() if self.is_log_parameter else width)
 
     def start_from(self, ages: Tensor) -> None:
-        """Centres at the quantiles of the ages (days) seen in training, widths as wide as their spacing."""
+        """Centres at the quantiles of the ages (days) seen in training, widths as wide as their spacing, unless the start is published."""
+        if self.is_published_start:
+            return
         known = ages[torch.isfinite(ages) & (ages > 0)].double()
         if len(known) == 0:
             return

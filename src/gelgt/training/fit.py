@@ -28,6 +28,7 @@ from gelgt.training.futures import make_objective
 from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
 from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
+from gelgt.training.optimiser import limit_gradients, make_optimiser
 from gelgt.training.predict import autocast, predict_seeds
 from gelgt.training.progress import Progress
 
@@ -91,8 +92,7 @@ class Trainer:
         if is_graphed and self.why_eager is not None and self.device.type == "cuda":
             self.progress.notice(f"steps are not recorded as CUDA graphs: {self.why_eager}")
         is_graphed = self.why_eager is None
-        groups = model.parameter_groups(config.rate, config.weight_decay)
-        self.optimiser = torch.optim.AdamW(groups, fused=True, capturable=is_graphed)
+        self.optimiser = make_optimiser(model, config, is_graphed=is_graphed)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self.graphed: Steps | None = self._record() if is_graphed else None
         self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
@@ -268,7 +268,7 @@ class Trainer:
             gradients = [_sum(own, other) for own, other in zip(gradients, others)]
         for parameter, gradient in zip(self.parameters, gradients):
             parameter.grad = None if gradient is None else gradient.contiguous()
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        limit_gradients(self.parameters, self.config.clip)
         self.optimiser.step()
         self._move_average()
         return float(loss)

@@ -26,6 +26,7 @@ from gelgt.sampling import Seeds, SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.training.data import TrainingData
 from gelgt.training.futures import Objective
+from gelgt.training.optimiser import limit_gradients
 
 MEASURED = 16  # batches whose sizes decide how much room there is
 LAG = 3  # steps that the host may be ahead of what it has read back
@@ -132,7 +133,7 @@ class Steps:
     data: TrainingData
     objective: Objective
     optimiser: torch.optim.Optimizer
-    clip: float
+    clip: float | None
     precision: Context
     device: torch.device
     history: Tensor | None = None
@@ -183,7 +184,7 @@ class Steps:
         gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
         for parameter, gradient in zip(self.parameters, raised(list(gradients), self.parameters)):
             parameter.grad = gradient
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        limit_gradients(self.parameters, self.clip)
         self.optimiser.step()
         for parameter in self.parameters:
             parameter.grad = None
@@ -299,7 +300,7 @@ def make_steps(
     loader: SubgraphLoader,
     objective: Objective,
     optimiser: torch.optim.Optimizer,
-    clip: float,
+    clip: float | None,
     precision: Context,
     device: torch.device,
 ) -> Steps:
