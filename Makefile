@@ -1,13 +1,13 @@
 # make setup   create .venv with gelgt and everything its development needs
 # make demo    the demo shop, from a SQLite file to a trained model, its scores beside baselines, and a report
-# make test    the test suite (what CI runs)
+# make test    lint, format, types, import order, then the test suite: what CI runs
+# make lint    the same without the test suite
 # make results docs/results.md, from the studies' files in docs/results
-# make check   lint, format, types, import order, then the test suite
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test results check lint clean
+.PHONY: setup demo test results lint clean
 
 setup: .venv/.ready
 
@@ -25,7 +25,8 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/gelgt demo
 
-test: .venv/.kernels
+# What takes seconds comes first. pytest comes last, so that its counts are the last line.
+test: .venv/.kernels lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 
 results: setup
@@ -36,8 +37,6 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-check: lint test
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`gelgt.GelGT` and `gelgt.load`: the whole way, as DESIGN.md writes it."""
+"""`gelgt.GelGT` and `gelgt.load`: the whole way in a few lines."""
 
 import json
 import os
@@ -102,6 +102,20 @@ def test_save_and_load(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop,
     with pytest.raises(GelgtError) as caught:
         model.save(path)
     assert caught.value.code == "run_exists"
+
+
+def test_a_loaded_model_is_trained_again_as_it_was(db: gelgt.Database, small_shop: Shop, tmp_path: Path) -> None:
+    """The same kind of model with the same settings: the same weights, bit for bit."""
+    settings = {"train.epochs": 1, "train.steps_per_epoch": 2, "train.batch_size": 16, "model.width": 16, "sampling.budget": 24}
+    task = db.task(small_shop.sentence)
+    made = gelgt.GelGT(model="rdl", seed=5, settings=settings, as_of=small_shop.val_timestamp, device="cpu")
+    made.fit(db, task, tmp_path / "rdl")
+    again = gelgt.load(tmp_path / "rdl").fit(db, task, tmp_path / "again")
+    assert (again.run.config.kind, again.metrics["model"]) == ("rdl", "rdl")
+    assert again.run.config == made.run.config
+    assert again.run.config.sampling.horizon is not None
+    assert again.metrics["metrics"] == made.metrics["metrics"]
+    assert "model='rdl'" in repr(again)
 
 
 def test_save_is_whole_or_not_at_all(model: gelgt.GelGT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

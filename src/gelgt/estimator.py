@@ -24,6 +24,7 @@ from gelgt.inference import Prediction, Predictor, evaluate_run
 from gelgt.presets import PRESETS, RunConfig
 from gelgt.sources import Database, open
 from gelgt.tasks import Task
+from gelgt.tasks.times import timestamp
 from gelgt.training import Options, Progress, Run, load_run, train_run
 from gelgt.training.run_folder import read_json
 
@@ -39,6 +40,7 @@ class GelGT:
         model: ``gelgt``, or another model of `gelgt.registry` to compare with.
         seed: Of initial weights, order and dropout; the same seed gives the same weights on a CPU.
         visibility: ``frozen`` or ``seed-time``; None is ``frozen`` for a RelBench folder and ``seed-time`` for everything else.
+        as_of: Under ``seed-time``, the time from which ages are measured at the latest, as ``--as-of`` of the command line.
         settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
         device: ``auto``, ``cpu``, ``cuda``, …
         time_limit: Seconds of training after which the best weights so far are taken.
@@ -61,12 +63,14 @@ class GelGT:
         model: str = "gelgt",
         seed: int = 0,
         visibility: Visibility | None = None,
+        as_of: Any = None,
         settings: Mapping[str, Any] | None = None,
         device: str = "auto",
         time_limit: float | None = None,
     ) -> None:
         self.preset, self.kind, self.seed, self.visibility = preset, model, seed, visibility
         self.settings, self.device, self.time_limit = dict(settings or {}), device, time_limit
+        self.as_of = None if as_of is None else int(timestamp(as_of, "time as_of").timestamp())
         RunConfig.of(preset, None, self._changes(), model)  # a wrong name is told now, not when training begins
         self._run: Run | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
@@ -76,7 +80,8 @@ class GelGT:
 
     def __repr__(self) -> str:
         state = "not fitted" if self._run is None else f"{self._run.task.get('name')}, {self._run.folder}"
-        return f"GelGT(preset={self.preset!r}, seed={self.seed}: {state})"
+        kind = "" if self.kind == "gelgt" else f"model={self.kind!r}, "
+        return f"GelGT({kind}preset={self.preset!r}, seed={self.seed}: {state})"
 
     def fit(
         self,
@@ -110,7 +115,7 @@ class GelGT:
         if out is None:
             home = tempfile.TemporaryDirectory(prefix="gelgt-run-")
             out = Path(home.name) / "run"
-        options = Options(visibility=self.visibility, resume=resume, refit=refit, device=self.device)
+        options = Options(visibility=self.visibility, as_of=self.as_of, resume=resume, refit=refit, device=self.device)
         config = RunConfig.of(self.preset, made.task_type, self._changes(), self.kind)
         self._run = train_run(database, made, Path(out).expanduser(), config, options, progress=progress)
         self._home, self._database, self._predictor = home, database, None
@@ -215,7 +220,8 @@ class GelGT:
 
 
 def load(path: str | Path) -> GelGT:
-    """A trained model from its run folder; nothing in the folder is executed.
+    """A trained model from its run folder; nothing in the folder is executed. Its `fit` trains the same kind of model, with the same
+    preset, seed, regime and settings.
 
     Raises:
         GelgtError: it is no run, incomplete, damaged, changed, or of a newer gelgt.
@@ -227,8 +233,16 @@ def load(path: str | Path) -> GelGT:
         0.81
     """
     run = load_run(path)
-    config = run.config
-    model = GelGT(config.preset if config.preset in PRESETS else "cpu", seed=config.train.seed, visibility=config.sampling.visibility)
+    config, sampling = run.config, run.config.sampling
+    chosen = [path.split(".") for path, origin in config.origins.items() if origin == "set" and path != "train.seed"]
+    model = GelGT(
+        config.preset if config.preset in PRESETS else "cpu",
+        model=config.kind,
+        seed=config.train.seed,
+        visibility=sampling.visibility,
+        settings={f"{section}.{key}": getattr(getattr(config, section), key) for section, key in chosen},
+    )
+    model.as_of = sampling.horizon if sampling.visibility == "seed-time" else None
     model._run = run
     return model
 

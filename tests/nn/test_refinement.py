@@ -1,4 +1,4 @@
-"""Refinement against a slow reference written from its definition (DESIGN.md section 5)."""
+"""Refinement against a slow reference written from its definition (docs/model.md)."""
 
 import torch
 from hypothesis import given, settings

@@ -283,7 +283,7 @@ def test_convergence_of_temporal_center_by_gradient_ascent(form: str, parameters
 def test_the_restoring_force_is_not_linear() -> None:
     """It is largest σ/√2 away (published form) and fades from there: ten widths away float32 has no gradient left.
 
-    This is why μ starts from quantiles of the ages (DESIGN.md section 5).
+    This is why μ starts from quantiles of the ages (docs/model.md).
     """
     slopes = {}
     for away in (0.5, 1 / math.sqrt(2), 1.0, 3.0, 12.0):

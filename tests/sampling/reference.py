@@ -1,4 +1,4 @@
-"""A slow, obvious sampler: plain Python, written from the definition (DESIGN.md section 4), to compare the kernels with.
+"""A slow, obvious sampler: plain Python, written from the definition (docs/sampling.md), to compare the kernels with.
 
 Nothing is shared with the library but the graph's `node_time`, `parents` and table layout, the raw facts of a database.
 """

@@ -1,4 +1,4 @@
-"""Every bad input that DESIGN.md lists: either it works, with a finding, or one GelgtError says what, where and how to repair it.
+"""Every kind of bad input: either it works, with a finding, or one GelgtError says what, where and how to repair it.
 
 In both cases nothing half-written stays behind: neither in the output folder nor in the cache.
 """

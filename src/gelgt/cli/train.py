@@ -1,7 +1,7 @@
 """`gelgt train` and `gelgt report`: from a source and a task to a run folder, with progress, Ctrl-C and a report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.cli.progress import Lines
+    from gelgt.config import Visibility
 
 FOLLOWS = {
     "sampling.visibility": "Use --visibility.",
@@ -105,10 +106,12 @@ def train_command(
             task_type=task_type,
         )
         progress.phase("task", f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}")
-        from gelgt.training import Options
+        from gelgt.training import Options, in_regime
 
+        regime = cast("Visibility | None", visibility)
+        in_regime(RunConfig(), task, regime, ages_from)  # refuses what does not go together before a folder is made
         wanted = Options(
-            visibility=_visibility(task, visibility, ages_from),
+            visibility=regime,
             as_of=ages_from,
             resume=resume,
             refit=refit,
@@ -214,14 +217,3 @@ def settings_of(settings: list[str] | None, seed: int | None, time_limit: str | 
     if time_limit is not None:
         changes["train.time_limit"] = given.seconds(time_limit)
     return changes
-
-
-def _visibility(task: Any, visibility: str | None, as_of: int | None) -> Any:
-    """The regime that was asked for; `--as-of` has no meaning in the frozen one."""
-    from gelgt.training.data import is_relbench
-
-    chosen = visibility or ("frozen" if is_relbench(task.database) else "seed-time")
-    if as_of is not None and chosen == "frozen":
-        message = "--as-of has no meaning in the frozen regime, where ages are measured from the test time."
-        raise GelgtError("bad_option", message, hint="Add --visibility seed-time, or leave --as-of out.")
-    return visibility

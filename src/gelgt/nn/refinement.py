@@ -1,4 +1,4 @@
-"""③ Semantic refinement: which M of the K sampled rows stay (paper, section 3.1 stage 2; DESIGN.md section 5).
+"""③ Semantic refinement: which M of the K sampled rows stay (paper, section 3.1 stage 2; docs/model.md).
 
 Score of a row: h_seed · h_row. The seed stays; first-hop rows come before all others, in the sampler's order, and if they alone are more
 than M - 1 the first M - 1 of them stay; the remaining places go to the best rows of hop ≥ 2, ties in the sampler's order. Kept rows

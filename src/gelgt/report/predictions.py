@@ -77,7 +77,7 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
         wanted = [n for n in names if n in ("time", "prediction", "probability", "label") or n.startswith((_BASELINE, _PROBABILITY))]
         table = pq.ParquetFile(path).read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
-        hint = "Write the predictions again with `gelgt evaluate`."
+        hint = "Copy the run folder again, or train again."
         raise GelgtError("broken_run", f"{path} is not readable Parquet: {error}.", hint=hint) from None
     if "label" not in names or task_type not in (BINARY, REGRESSION, MULTICLASS, MULTILABEL):
         return None
@@ -86,7 +86,7 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
         found = read(table, model, classes, task_type)
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         message = f"{path} does not hold the predictions of a {task_type} task: {error}."
-        raise GelgtError("broken_run", message, hint="Write the predictions again with `gelgt evaluate`.") from None
+        raise GelgtError("broken_run", message, hint="Copy the run folder again, or train again.") from None
     usable = ~np.isnan(found.label.astype(float)).reshape(len(found), -1).any(axis=1)
     usable &= np.isfinite(found.scores[model]).reshape(len(found), -1).all(axis=1)
     kept = found.take(usable)

@@ -1,6 +1,6 @@
 """`TrainingData`: a database and a task as batches, in one regime of visibility.
 
-The regime decides what a seed may see (DESIGN.md section 4):
+The regime decides what a seed may see (docs/time.md):
 
     frozen      rows up to the test time; ages are measured from it at the latest. The default for RelBench folders.
     seed-time   all rows before each seed's own time. The default for everything else, and always for predictions.
@@ -286,10 +286,13 @@ def in_regime(config: RunConfig, task: Task, visibility: Visibility | None = Non
         as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
 
     Raises:
-        GelgtError: the frozen regime without a test time.
+        GelgtError: the frozen regime without a test time, or with a time to measure ages from, which it has itself.
     """
     chosen: Visibility = visibility or ("frozen" if is_relbench(task.database) else "seed-time")
     horizon = as_of
+    if chosen == "frozen" and as_of is not None:
+        message = "--as-of has no meaning in the frozen regime, where ages are measured from the test time."
+        raise GelgtError("bad_option", message, hint="Add --visibility seed-time, or leave --as-of out.")
     if chosen == "frozen":
         if task.test_timestamp is None:
             raise GelgtError(
