@@ -1,8 +1,11 @@
 """The paper's figures, against numbers read from its tables by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, HOMOPHILY, is_published, published, published_models, published_tasks
+from gelgt.bench.results import collect, results_page
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,12 @@ def test_every_task_of_the_paper() -> None:
     for dataset, task in tasks[:21]:
         figures = [published("quality", dataset, task, model, metric) for model in ("rdl", "gelgt") for metric in ("roc_auc", "mae")]
         assert sum(figure is not None for figure in figures) == 2
+
+
+def test_the_preset_paper_stands_beside_the_published_figures() -> None:
+    """From the file of means that is kept in docs/results: the figures of the paper in the same line, and what is to be said of ours."""
+    page = results_page(collect([Path(__file__).parents[2] / "docs" / "results" / "rel-f1-paper-preset.json"]))
+    lines = page.splitlines()
+    (line,) = (line for line in lines if line.startswith("| driver-dnf | roc_auc ↑ | 0.7608"))
+    assert len(line.split("|")) == 7
+    assert "The preset `paper` beside the published figures" in page
