@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig
@@ -20,7 +21,8 @@ from gelgt.zoo.aggregates import aggregates
 
 DAY = 86_400
 YEAR = 365.2425 * DAY
-CALENDAR = 5  # columns, behind the aggregates
+CALENDAR_NAMES = ("sine of the year", "cosine of the year", "sine of half a year", "cosine of half a year", "days ahead")
+CALENDAR = len(CALENDAR_NAMES)  # columns, behind the aggregates
 SPAN = 2 * YEAR  # of training times, from which on a place in the year has been seen before
 
 
@@ -53,10 +55,15 @@ def seed_history(
         found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=plan.hops, siblings=plan.has_siblings)
         parts.append(found.values[:, ~found.is_code])
     if plan.has_calendar:
-        turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)
-        lag = (seeds.asked - Sampler(graph, sampling).references(seeds.time)) / DAY
-        parts.append(np.stack([np.sin(turn), np.cos(turn), np.sin(2 * turn), np.cos(2 * turn), lag], 1).astype(np.float32))
+        parts.append(calendar(graph, sampling, seeds))
     return torch.from_numpy(np.ascontiguousarray(np.concatenate(parts, 1)))
+
+
+def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np.float32]:
+    """(S, 5) the calendar alone."""
+    turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)
+    lag = (seeds.asked - Sampler(graph, sampling).references(seeds.time)) / DAY
+    return np.stack([np.sin(turn), np.cos(turn), np.sin(2 * turn), np.cos(2 * turn), lag], 1).astype(np.float32)
 
 
 def for_fitting(history: Tensor, seeds: Seeds, plan: HistoryPlan) -> Tensor:

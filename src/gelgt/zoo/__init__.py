@@ -12,6 +12,6 @@ imported when they are asked for (`gelgt.registry`); `parts.py` has what they sh
 from gelgt.zoo.aggregates import Aggregates, aggregates
 from gelgt.zoo.entity_mean import entity_mean
 from gelgt.zoo.labels import label_space, targets
-from gelgt.zoo.lightgbm import LightGBMResult, lightgbm_baseline
+from gelgt.zoo.lightgbm import Examples, LightGBMResult, lightgbm_baseline
 
-__all__ = ["Aggregates", "LightGBMResult", "aggregates", "entity_mean", "label_space", "lightgbm_baseline", "targets"]
+__all__ = ["Aggregates", "Examples", "LightGBMResult", "aggregates", "entity_mean", "label_space", "lightgbm_baseline", "targets"]

@@ -1,8 +1,8 @@
 """The entity mean: what an entity's own past labels say, the simplest thing that a model has to beat.
 
-A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon); a label without a window is
-known after its own time. Validation knows the training labels, test those of validation too. Classification takes
-shares, regression medians, which is what the mean absolute error asks for.
+A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon), whichever split it is of: whoever
+predicts at a time knows what came of every earlier window, those of the test split too. A label without a window is known after its
+own time. Classification takes shares, regression medians, which is what the mean absolute error asks for.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.tasks.task import Task
+from gelgt.tasks.task import SPLITS, Task
 from gelgt.zoo.labels import LabelSpace, label_space, targets
 
-HISTORY = {"val": ("train",), "test": ("train", "val")}
+# The splits whose closed windows count. A seed's own window, and any other that is still open, closes after its seed time.
+HISTORY = {"val": ("train", "val"), "test": ("train", "val", "test")}
 MICROSECONDS = 1_000_000
 
 
@@ -51,7 +52,7 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
     labels = np.concatenate([targets(task, name, space) for name in HISTORY[split]])
     entities, closing = np.concatenate([p[0] for p in past]), np.concatenate([p[1] for p in past])
     usable = np.isfinite(labels) if labels.ndim == 1 else np.isfinite(labels).all(axis=1)
-    window = 0 if task.timedelta is None else int(task.timedelta.value // 1000)
+    window = 0 if task.timedelta is None or task.time_col is None else int(task.timedelta.value // 1000)
     # Without a window a label of the seed's own moment is not yet known.
     closing = closing + window if window else closing + 1
     seeds, moments = _rows(task, split)
@@ -69,11 +70,11 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
 
 
 def _rows(task: Task, split: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Entities and times in microseconds; without times every label is known."""
+    """Entities and times in microseconds; without times a split knows the labels of those before it."""
     table = task.table(split)
     entities = table.column(task.entity_col).to_numpy().astype(np.int64)
     if task.time_col is None:
-        return entities, np.full(len(entities), 0 if split in HISTORY["val"] else np.iinfo(np.int64).max >> 1, np.int64)
+        return entities, np.full(len(entities), SPLITS.index(split), np.int64)
     return entities, table.column(task.time_col).cast("timestamp[us]").cast("int64").to_numpy()
 
 

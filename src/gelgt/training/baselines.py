@@ -1,0 +1,64 @@
+"""The baselines of a run: what has to be beaten, with the same labels, rows and seeds as the model beside them.
+
+lightgbm        learns what the model learns: overlapping windows and stale views (`learnable`); stops early on validation; where the model
+                is refitted on every label known at the test time, so is it. Sees the calendar where the model sees it.
+lightgbm-2hop   the same over two hops
+entity-mean     the entity's own closed windows (`zoo/entity_mean.py`); entity-median for values
+
+Whoever does not exist yet at the seed time gets the base rate from LightGBM as from the model.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gelgt.presets import RunConfig
+from gelgt.sampling import Seeds
+from gelgt.training.data import KNOWN, TrainingData, learnable
+from gelgt.training.history import CALENDAR_NAMES, calendar, for_fitting
+from gelgt.zoo import Examples, LightGBMResult, entity_mean, lightgbm_baseline
+
+Predictions = dict[str, NDArray[np.float64]]  # by split
+
+
+def lightgbm_name(hops: int) -> str:
+    """What tables call it."""
+    return "lightgbm" if hops == 1 else f"lightgbm-{hops}hop"
+
+
+def lightgbm_predictions(data: TrainingData, config: RunConfig, hops: int = 1) -> tuple[Predictions, LightGBMResult]:
+    """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run of this configuration learns."""
+    there = {split: np.flatnonzero(data.exists(data.seeds[split])) for split in ("val", "test")}
+    examples = {split: _examples(data, data.seeds[split], data.labels(split)).take(places) for split, places in there.items()}
+    examples["train"] = _learned(data, config, "train")
+    if config.train.refit:
+        examples["known"] = _learned(data, config, KNOWN)
+    made = lightgbm_baseline(
+        data.db, data.graph, data.features, data.task, data.sampling, examples=examples, hops=hops, seed=config.train.seed
+    )
+    return {split: _everyone(data, split, places, made.predictions[split]) for split, places in there.items()}, made
+
+
+def past_predictions(data: TrainingData) -> Predictions:
+    """What the entity's own past labels say."""
+    return entity_mean(data.task, data.sampling.horizon if data.sampling.visibility == "frozen" else None)
+
+
+def _learned(data: TrainingData, config: RunConfig, split: str) -> Examples:
+    seeds, labels = learnable(data, (split,), config.train)
+    return _examples(data, seeds, labels, is_fitted=True)
+
+
+def _examples(data: TrainingData, seeds: Seeds, labels: NDArray[np.float64], is_fitted: bool = False) -> Examples:
+    if not data.plan.has_calendar:
+        return Examples(seeds, labels)
+    columns = torch.from_numpy(calendar(data.graph, data.sampling, seeds))
+    columns = for_fitting(columns, seeds, data.plan) if is_fitted else columns
+    return Examples(seeds, labels, {f"calendar: {name}": columns[:, place].numpy() for place, name in enumerate(CALENDAR_NAMES)})
+
+
+def _everyone(data: TrainingData, split: str, places: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Predictions for all rows of a split from those of the rows that exist at their seed time."""
+    base: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(data.seeds[split]), axis=0)
+    base[places] = found
+    return base
