@@ -48,7 +48,7 @@ def model(db: gelgt.Database, small_shop: Shop) -> gelgt.GelGT:
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         # Two threads of LightGBM wait for each other on a busy machine.
-        patch.setattr("gelgt.training.run.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
+        patch.setattr("gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
         made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(db, db.task(small_shop.sentence), progress=watch)
     assert "training" in watch.phases
     return made
@@ -136,7 +136,7 @@ def test_report(model: gelgt.GelGT, tmp_path: Path) -> None:
 def test_a_temporary_run_lives_as_long_as_the_model(small_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     import gc
 
-    monkeypatch.setattr("gelgt.training.run.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
+    monkeypatch.setattr("gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
     made = gelgt.GelGT(settings={**TINY, "train.epochs": 1, "train.steps_per_epoch": 1}).fit(small_shop.url, small_shop.sentence)
     folder = made.run.folder
     assert folder.is_dir()

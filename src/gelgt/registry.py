@@ -30,7 +30,7 @@ BUILT_IN = {
     "nodeformer": "gelgt.zoo.nodeformer:NodeFormer",
     "rel-llm": "gelgt.zoo.rel_llm:RelLLM",
 }
-BASELINES = ("lightgbm", "entity-mean", "entity-median", "constant")
+BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "entity-median", "constant")
 _registered: dict[str, type[Any]] = {}
 
 

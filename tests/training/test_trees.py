@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +13,13 @@ from tiny import small
 from gelgt import Database, Task
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.nn.ensemble import Ensemble
+from gelgt.presets import RunConfig
 from gelgt.training import Options, train_run
 from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.members import make_model
+from gelgt.training.parts import network_outputs
 from gelgt.training.predict import predict_seeds, raw_outputs
-from gelgt.training.trees import SHARES, choose_partner, grow, regrown, wants_trees, with_partner
+from gelgt.training.trees import SHARES, Partner, choose_partner, grow, regrown, wants_trees, with_partner
 
 CPU = torch.device("cpu")
 
@@ -26,12 +29,17 @@ def data(db: Database, task: Task) -> TrainingData:
     return TrainingData.of(db, task, in_regime(small(task.task_type), task))
 
 
+def partner_of(model: Any, data: TrainingData, config: RunConfig) -> Partner:
+    found = choose_partner(network_outputs(model, data, data.seeds["val"], config.train, CPU), data, config)
+    assert found is not None
+    return found
+
+
 def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
     """A network that knows nothing leaves most to the trees, and one that knows the labels leaves nothing."""
     config = small(task.task_type)
     model = make_model(data, config)
-    partner = choose_partner(model, data, config, CPU)
-    assert partner is not None
+    partner = partner_of(model, data, config)
     assert partner.share == max(SHARES)
     whole = with_partner(model, partner)
     assert isinstance(whole, Ensemble)
@@ -46,7 +54,9 @@ def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
             truth = torch.from_numpy(data.labels("val")).float()[inputs.batch.index]  # type: ignore[attr-defined]
             return (20 * truth - 10)[:, None]
 
-    assert choose_partner(Oracle(), data, config, CPU) is None  # type: ignore[arg-type]
+    refused = partner_of(Oracle(), data, config)
+    assert refused.share == 0.0
+    assert with_partner(model, refused) is model
 
 
 def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> None:
@@ -60,8 +70,7 @@ def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> No
 
 def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task) -> None:
     config = small(task.task_type)
-    partner = choose_partner(make_model(data, config), data, config, CPU)
-    assert partner is not None
+    partner = partner_of(make_model(data, config), data, config)
     known = regrown(partner, data, config, ("known",))
     labels = dict(task.labels)
     table = labels["test"]
@@ -108,7 +117,7 @@ def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_pa
     assert columns is not None
     _, rounds = grow(data, config.train, ("train",), (columns, data.target.encode(data.labels("val"))))
     assert rounds == (1, 1, 1)
-    assert choose_partner(make_model(data, config), data, config, CPU) is None
+    assert partner_of(make_model(data, config), data, config).share == 0.0
 
 
 def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> None:
@@ -121,7 +130,7 @@ def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> N
 def test_predictions_stay_those_of_seeds_that_exist(data: TrainingData, task: Task) -> None:
     config = small(task.task_type)
     model = make_model(data, config)
-    whole = with_partner(model, choose_partner(model, data, config, CPU))
+    whole = with_partner(model, partner_of(model, data, config))
     found = predict_seeds(whole, data, data.seeds["test"], config.train, CPU)
     assert len(found) == len(data.seeds["test"])
     assert ((found > 0) & (found < 1)).all()

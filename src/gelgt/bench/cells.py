@@ -13,22 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
 from gelgt.presets import RunConfig
+from gelgt.report.predictions import entity_numbers
 from gelgt.sources import Database
 from gelgt.tasks import Task
+from gelgt.training.baselines import lightgbm_predictions, past_predictions
 from gelgt.training.checkpoint import drop_checkpoints
-from gelgt.training.data import TrainingData
+from gelgt.training.data import KNOWN, TrainingData, learnable
 from gelgt.training.metrics import score
 from gelgt.training.progress import Progress
 from gelgt.training.run import Options, scored_table, train_run
 from gelgt.training.run_folder import SUCCESS, finish_run, read_json, write_file, write_json
 
-BASELINES = ("lightgbm", "entity-mean", "constant")
+BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
 SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
+# What decides which labels, and which calendar, a model learns and the baselines beside it: the settings that their folders are named by.
+LABEL_SETTINGS = ("train.windows", "train.stale", "train.refit", "model.calendar")
+FORMAT = 2  # of baselines: those before 2 learned training labels only
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,10 @@ class Cell:
         if metrics["data"]["hash"] != content_hash:
             raise GelgtError("other_run", f"{self.folder} holds a run on other rows.", hint="Choose another --out.")
         wanted, found = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
+        if self.kind in BASELINES:
+            return bool(metrics.get("format", 1) >= FORMAT)  # an older one is made anew
         changed = sorted(path for path in wanted.keys() & found.keys() if wanted[path] != found[path])
-        if changed and self.kind not in BASELINES:
+        if changed:
             told = ", ".join(f"{path} = {found[path]}, not {wanted[path]}" for path in changed[:3])
             raise GelgtError("other_run", f"{self.folder} holds a run with {told}.", hint="Choose another --out.")
         return True
@@ -117,13 +125,14 @@ def make_cell(
 def _make_baseline(cell: Cell, db: Database, task: Task, content_hash: str, progress: Progress) -> None:
     began = time.perf_counter()
     data = TrainingData.of(db, task, cell.config)
-    found = _PREDICT[cell.kind](data, cell.seed, progress)
+    found, learned = _predicted(cell, data, progress)
     for split, values in found.items():
         table = scored_table(data, split, values)
         write_file(cell.folder / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     scores = {split: score(data.target.task_type, data.labels(split), values) for split, values in found.items()}
     seconds = round(time.perf_counter() - began, 2)
-    content = {"model": cell.kind, "regime": cell.config.sampling.visibility, "metrics": scores, "seconds": seconds, "ended": "done"}
+    content = {"format": FORMAT, "model": cell.kind, "regime": cell.config.sampling.visibility, "metrics": scores, "seconds": seconds}
+    content |= {"baseline_labels": learned, "ended": "done"}
     config = cell.config.model_dump(mode="json", exclude={"origins"})
     write_json(cell.folder / "metrics.json", content | {"data": {"hash": content_hash}, "config": config})
     finish_run(cell.folder)
@@ -131,32 +140,23 @@ def _make_baseline(cell: Cell, db: Database, task: Task, content_hash: str, prog
     progress.phase("baselines", f"{cell.kind}: {data.target.metric} {told}")
 
 
-def _lightgbm(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
-    from gelgt.zoo import lightgbm_baseline
-
-    made = lightgbm_baseline(data.db, data.graph, data.features, data.task, data.sampling, seed=seed)
+def _predicted(cell: Cell, data: TrainingData, progress: Progress) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    """What a baseline predicts, and how many labels it has learned where it learns."""
+    if cell.kind == "entity-mean":
+        return past_predictions(data), {}
+    if cell.kind == "constant":
+        return _constant(data, cell.config), {}
+    found, made = lightgbm_predictions(data, cell.config, hops=1 if cell.kind == "lightgbm" else 2)
     for text in made.notices:
         progress.notice(text)
-    return dict(made.predictions)
+    return found, {"train": made.train_rows} | ({} if made.known_rows is None else {"known": made.known_rows})
 
 
-def _entity_mean(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
-    from gelgt.zoo import entity_mean
-
-    return entity_mean(data.task, data.sampling.horizon if data.sampling.visibility == "frozen" else None)
-
-
-def _constant(data: TrainingData, seed: int, progress: Progress) -> dict[str, NDArray[Any]]:
-    """The median of the training labels: what the mean absolute error asks for when nothing is known."""
-    labels = data.labels("train")
-    return {split: np.full(len(data.seeds[split]), float(np.nanmedian(labels))) for split in ("val", "test")}
-
-
-_PREDICT: dict[str, Callable[[TrainingData, int, Progress], dict[str, NDArray[Any]]]] = {
-    "lightgbm": _lightgbm,
-    "entity-mean": _entity_mean,
-    "constant": _constant,
-}
+def _constant(data: TrainingData, config: RunConfig) -> dict[str, NDArray[Any]]:
+    """The median of the labels that a model learns: what the mean absolute error asks for when nothing is known."""
+    learned = {"val": "train", "test": KNOWN if config.train.refit else "train"}
+    middle = {split: float(np.median(learnable(data, (labels,), config.train)[1])) for split, labels in learned.items()}
+    return {split: np.full(len(data.seeds[split]), value) for split, value in middle.items()}
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,22 @@ class Outcome:
     def of(cls, cell: Cell) -> "Outcome":
         return cls(cell, read_json(cell.folder / "metrics.json"))
 
-    def predictions(self, split: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Labels and predictions of a split, one number a row."""
-        table = pq.read_table(self.cell.folder / "predictions" / f"{split}.parquet")
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that the model is told apart into: its network, and its trees where it grew some; none for older runs and baselines."""
+        return tuple(self.metrics.get("parts", {}))
+
+    def predictions(self, split: str, part: str = "") -> tuple[NDArray[Any], NDArray[Any]]:
+        """Labels and predictions of a split, one number a row; those of a part alone where it is named."""
+        table = self._table(split)
         chosen = "probability" if "probability" in table.column_names else "prediction"
+        if f"part:{part}" in table.column_names:
+            chosen = f"part:{part}"
         return table.column("label").to_numpy(), table.column(chosen).to_numpy()
+
+    def entities(self, split: str) -> NDArray[np.int64] | None:
+        """(S,) a number for the entity of each row; None where no entity comes twice."""
+        return entity_numbers(self._table(split))
+
+    def _table(self, split: str) -> pa.Table:
+        return pq.read_table(self.cell.folder / "predictions" / f"{split}.parquet")

@@ -1,12 +1,13 @@
-"""Scores of a study's cells: means over seeds, intervals from a bootstrap over test rows, and what a difference shows.
+"""Scores of a study's cells: means over seeds, intervals from a bootstrap over entities, and what a difference shows.
 
-A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over test rows: rows are drawn anew, the same
-ones for every variant and seed, and the scores of the seeds averaged. Two variants are compared on the same draws.
+A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over the entities of the test rows: entities
+are drawn anew with all their rows, the same ones for every variant and seed, and the scores of the seeds averaged. Two variants are
+compared on the same draws. A model that is told apart has the scores of its parts, the network alone and the trees alone, beside its own.
 
-Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say. And few seeds decide little, whatever the
-rows say. So a variant is called better or worse than the reference only where both agree: the interval of the difference lies on one side
-of 0, and the difference of the means is larger than the standard deviation of a difference between two runs, √(s₁² + s₂²). Everything
-else is "no difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds alone.
+Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say. And few seeds decide little, whatever
+the test rows say. So a variant is called better or worse than the reference only where both agree: the interval of the difference lies on
+one side of 0, and the difference of the means is larger than the standard deviation of a difference between two runs, √(s₁² + s₂²).
+Everything else is "no difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds alone.
 """
 
 import math
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.bench.cells import SEEDLESS, Outcome
+from gelgt.report.scoring import resampled, scorer
 from gelgt.training.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 
 DRAWS = 1000
@@ -51,22 +53,67 @@ def compare(
     if not outcomes:
         return []
     if task_type not in ("binary_classification", "regression"):
-        stored = {name: _entry(task, MAIN[task_type], name, found, *_stored(MAIN[task_type], found)) for name, found in outcomes.items()}
-        return _compared(MAIN[task_type], stored, against, {})
-    splits = {split: {name: [o.predictions(split) for o in found] for name, found in outcomes.items()} for split in ("val", "test")}
-    labels = next(iter(splits["test"].values()))[0][0]
+        metric = MAIN[task_type]
+        stored = {name: _entry(task, metric, name, found, *_stored(metric, found)) for name, found in outcomes.items()}
+        for name, found in outcomes.items():
+            parts = {part: _part(*_stored(metric, have, part)) for part, have in _with_parts(found).items()}
+            stored[name] |= _told_apart(found, parts)
+        return _compared(metric, stored, against, {})
+    splits = {split: _columns(outcomes, split) for split in ("val", "test")}
+    first = next(iter(outcomes.values()))[0]
+    labels, entities = first.predictions("test")[0], first.entities("test")
     draws = min(draws, max(FEW_DRAWS, MOST_ROWS // max(1, len(labels))))
     entries = []
     for metric in _metrics(task_type, labels):
         measure = _MEASURES[metric]
-        drawn = {name: _resampled(measure, [p for _, p in found], labels, draws) for name, found in splits["test"].items()}
+        drawn = _resampled(metric, {key: [p for _, p in found] for key, found in splits["test"].items()}, labels, entities, draws)
+        scores = {key: [[measure(y, p) for y, p in splits[s][key]] for s in ("val", "test")] for key in drawn}
         of_metric = {}
         for name, found in outcomes.items():
-            val, test = ([measure(y, p) for y, p in splits[split][name]] for split in ("val", "test"))
-            low, high = _interval(drawn[name])
-            of_metric[name] = _entry(task, metric, name, found, val, test) | {"low": round(low, 4), "high": round(high, 4)}
-        entries += _compared(metric, of_metric, against, drawn)
+            own = _entry(task, metric, name, found, *scores[name, ""]) | _bounds(drawn[name, ""])
+            parts = {part: _part(*scores[name, part]) | _bounds(drawn[name, part]) for part in _with_parts(found)}
+            of_metric[name] = own | _told_apart(found, parts)
+        entries += _compared(metric, of_metric, against, {name: drawn[name, ""] for name in outcomes})
     return entries
+
+
+Key = tuple[str, str]  # a variant, and one of its parts or "" for the whole
+
+
+def _columns(outcomes: Mapping[str, Sequence[Outcome]], split: str) -> dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]]:
+    """Labels and predictions of each variant, a pair a seed, and of each of its parts."""
+    found: dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]] = {}
+    for name, each in outcomes.items():
+        found[name, ""] = [outcome.predictions(split) for outcome in each]
+        found |= {(name, part): [outcome.predictions(split, part) for outcome in have] for part, have in _with_parts(each).items()}
+    return found
+
+
+def _with_parts(found: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """For each part of a model, the cells that have it: not every seed needs to have grown trees."""
+    names = dict.fromkeys(part for outcome in found for part in outcome.parts)
+    return {part: [outcome for outcome in found if part in outcome.parts] for part in names}
+
+
+def _told_apart(found: Sequence[Outcome], parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    if not parts:
+        return {}
+    return {"parts": dict(parts), "tree_share": round(fmean(float(o.metrics.get("tree_share", 0.0)) for o in found), 4)}
+
+
+def _part(val: Sequence[float], test: Sequence[float]) -> dict[str, Any]:
+    return {
+        "seeds": len(test),
+        "validation": round(fmean(val), 4),
+        "test": round(fmean(test), 4),
+        "spread": round(stdev(test), 4) if len(test) > 1 else 0.0,
+        "scores": [round(value, 5) for value in test],
+    }
+
+
+def _bounds(drawn: NDArray[np.float64]) -> dict[str, float]:
+    low, high = _interval(drawn)
+    return {"low": round(low, 4), "high": round(high, 4)}
 
 
 def _epoch_seconds(outcome: Outcome) -> float | None:
@@ -89,8 +136,9 @@ def _compared(
     return found
 
 
-def _stored(metric: str, found: Sequence[Outcome]) -> tuple[list[float], list[float]]:
-    val, test = ([float(o.metrics["metrics"][split][metric]) for o in found] for split in ("val", "test"))
+def _stored(metric: str, found: Sequence[Outcome], part: str = "") -> tuple[list[float], list[float]]:
+    scores = [outcome.metrics["parts"][part] if part else outcome.metrics["metrics"] for outcome in found]
+    val, test = ([float(each[split][metric]) for each in scores] for split in ("val", "test"))
     return val, test
 
 
@@ -108,11 +156,7 @@ def _entry(task: str, metric: str, name: str, found: Sequence[Outcome], val: Seq
         "regime": found[0].metrics["regime"],
         "metric": metric,
         "model": name,
-        "seeds": len(test),
-        "validation": round(fmean(val), 4),
-        "test": round(fmean(test), 4),
-        "spread": round(stdev(test), 4) if len(test) > 1 else 0.0,
-        "scores": [round(value, 5) for value in test],
+        **_part(val, test),
         "seconds": round(fmean(float(o.metrics["seconds"]) for o in found), 1),
         "epoch_seconds": round(fmean(epochs), 2) if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None]) else None,
     }
@@ -151,13 +195,16 @@ _MEASURES: dict[str, Measure] = {
 }
 
 
-def _resampled(measure: Measure, predictions: Sequence[NDArray[Any]], labels: NDArray[Any], draws: int) -> NDArray[np.float64]:
-    """(draws,) the mean score over seeds on rows drawn with replacement; the same rows whatever the variant."""
-    generator = np.random.default_rng(0)
-    found = np.empty(draws)
-    for draw in range(draws):
-        rows = generator.integers(0, len(labels), len(labels))
-        found[draw] = fmean(measure(labels[rows], p[rows]) for p in predictions)
+def _resampled(
+    metric: str, predictions: Mapping[Key, Sequence[NDArray[Any]]], labels: NDArray[Any], entities: NDArray[Any] | None, draws: int
+) -> dict[Key, NDArray[np.float64]]:
+    """(draws,) the mean score over seeds on entities drawn with replacement; the same ones whatever the variant."""
+    truth, name = (labels > 0, "roc_auc") if metric == ANY else (labels, metric)
+    scorers = {key: [one for p in each if (one := scorer(name, truth, p)) is not None] for key, each in predictions.items()}
+    found = {key: np.empty(draws) for key in predictions}
+    for draw, weights in enumerate(resampled(entities, len(labels), draws, np.random.default_rng(0))):
+        for key, each in scorers.items():
+            found[key][draw] = fmean(one(weights) for one in each)
     return found
 
 

@@ -34,7 +34,9 @@ INTRODUCTION = """
 Written by `gelgt bench results` from the studies' own files; [benchmarks.md](benchmarks.md) says which command makes which table. Test
 scores are means over seeds ± their standard deviation, the best mean of a line in bold; – was not run. In brackets stands what was
 published, measured by others in the frozen regime. A variant is called better or worse than another only where the seeds and a bootstrap
-over the test rows agree (of several classes, by the seeds alone); everything else is no difference shown.
+over the entities of the test rows agree (of several classes, by the seeds alone); everything else is no difference shown. Where models
+stand beside each other gelgt is told apart: its network alone, its trees alone, the share of the trees that validation chose, and both
+together, which is what it predicts. Studies whose note says so are older, and drew test rows one by one for their intervals.
 """
 
 

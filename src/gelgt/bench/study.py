@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gelgt.bench.cells import BASELINES, SEEDLESS, Cell, Outcome
+from gelgt.bench.cells import BASELINES, LABEL_SETTINGS, SEEDLESS, Cell, Outcome
 from gelgt.bench.compare import DRAWS, compare
 from gelgt.bench.machine import machine
 from gelgt.bench.paper import is_published, published
@@ -132,7 +132,7 @@ def plan(study: Study, tasks: Sequence[Task], wish: Wish) -> list[Cell]:
         for variant in study.variants:
             if variant.tasks and task.task_type not in variant.tasks:
                 continue
-            config, changed = _config(variant, task, wish)
+            config, changed = _config(study, variant, task, wish)
             for seed in wish.seeds if variant.kind not in SEEDLESS else wish.seeds[:1]:
                 own = in_regime(config.with_values("set", train__seed=seed), task, wish.visibility)
                 folder = wish.out / task.name / _folder(variant, changed, own, wish) / f"seed-{seed}"
@@ -142,10 +142,13 @@ def plan(study: Study, tasks: Sequence[Task], wish: Wish) -> list[Cell]:
     return cells
 
 
-def _config(variant: Variant, task: Task, wish: Wish) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration of a variant, and what of it is the variant's own."""
-    kind = "gelgt" if variant.kind in BASELINES else variant.kind
-    given = {} if variant.kind in BASELINES else _known(wish.changes, kind)
+def _config(study: Study, variant: Variant, task: Task, wish: Wish) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of a variant, and what of it is the variant's own. A baseline learns the labels that the first model learns."""
+    is_baseline = variant.kind in BASELINES
+    kind = next((v.kind for v in study.variants if v.kind not in BASELINES), "gelgt") if is_baseline else variant.kind
+    given = _known(wish.changes, kind)
+    if is_baseline:
+        given = {path: value for path, value in given.items() if path in LABEL_SETTINGS}
     if wish.budget is not None:
         given["train.time_limit"] = wish.budget
     base = RunConfig.of(wish.preset, task.task_type, given, kind)
@@ -178,7 +181,10 @@ def check_settings(study: Study, wish: Wish) -> None:
 def _folder(variant: Variant, changed: Mapping[str, Any], config: RunConfig, wish: Wish) -> str:
     """A folder's name that says what the runs in it have in common, and no other runs."""
     if variant.kind in BASELINES:
-        return f"{variant.kind}-{config.sampling.visibility}"
+        labels = (
+            [] if variant.kind == "entity-mean" else [f"{path.partition('.')[2]}={_word(_value(config, path))}" for path in LABEL_SETTINGS]
+        )
+        return "-".join([variant.kind, config.sampling.visibility, *labels])
     parts = [variant.kind, *(f"{path.partition('.')[2]}={_word(value)}" for path, value in sorted(changed.items()))]
     parts += [config.preset, config.sampling.visibility]
     if wish.budget is not None:
@@ -226,6 +232,7 @@ def _result(
         "regime": cells[0].config.sampling.visibility if cells else wish.visibility,
         "budget_seconds": wish.budget,
         "settings": dict(wish.changes),
+        "baseline_labels": _baseline_labels(cells),
         "command": portable(wish.command),
         "runs": [{"task": c.task, "model": c.variant, "seed": c.seed, "folder": str(c.folder.relative_to(wish.out))} for c in done],
         "versions": some.get("versions", {}),
@@ -234,6 +241,12 @@ def _result(
         "left": [{"task": c.task, "model": c.variant, "seed": c.seed} for c in left],
         "ratios": {"longest run, seconds": max(seconds), "mean run, seconds": round(fmean(seconds), 1)} if seconds else {},
     }
+
+
+def _baseline_labels(cells: Sequence[Cell]) -> dict[str, Any]:
+    """The settings that decide which labels the baselines learned: those of the model beside them."""
+    config = next((cell.config for cell in cells if cell.kind in BASELINES), None)
+    return {} if config is None else {path: _value(config, path) for path in LABEL_SETTINGS}
 
 
 def _machine(device: str) -> dict[str, Any]:

@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from gelgt.bench.cells import SEEDLESS
+from gelgt.bench.cells import BASELINES, SEEDLESS
 from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
 from gelgt.training.metrics import SMALLER_IS_BETTER
 
 NOT_RUN = "–"
+APART = "gelgt"  # the model that a table of models tells apart
+NETWORK, TREES, SHARE, TOGETHER = "network alone", "trees alone", "share of trees", "together"
+OLDER = (
+    "the baselines of this study learned the labels of training only, and the entity's past no test windows, while the model also had "
+    "overlapping windows and where it says so a refit on all known labels; its network and its trees were not scored apart"
+)
 
 
 def rows_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -46,23 +52,49 @@ def paper_text(entry: Mapping[str, Any] | None) -> str:
 
 def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[str], list[list[str]]]:
     """Headers and cells of the table of tasks × variants."""
-    models = list(result["models"])
+    columns = _columns(result)
     lines = []
     for task, metric in rows_of(result):
         entries = {e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)}
-        best = _best(metric, [e["test"] for e in entries.values()])
+        found = [_entry(entries.get(model), part) for model, part in columns]
+        tests = [entry["test"] for entry in found if entry is not None and "test" in entry]
+        best = _best(metric, tests)
         cells = []
-        for model in models:
-            found = entries.get(model)
-            text = score_text(found, found is not None and len(entries) > 1 and found["test"] == best) + _few(found, len(result["seeds"]))
-            cells.append(f"{text} {paper_text(found)}".strip() if with_paper else text)
+        for (model, part), entry in zip(columns, found):
+            if part == SHARE:
+                cells.append(NOT_RUN if entry is None else f"{entry['tree_share']:.0%}")
+                continue
+            text = score_text(entry, entry is not None and len(tests) > 1 and entry["test"] == best)
+            text += _few(entry, len(result["seeds"]), model) if part in ("", TOGETHER) else ""
+            cells.append(f"{text} {paper_text(entry)}".strip() if with_paper else text)
         lines.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), *cells])
-    return ["task", "metric", *models], lines
+    return ["task", "metric", *(f"{model} {part}".strip() for model, part in columns)], lines
 
 
-def _few(entry: Mapping[str, Any] | None, asked: int) -> str:
+def _columns(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A column a variant; where models are compared, one for each part of gelgt, and LightGBM over two hops beside that over one."""
+    models = list(result["models"])
+    if result["study"] != "quality":
+        return [(model, "") for model in models]
+    if "lightgbm" in models and "lightgbm-2hop" not in models:  # a study that had none of it
+        models.insert(models.index("lightgbm") + 1, "lightgbm-2hop")
+    apart = (NETWORK, TREES, SHARE, TOGETHER)
+    return [(model, part) for model in models for part in (apart if model == APART else ("",))]
+
+
+def _entry(entry: Mapping[str, Any] | None, part: str) -> Mapping[str, Any] | None:
+    """What stands in a column: a variant's entry, or that of one of its parts."""
+    if entry is None or part in ("", TOGETHER):
+        return entry
+    if part == SHARE:
+        return {"tree_share": entry["tree_share"]} if "tree_share" in entry else None
+    found: Mapping[str, Any] | None = entry.get("parts", {}).get(part.partition(" ")[0])
+    return found
+
+
+def _few(entry: Mapping[str, Any] | None, asked: int, model: str) -> str:
     """Says where a mean is over fewer seeds than were asked for."""
-    if entry is None or entry["seeds"] >= asked or entry["model"] in SEEDLESS:
+    if entry is None or entry["seeds"] >= asked or model in SEEDLESS:
         return ""
     return f" [{entry['seeds']} of {asked} seeds]"
 
@@ -99,12 +131,25 @@ def facts(result: Mapping[str, Any]) -> list[str]:
         budget = f"at most {result['budget_seconds']:g} s of training a run" if result["budget_seconds"] else "no limit of time"
         settings = "".join(f", {name}={value}" for name, value in result["settings"].items())
         lines.append(f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}{settings}")
+        lines += _about_baselines(result)
     lines.append(f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}")
     if result.get("note"):  # written by hand into the file of an older study
         lines.append(f"note: {result['note']}")
     if result.get("command"):
         lines.append(f"command: `{result['command']}`")
     return lines
+
+
+def _about_baselines(result: Mapping[str, Any]) -> list[str]:
+    """Which labels the baselines learned."""
+    if not set(BASELINES) & set(result["models"]):
+        return []
+    labels = result.get("baseline_labels")
+    if labels is None:
+        return [f"note: {OLDER}"]
+    settings = ", ".join(f"{path}={value}" for path, value in labels.items() if value is not None)
+    beside = next((model for model in result["models"] if model not in BASELINES), "")
+    return [f"baselines: LightGBM learns the labels that {beside} learns ({settings})"] if beside else []
 
 
 def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
@@ -120,7 +165,7 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
             lines[-1] += f" It does not compare with these runs, whose regime is {result['regime']}."
     told = sentences(result)
     if told:
-        rule = "A variant is called better or worse only where the seeds and a bootstrap over the test rows agree."
+        rule = "A variant is called better or worse only where the seeds and a bootstrap over the entities of the test rows agree."
         if any("shown" in entry and "difference_low" not in entry for entry in result["results"]):
             rule += " Tasks of several classes are judged by their seeds alone."
         lines += ["", rule, ""]

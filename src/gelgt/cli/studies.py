@@ -220,13 +220,17 @@ def print_study(result: dict[str, Any]) -> None:
 ModelsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--model", metavar="NAME", help="gelgt (default), another model, lightgbm or entity-mean; repeatable, the first is compared with."
+        "--model",
+        metavar="NAME",
+        help="gelgt (default), another model, lightgbm, lightgbm-2hop or entity-mean; repeatable, the first is compared with.",
     ),
 ]
 
 
 def quality(models: ModelsOption = None) -> "Study":
-    """Scores of models over several seeds, beside baselines and what was published, with bootstrap intervals over the test rows.
+    """Scores of models over several seeds, beside baselines and what was published, with bootstrap intervals over entities.
+
+    gelgt is told apart: its network alone, its trees alone, both together. LightGBM learns the same labels, over one hop and over two.
 
     Runs can be stopped and go on where they were. Studies of one --out share their runs.
     """

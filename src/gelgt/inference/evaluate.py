@@ -23,7 +23,7 @@ from gelgt.training import Run, TrainingData
 from gelgt.training.data import hidden
 from gelgt.training.history import HistoryPlan
 from gelgt.training.metrics import score
-from gelgt.training.predict import predict_seeds
+from gelgt.training.parts import TREES, Parts, part_scores, predict_parts
 from gelgt.training.run import choose_device
 
 
@@ -34,7 +34,7 @@ class Scored:
     Attributes:
         data: Database, task and seeds.
         labels: As `metrics.score` takes them.
-        predictions: Probabilities or values, in the order of the label table.
+        parts: Predictions, in the order of the label table, and those of the network and the trees alone.
         is_own: The labels are those that the run was trained and scored with.
         learned: How many of them the model has learned from.
         notices: What the user should know.
@@ -42,7 +42,7 @@ class Scored:
 
     data: TrainingData
     labels: NDArray[Any]
-    predictions: NDArray[np.float64]
+    parts: Parts
     is_own: bool
     learned: int
     notices: tuple[str, ...]
@@ -69,12 +69,24 @@ def evaluate_run(
     return {
         "regime": run.config.sampling.visibility,
         "seed": run.config.train.seed,
-        "metrics": {split: score(run.target.task_type, found.labels, found.predictions)},
+        "metrics": {split: score(run.target.task_type, found.labels, found.parts.together)},
+        "parts": _parts(run, split, found),
+        "tree_share": found.parts.share,
         "baselines": baselines if found.is_own else {},
+        "baseline_labels": run.metrics.get("baseline_labels", {}) if found.is_own else {},
         "rows": len(found.labels),
         "run": str(run.folder),
         "notices": list(found.notices),
     }
+
+
+def _parts(run: Run, split: str, found: Scored) -> dict[str, Any]:
+    """The scores of each part alone. Trees that validation took nothing of are not in the weights: their stored score stands for them."""
+    scores = part_scores(run.target.task_type, {split: found.labels}, {split: found.parts})
+    stored = run.metrics.get("parts", {}).get(TREES, {}).get(split)
+    if TREES not in scores and found.is_own and stored is not None:
+        scores[TREES] = {split: stored}
+    return scores
 
 
 def score_split(
@@ -91,11 +103,11 @@ def score_split(
     labels, places = _labels(run, made, split)
     chosen = choose_device(device)
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
-    predictions = predict_seeds(model, data, data.seeds[split].take(places), run.config.train, chosen)
+    parts = predict_parts(model, data, data.seeds[split].take(places), run.config.train, chosen)
     late = [text for text in data.notices() if text.startswith(f"{split}:")] if split != "train" else []
     learned = int(np.count_nonzero(_is_learned(run, made, data.seeds[split].time[places])))
     about = _about(split, is_own, learned if split != "train" else 0, len(places), len(made.table(split)) - len(places))
-    return Scored(data, labels, predictions, is_own, learned, (*opened.notices, *late, *about))
+    return Scored(data, labels, parts, is_own, learned, (*opened.notices, *late, *about))
 
 
 def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -48,7 +48,7 @@ def write_relbench(run: Run, source: Any, out: str | Path, *, split: str = "test
         )
     task = found.data.task
     frame: pd.DataFrame = task.table(split).select([task.entity_col, task.time_col]).to_pandas()
-    frame[task.label_col] = found.predictions
+    frame[task.label_col] = found.parts.together
     path = Path(out).expanduser()
     path = path if path.suffix.lower() == ".csv" else path / f"{run.schema.name}__{task.name}.csv"
     with written_text(path) as file:

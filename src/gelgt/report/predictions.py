@@ -6,8 +6,8 @@
     multiclass_classification     (n,) index of a class  (n, C) probability of each class
     multilabel_classification     (n, C) 0 or 1          (n, C) probability of each label
 
-Only the columns that are needed are read, never the keys. Rows without a label or with a score that is no number are left out
-and counted, so that one bad row does not spoil every figure.
+Of the keys nothing is kept but which rows are of one entity, whose labels are alike: intervals draw entities. Rows without a label or
+with a score that is no number are left out and counted, so that one bad row does not spoil every figure.
 """
 
 from collections.abc import Sequence
@@ -41,6 +41,7 @@ class Predictions:
         scores: Model name to scores, the run's own model first. Baselines are there for binary and regression tasks where the file has
             a score of theirs for every row.
         time: Seed times, or None.
+        entity: A number for the entity of each row; None where no entity comes twice.
         classes: Names of classes or labels, in the order of the scores' columns.
         left_out: Rows without a label or a usable score.
     """
@@ -50,6 +51,7 @@ class Predictions:
     time: Array | None
     classes: tuple[str, ...] = ()
     left_out: int = 0
+    entity: Array | None = None
 
     def __len__(self) -> int:
         return len(self.label)
@@ -57,7 +59,9 @@ class Predictions:
     def take(self, rows: Array) -> "Predictions":
         """The same for some of the rows: positions or a mask."""
         scores = {model: score[rows] for model, score in self.scores.items()}
-        return replace(self, label=self.label[rows], scores=scores, time=None if self.time is None else self.time[rows])
+        time = None if self.time is None else self.time[rows]
+        entity = None if self.entity is None else np.unique(self.entity[rows], return_inverse=True)[1]
+        return replace(self, label=self.label[rows], scores=scores, time=time, entity=entity)
 
 
 def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[str] = ()) -> Predictions | None:
@@ -75,6 +79,7 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
     try:
         names = pq.read_schema(path).names
         wanted = [n for n in names if n in ("time", "prediction", "probability", "label") or n.startswith((_BASELINE, _PROBABILITY))]
+        wanted = [*_key_columns(names), *wanted]
         table = pq.ParquetFile(path).read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
         hint = "Copy the run folder again, or train again."
@@ -83,7 +88,7 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
         return None
     try:
         read = _by_class if task_type in (MULTICLASS, MULTILABEL) else _by_value
-        found = read(table, model, classes, task_type)
+        found = replace(read(table, model, classes, task_type), entity=entity_numbers(table))
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         message = f"{path} does not hold the predictions of a {task_type} task: {error}."
         raise GelgtError("broken_run", message, hint="Copy the run folder again, or train again.") from None
@@ -93,6 +98,25 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
     # A baseline with gaps is left out rather than its rows: the model's own figures must not depend on a baseline.
     scores = {name: score for name, score in kept.scores.items() if np.isfinite(score).all()}
     return replace(kept, scores=scores, left_out=int((~usable).sum()))
+
+
+def entity_numbers(table: "pa.Table") -> Array | None:
+    """(S,) a number for the entity of each row of a table of predictions, by its key; None where no entity comes twice."""
+    import pyarrow.compute as pc
+
+    keys = _key_columns(table.column_names)
+    if not keys:
+        return None
+    numbers = np.zeros(len(table), np.int64)
+    for name in keys:
+        codes = pc.fill_null(pc.dictionary_encode(table[name].combine_chunks()).indices, -1).to_numpy(zero_copy_only=False)
+        numbers = np.unique(numbers * (int(codes.max(initial=0)) + 2) + codes + 1, return_inverse=True)[1].astype(np.int64)
+    return None if numbers.max(initial=-1) + 1 == len(numbers) else numbers
+
+
+def _key_columns(names: Sequence[str]) -> list[str]:
+    """The columns of the entity's key, which stand before the time."""
+    return list(names[: names.index("time")]) if "time" in names else []
 
 
 def _by_value(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:

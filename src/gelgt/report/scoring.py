@@ -1,10 +1,12 @@
 """Metrics as functions of row weights, so that a bootstrap resample is one vector of counts and nothing is sorted twice.
 
-A bootstrap over n rows draws how often each row counts. `scorer` prepares everything that does not depend on those counts (the
-order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the same functions with weights of one.
+A bootstrap draws how often each row counts. Rows of one entity are alike, so where entities come more than once whole entities are drawn:
+drawn one by one their rows would count as news, and intervals come out too narrow. `scorer` prepares everything that does not depend on
+those counts (the order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the same functions with
+weights of one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,18 +113,32 @@ class Bootstrap:
         gains: Baseline to the interval of (run's model - baseline), in the metric's own direction.
         rows: How many rows were resampled; fewer than there are where the file is large.
         resamples: How many times.
+        over_entities: Whether whole entities were drawn, because some come more than once.
     """
 
     models: dict[str, Interval]
     gains: dict[str, Interval]
     rows: int
     resamples: int
+    over_entities: bool = False
+
+
+def resampled(entity: Array | None, rows: int, resamples: int, generator: np.random.Generator) -> Iterator[Array]:
+    """How often each row counts, (rows,) of whole numbers, in resamples of entities; of rows where no entity comes twice.
+
+    Args:
+        entity: (rows,) numbers from 0 on; None where each row is an entity of its own.
+    """
+    units = rows if entity is None else int(entity.max(initial=-1)) + 1
+    for _ in range(resamples):
+        counts = np.bincount(generator.integers(0, units, units), minlength=units).astype(float)
+        yield counts if entity is None else counts[entity]
 
 
 def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap | None:
-    """95 % percentile intervals over resampled rows, the same ones each time for the same file.
+    """95 % percentile intervals over resampled entities, the same ones each time for the same file.
 
-    Of a large file m of n rows are resampled and the deviations scaled by √(m/n), which is how the error of a mean shrinks
+    Of a large file m of n entities are resampled and the deviations scaled by √(m/n), which is how the error of a mean shrinks
     (m-out-of-n bootstrap), so that a million rows take as long as 25 thousand.
     """
     full = {model: value(metric, predictions, model) for model in predictions.scores}
@@ -132,17 +148,16 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
         return None
     generator = np.random.default_rng(seed)
     total = len(predictions)
-    sample = predictions if total <= MOST_ROWS else predictions.take(np.sort(generator.choice(total, MOST_ROWS, replace=False)))
+    sample, share = _sampled(predictions, generator)
     rows, resamples = len(sample), RESAMPLES_FEW if total <= FEW_ROWS else RESAMPLES
     scorers = [scorer(metric, sample.label, sample.scores[model]) for model in models]
     drawn = np.empty((resamples, len(models)))
-    for i in range(resamples):
-        weights = np.bincount(generator.integers(0, rows, rows), minlength=rows).astype(float)
+    for i, weights in enumerate(resampled(sample.entity, rows, resamples, generator)):
         drawn[i] = [one(weights) for one in scorers if one]
     if np.isfinite(drawn).all(axis=1).mean() < 0.5:  # so few positives that most resamples have no score
         return None
     centre = np.array([value(metric, sample, model) or 0.0 for model in models])
-    drawn = np.array([full[model] for model in models], dtype=float) + (drawn - centre) * np.sqrt(rows / total)
+    drawn = np.array([full[model] for model in models], dtype=float) + (drawn - centre) * np.sqrt(share)
     gains = {m: drawn[:, models.index(own)] - drawn[:, i] for i, m in enumerate(models) if m != own}
     exact = {model: float(full[model] or 0.0) for model in models}
     return Bootstrap(
@@ -150,7 +165,22 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
         {model: _interval(exact[own] - exact[model], gain) for model, gain in gains.items()},
         rows,
         resamples,
+        predictions.entity is not None,
     )
+
+
+def _sampled(predictions: Predictions, generator: np.random.Generator) -> tuple[Predictions, float]:
+    """All rows, or those of entities drawn at random, about `MOST_ROWS` of them; and the share of the entities."""
+    total = len(predictions)
+    if total <= MOST_ROWS:
+        return predictions, 1.0
+    if predictions.entity is None:
+        return predictions.take(np.sort(generator.choice(total, MOST_ROWS, replace=False))), MOST_ROWS / total
+    units = int(predictions.entity.max()) + 1
+    kept = max(1, units * MOST_ROWS // total)
+    chosen = np.zeros(units, bool)
+    chosen[generator.choice(units, kept, replace=False)] = True
+    return predictions.take(chosen[predictions.entity]), kept / units
 
 
 def _interval(exact: float, drawn: Array) -> Interval:

@@ -8,6 +8,9 @@ entity-mean     the entity's own closed windows (`zoo/entity_mean.py`); entity-m
 Whoever does not exist yet at the seed time gets the base rate from LightGBM as from the model.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,9 +19,40 @@ from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
 from gelgt.training.data import KNOWN, TrainingData, learnable
 from gelgt.training.history import CALENDAR_NAMES, calendar, for_fitting
+from gelgt.training.progress import Progress
 from gelgt.zoo import Examples, LightGBMResult, entity_mean, lightgbm_baseline
+from gelgt.zoo.lightgbm import has_lightgbm
 
 Predictions = dict[str, NDArray[np.float64]]  # by split
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What the baselines of a run predict, by their names.
+
+    Attributes:
+        predictions: By name and split.
+        labels: How many labels LightGBM learned for its validation predictions (``train``) and for those of test, where it was refitted
+            (``known``); empty without LightGBM.
+    """
+
+    predictions: Mapping[str, Predictions] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+
+def make_baselines(data: TrainingData, config: RunConfig, hops: Sequence[int], progress: Progress) -> Baselines:
+    """LightGBM over some hops, and the entity's own past."""
+    predictions: dict[str, Predictions] = {}
+    labels: dict[str, int] = {}
+    if not has_lightgbm():
+        progress.notice("LightGBM, the baseline, is not installed")
+    for number in hops if has_lightgbm() else ():
+        predictions[lightgbm_name(number)], made = lightgbm_predictions(data, config, number)
+        labels = {"train": made.train_rows} | ({} if made.known_rows is None else {"known": made.known_rows})
+        for text in made.notices:
+            progress.notice(text)
+    predictions["entity-median" if data.target.task_type == "regression" else "entity-mean"] = past_predictions(data)
+    return Baselines(predictions, labels)
 
 
 def lightgbm_name(hops: int) -> str:

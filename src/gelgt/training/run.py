@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gelgt.config import GelGTConfig, Visibility
 from gelgt.errors import GelgtError
@@ -30,22 +31,21 @@ from gelgt.tasks import Task
 from gelgt.tasks.folder import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
+from gelgt.training.baselines import Baselines, Predictions, make_baselines
 from gelgt.training.checkpoint import CHECKPOINT, State, check_key, drop_checkpoints, load_checkpoint, save_tensors
 from gelgt.training.claim import claimed
 from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.metrics import score
-from gelgt.training.predict import predict_seeds
+from gelgt.training.parts import Parts, in_parts, network_outputs, part_scores
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema_to_json, write_file, write_json
 from gelgt.training.table import key_table, label_column, prediction_columns, times_column
-from gelgt.training.trees import choose_partner, regrown, wants_trees, with_partner
-from gelgt.zoo import entity_mean, lightgbm_baseline
+from gelgt.training.trees import Partner, about_rows, choose_partner, regrown, wants_trees, with_partner
 from gelgt.zoo.lightgbm import has_lightgbm
 
 PACKAGES = ("gelgt", "torch", "torch_geometric", "pytorch-frame", "relbench", "lightgbm", "numpy", "pyarrow")
-Predictions = dict[str, NDArray[Any]]  # by split
 
 
 @dataclass(frozen=True)
@@ -139,48 +139,48 @@ def _train_claimed(
     if config.train.refit:
         data.windows(KNOWN, config.train.windows)  # labels that cannot be made are better known now than after training
     device = choose_device(options.device)
-    baselines = _baselines(data, config, options, clock) if options.baselines else {}
+    baselines = _baselines(data, config, options, clock) if options.baselines else Baselines()
     stop()  # whoever raises here ends it before anything is trained
-    model, states = train_members(data, config, device, out, key, progress, stop)
-    state, parameters = joined_state(states), sum(p.numel() for p in model.parameters())
+    network, states = train_members(data, config, device, out, key, progress, stop)
+    state, parameters = joined_state(states), sum(p.numel() for p in network.parameters())
     clock.done("training", told(states))
     refit, is_whole = None, state.ended != "interrupted"
-    partner = None
-    if is_whole and wants_trees(data, config):
-        partner = choose_partner(model, data, config, device)
-        clock.done("trees", "validation takes none of them" if partner is None else f"{partner.share:.0%} of the prediction")
-    elif is_whole and isinstance(config.model, GelGTConfig) and config.model.trees and not has_lightgbm():
-        progress.notice("model.trees = false: LightGBM, which would predict beside the network, is not installed")
-    model = with_partner(model, partner)
-    predictions = {"val": predict_seeds(model, data, data.seeds["val"], config.train, device)}
+    outputs = network_outputs(network, data, data.seeds["val"], config.train, device)
+    partner = _grow_trees(outputs, data, config, clock) if is_whole else None
+    trees, share = (None, 0.0) if partner is None else (partner.trees.to(device), partner.share)
+    parts = {"val": in_parts(data, data.seeds["val"], outputs, trees, share)}
     for splits in wanted_refits(config, options):  # the test split is scored before its labels may be learned
         if splits != (KNOWN,):
-            predictions["test"] = predict_seeds(model, data, data.seeds["test"], config.train, device)
+            parts["test"] = _test_parts(network, data, config, device, partner)
         if is_whole:
             again, done = refit_members(data, config, states, splits, device, progress, stop)
             if again is None:
                 is_whole = False
             else:
                 partner = None if partner is None else regrown(partner, data, config, splits)
-                model, refit = with_partner(again, partner), done
+                network, refit = again, done
             clock.done("refit", _refitted(done))
-    if "test" not in predictions:
-        predictions["test"] = predict_seeds(model, data, data.seeds["test"], config.train, device)
+    if "test" not in parts:
+        parts["test"] = _test_parts(network, data, config, device, partner)
+    model = with_partner(network, partner)
     shown = profile(model, data, device)
     clock.done("scoring")
     state = state if is_whole else replace(state, ended="interrupted")
+    labels, task_type = {split: data.labels(split) for split in parts}, data.target.task_type
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
-        "metrics": {split: score(data.target.task_type, data.labels(split), p) for split, p in predictions.items()},
+        "metrics": {split: score(task_type, labels[split], found.together) for split, found in parts.items()},
+        "parts": part_scores(task_type, labels, parts),
+        "tree_share": 0.0 if partner is None else partner.share,
         "baselines": {
-            name: {split: score(data.target.task_type, data.labels(split), p) for split, p in found.items()}
-            for name, found in baselines.items()
+            name: {split: score(task_type, labels[split], p) for split, p in found.items()} for name, found in baselines.predictions.items()
         },
+        "baseline_labels": baselines.labels,
         "members": [{"best_epoch": s.best_epoch, "epochs": len(s.history), "validation": s.best, "mixed": s.mixed} for s in states],
-        "trees": None if partner is None else {"share": partner.share, "rounds": list(partner.rounds)},
+        "trees": None if partner is None or not partner.share else {"share": partner.share, "rounds": list(partner.rounds)},
         "refit": refit,
         "key": key,
     }
-    _write(out, data, config, model, metrics, shown, predictions, baselines)
+    _write(out, data, config, model, metrics, shown, parts, baselines.predictions)
     if is_whole and state.ended != "time limit":
         drop_checkpoints(out)
     return load_run(out)
@@ -236,23 +236,38 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
     return np.ascontiguousarray(column.to_numpy()).tobytes()
 
 
-def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _Clock) -> dict[str, Predictions]:
-    """What has to be beaten, on the same rows: LightGBM, and the entity's own past labels."""
-    found: dict[str, Predictions] = {}
-    if not has_lightgbm():
-        clock.progress.notice("LightGBM, the baseline, is not installed")
-    for hops in options.baseline_hops if has_lightgbm() else ():
-        made = lightgbm_baseline(data.db, data.graph, data.features, data.task, data.sampling, hops=hops, seed=config.train.seed)
-        found["lightgbm" if hops == 1 else f"lightgbm-{hops}hop"] = dict(made.predictions)
-        for text in made.notices:
-            clock.progress.notice(text)
-    horizon = data.sampling.horizon if data.sampling.visibility == "frozen" else None
-    found["entity-median" if data.target.task_type == "regression" else "entity-mean"] = entity_mean(data.task, horizon)
+def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _Clock) -> Baselines:
+    """What has to be beaten, on the same rows, with its scores on validation as a line of progress."""
+    found = make_baselines(data, config, options.baseline_hops, clock.progress)
     metric, labels = data.target.metric, data.labels("val")
-    scores = {name: score(data.target.task_type, labels, p["val"]).get(metric) for name, p in found.items()}
+    scores = {name: score(data.target.task_type, labels, p["val"]).get(metric) for name, p in found.predictions.items()}
     told = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     clock.done("baselines", f"validation {metric}: {told}")
     return found
+
+
+def _grow_trees(outputs: Tensor, data: TrainingData, config: RunConfig, clock: _Clock) -> Partner | None:
+    """Trees beside the network, where they are asked for and can be grown; `outputs` are the network's on validation."""
+    if not wants_trees(data, config):
+        if isinstance(config.model, GelGTConfig) and config.model.trees and not has_lightgbm():
+            clock.progress.notice("model.trees = false: LightGBM, which would predict beside the network, is not installed")
+        return None
+    text = about_rows(data, config.train)
+    if text is not None:
+        clock.progress.notice(text)
+    partner = choose_partner(outputs, data, config)
+    is_used = partner is not None and partner.share
+    clock.done("trees", f"{partner.share:.0%} of the prediction" if partner is not None and is_used else "validation takes none of them")
+    return partner
+
+
+def _test_parts(
+    network: RelationalModel | Ensemble, data: TrainingData, config: RunConfig, device: torch.device, partner: Partner | None
+) -> Parts:
+    seeds = data.seeds["test"]
+    outputs = network_outputs(network, data, seeds, config.train, device)
+    trees, share = (None, 0.0) if partner is None else (partner.trees.to(device), partner.share)
+    return in_parts(data, seeds, outputs, trees, share)
 
 
 def _describe(
@@ -316,8 +331,8 @@ def _write(
     model: RelationalModel | Ensemble,
     metrics: dict[str, Any],
     shown: dict[str, Any],
-    predictions: Predictions,
-    baselines: dict[str, Predictions],
+    parts: Mapping[str, Parts],
+    baselines: Mapping[str, Predictions],
 ) -> None:
     write_json(out / "config.json", config.model_dump())
     write_file(out / "task.yaml", lambda path: path.write_text(yaml_text(manifest(data.task)), encoding="utf-8"))
@@ -328,21 +343,29 @@ def _write(
     write_json(out / "features.json", data.features.statistics.to_dict())
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     save_tensors(out / "model.safetensors", weights, {"gelgt": metrics["versions"]["gelgt"]})
-    for split, values in predictions.items():
-        table = scored_table(data, split, values, {name: found[split] for name, found in baselines.items()})
+    for split, found in parts.items():
+        table = scored_table(data, split, found.together, {name: values[split] for name, values in baselines.items()}, found.alone)
         write_file(out / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     write_json(out / "profile.json", shown)
     write_json(out / "metrics.json", {"run": out.name} | metrics)
     finish_run(out)
 
 
-def scored_table(data: TrainingData, split: str, predictions: NDArray[Any], baselines: Predictions | None = None) -> pa.Table:
-    """The predictions of a split with its labels, and the baselines' scores where they are one number a row."""
+def scored_table(
+    data: TrainingData,
+    split: str,
+    predictions: NDArray[Any],
+    baselines: Mapping[str, NDArray[Any]] | None = None,
+    parts: Mapping[str, NDArray[Any]] | None = None,
+) -> pa.Table:
+    """The predictions of a split with its labels; where they are one number a row, also those of each part alone, and of baselines."""
     seeds, task = data.seeds[split], data.task
     rows = seeds.node - data.graph.offsets[data.graph.table_number(task.entity_table)]
     table = key_table(data.db, task.entity_table, rows)
     columns = {"time": times_column(seeds.time), **prediction_columns(data.target, predictions)}
     columns["label"] = label_column(data.target, data.labels(split))
+    if parts is not None and len(parts) > 1:
+        columns |= {f"part:{name}": pa.array(values) for name, values in parts.items() if values.ndim == 1}
     columns |= {f"baseline:{name}": pa.array(values) for name, values in (baselines or {}).items() if values.ndim == 1}
     for name, values in columns.items():
         table = table.append_column(name, values)

@@ -18,7 +18,6 @@ from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
 from gelgt.training.data import TrainingData, learnable
 from gelgt.training.history import for_fitting
-from gelgt.training.predict import raw_outputs
 from gelgt.zoo.lightgbm import has_lightgbm
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
@@ -42,7 +41,7 @@ OBJECTIVES = {"binary_classification": "binary", "regression": "l1", "multiclass
 
 @dataclass(frozen=True)
 class Partner:
-    """Trees and their share of the prediction, with the rounds that each of their forests took."""
+    """Trees and their share of the prediction, 0 where validation takes none of them, with the rounds that each of their forests took."""
 
     trees: Trees
     share: float
@@ -56,28 +55,40 @@ def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 
-def choose_partner(model: RelationalModel | Ensemble, data: TrainingData, config: RunConfig, device: torch.device) -> Partner | None:
-    """Trees for a trained model, with the share that makes its validation loss the least; None where that is nothing."""
+def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Partner | None:
+    """Trees beside a trained network, with the share that has the least validation loss, which may be 0; None where none can be grown.
+
+    Args:
+        network: (E, outputs) what the network puts out for the validation seeds that exist (`parts.network_outputs`).
+    """
     seeds, labels = data.seeds["val"], data.labels("val")
-    usable = np.flatnonzero(np.isfinite(labels) & data.exists(seeds))
+    there = np.flatnonzero(data.exists(seeds))
+    usable = np.flatnonzero(np.isfinite(labels[there]))
     if not len(usable):
         return None
-    seeds, truth = seeds.take(usable), data.target.encode(labels[usable])
+    seeds, truth = seeds.take(there[usable]), data.target.encode(labels[there[usable]])
     columns = data.history(seeds)
     assert columns is not None
     trees, rounds = grow(data, config.train, ("train",), (columns, truth))
-    if trees is None or max(rounds) == 1:  # stopped at once: all but a constant, which would only hide the network's ranks
+    if trees is None:
         return None
-    own, others = raw_outputs(model, data, seeds, config.train, device).cpu(), trees(columns).float()
+    if max(rounds) == 1:  # stopped at once: all but a constant, which would only hide the network's ranks
+        return Partner(trees, 0.0, rounds)
+    own, others = network[torch.from_numpy(usable)], trees(columns).float()
     losses = [float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES]
-    share = SHARES[int(np.argmin(losses))]
-    return Partner(trees, share, rounds) if share else None
+    return Partner(trees, SHARES[int(np.argmin(losses))], rounds)
 
 
 def regrown(partner: Partner, data: TrainingData, config: RunConfig, splits: tuple[str, ...]) -> Partner:
     """The same share of trees that have learned the labels of other splits."""
     trees, rounds = grow(data, config.train, splits, rounds=partner.rounds)
     return partner if trees is None else Partner(trees, partner.share, rounds)
+
+
+def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
+    """What to say where trees are grown on a part of the labels."""
+    rows = len(learnable(data, ("train",), config)[0])
+    return f"trees are grown on {MOST_ROWS:,} of {rows:,} labels, drawn at random" if rows > MOST_ROWS else None
 
 
 def grow(
@@ -135,7 +146,7 @@ def _objective(data: TrainingData) -> dict[str, Any]:
 
 def with_partner(model: RelationalModel | Ensemble, partner: Partner | None) -> RelationalModel | Ensemble:
     """A model that predicts with its trees."""
-    if partner is None:
+    if partner is None or not partner.share:
         return model
     members = list(model.members) if isinstance(model, Ensemble) else [model]
     device = next(members[0].parameters()).device

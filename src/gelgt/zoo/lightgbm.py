@@ -260,9 +260,7 @@ class _Fit:
         self.notices.append(f"LightGBM learned the {MAX_CLASSES} most frequent of {len(counts):,} classes")
         return np.sort(np.argsort(-counts, kind="stable")[:MAX_CLASSES])
 
-    def _binary(
-        self, train: NDArray[Any], val: NDArray[Any] | None, asked: Mapping[str, NDArray[np.float32]], label: int = 0
-    ) -> Outcome:
+    def _binary(self, train: NDArray[Any], val: NDArray[Any] | None, asked: Mapping[str, NDArray[np.float32]], label: int = 0) -> Outcome:
         # AUC does not exist for a single class.
         metric = "auc" if val is not None and len(np.unique(val)) > 1 else "binary_logloss"
         rate = float(train.mean()) if len(train) else 0.5
