@@ -33,7 +33,7 @@ def evaluate_command(
     """
     given.one_of("--split", split, ("test", "val", "train"))
     from gelgt.cli.progress import working
-    from gelgt.cli.scores import print_scores, regime_words
+    from gelgt.cli.scores import baseline_words, print_scores, regime_words, told_apart
     from gelgt.inference import evaluate_run
     from gelgt.training import load_run
 
@@ -53,7 +53,9 @@ def evaluate_command(
         print_json(result)
         return
     say(f"{loaded.metrics['task']['name']}: {found['rows']:,} rows of {split} ({regime_words(loaded.metrics)})", style="bold")
-    print_scores(metric, {loaded.metrics["model"]: found["metrics"], **found["baselines"]}, (split,))
+    print_scores(metric, {**told_apart(loaded.metrics["model"], found), **found["baselines"]}, (split,))
+    if words := baseline_words(found):
+        say(words)
     for text in found["notices"]:
         note(f"note: {text}")
 

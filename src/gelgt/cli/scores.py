@@ -15,6 +15,7 @@ def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) ->
     task = metrics["task"]
     return {
         **{key: metrics[key] for key in keys},
+        **apart_json(metrics),
         "epochs": len(metrics["epochs"]),
         "task": {key: task[key] for key in ("name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp")},
         "parameters": metrics["parameters"],
@@ -22,6 +23,37 @@ def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) ->
         "temporal_profile": strongest(shown, limit=None),
         "run": str(run),
     }
+
+
+def apart_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of the network and the trees alone, the share of the trees, and how many labels LightGBM learned; older runs have none."""
+    return {
+        "parts": metrics.get("parts", {}),
+        "tree_share": metrics.get("tree_share"),
+        "baseline_labels": metrics.get("baseline_labels", {}),
+    }
+
+
+def told_apart(model: str, scored: Mapping[str, Any]) -> dict[str, Mapping[str, Scores]]:
+    """A row for a model, and where trees were grown beside its network one for each of both alone."""
+    parts = scored.get("parts", {})
+    rows: dict[str, Mapping[str, Scores]] = {model: scored["metrics"]}
+    if "trees" in parts:
+        rows["  network alone"] = parts["network"]
+        rows[f"  trees alone (share {100 * scored['tree_share']:.0f} %)"] = parts["trees"]
+    return rows
+
+
+def baseline_words(scored: Mapping[str, Any]) -> str:
+    """Which labels the baselines learned, in a sentence; nothing for runs that do not say, or have no LightGBM beside them."""
+    labels = scored.get("baseline_labels") or {}
+    if not labels or not scored["baselines"]:
+        return ""
+    known = f", and for test the {labels['known']:,} known at the test time" if "known" in labels else ""
+    return (
+        f"LightGBM learned the {labels['train']:,} labels that the model learned{known}; "
+        "the entity's past is every window of its own that has closed by the seed time."
+    )
 
 
 def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mapping[str, Mapping[str, Scores]] | None = None) -> None:
@@ -32,7 +64,9 @@ def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mappi
     """
     task = metrics["task"]
     say("", f"{task['name']}: scores beside baselines ({regime_words(metrics)})", style="bold")
-    print_scores(metrics["metric"], {metrics["model"]: metrics["metrics"], **metrics["baselines"], **(extra or {})})
+    print_scores(metrics["metric"], {**told_apart(metrics["model"], metrics), **metrics["baselines"], **(extra or {})})
+    if words := baseline_words(metrics):
+        say(words)
     epochs = f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: {metrics['ended']}"
     if metrics["refit"]:
         again = metrics["refit"]

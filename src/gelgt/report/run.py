@@ -98,7 +98,10 @@ class Metrics(_Part):
     data: DataFacts = DataFacts()
     metric: str
     metrics: dict[str, Scores]
+    parts: dict[str, dict[str, Scores]] = {}
+    tree_share: float = Field(default=0.0, ge=0, le=1)
     baselines: dict[str, dict[str, Scores]] = {}
+    baseline_labels: dict[str, int] = {}
     epochs: list[Epoch] = []
     best_epoch: int | None = None
     members: list[dict[str, Any]] = []
@@ -194,8 +197,16 @@ class Run:
 
     def score(self, model: str, split: str, metric: str | None = None) -> float | None:
         """A stored score, the run's main metric unless another is named."""
-        scores = self.facts.metrics if model == self.facts.model else self.facts.baselines.get(model, {})
+        others = self.facts.parts.get(model, {}) if model in self.parts else self.facts.baselines.get(model, {})
+        scores = self.facts.metrics if model == self.facts.model else others
         return scores.get(split, {}).get(metric or self.facts.metric)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What the parts of the run's model are called, where trees were grown beside its network."""
+        if "trees" not in self.facts.parts:
+            return {}
+        return {"network": "network alone", "trees": f"trees alone (share {100 * self.facts.tree_share:.0f} %)"}
 
     @property
     def source(self) -> str:

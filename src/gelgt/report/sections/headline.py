@@ -75,10 +75,11 @@ def verdict(run: Run) -> str:
     gain = run.intervals.gains.get(best) if run.intervals and split == "test" else None
     if gain is None:
         return sentence
+    over = " over entities" if run.intervals and run.intervals.over_entities else ""
     around = f"{signed(gain.low, (own,))} to {signed(gain.high, (own,))}"
     if gain.low <= 0 <= gain.high:
-        return f"{sentence} The {LEVEL} interval of that difference, {around}, holds 0: it may be chance."
-    return f"{sentence} The {LEVEL} interval of that difference, {around}, leaves out 0: it is more than chance."
+        return f"{sentence} The {LEVEL} interval{over} of that difference, {around}, holds 0: it may be chance."
+    return f"{sentence} The {LEVEL} interval{over} of that difference, {around}, leaves out 0: it is more than chance."
 
 
 def main_split(run: Run) -> str:
@@ -98,7 +99,8 @@ def _cards(run: Run) -> str:
         shown = score(found, tuple(scores.values()))
         if model == told.model:
             interval = run.intervals.models.get(model) if run.intervals and split == "test" else None
-            below = f"{LEVEL} interval {score(interval.low)} to {score(interval.high)}" if interval else ""
+            over = " over entities" if run.intervals and run.intervals.over_entities else ""
+            below = f"{LEVEL} interval{over} {score(interval.low)} to {score(interval.high)}" if interval else ""
             title = f"{split_word(split).capitalize()} {word(told.metric)}, {word(model)}"
             css = "own"
         else:
@@ -132,7 +134,12 @@ def _predictors(run: Run) -> str:
     networks = f"the mean of {count(len(told.members))} networks" if len(told.members) > 1 else "a network"
     if told.trees is None:
         return networks if len(told.members) > 1 else ""
-    return f"{networks}, {1 - told.trees.share:.0%}<br>LightGBM on the same history, {told.trees.share:.0%}"
+    split = main_split(run)
+    alone = {part: f" (alone {score(found)})" if is_number(found := run.score(part, split)) else "" for part in run.parts}
+    return (
+        f"{networks}, {1 - told.trees.share:.0%}{alone.get('network', '')}<br>"
+        f"LightGBM on the same history, {told.trees.share:.0%}{alone.get('trees', '')}"
+    )
 
 
 def _refit(run: Run) -> str:

@@ -12,7 +12,7 @@ from gelgt.report.sections.headline import split_word
 def section(run: Run) -> Section:
     counts = escape(word(run.facts.metric))
     aid = f"One row a metric, one column a model; the best of each row is bold, and {counts} is the metric that counts."
-    return Section("scores", "Scores beside baselines", aid, _scores(run) + _disagreement(run) + _intervals(run))
+    return Section("scores", "Scores beside baselines", aid, _scores(run) + _labels(run) + _disagreement(run) + _intervals(run))
 
 
 def _scores(run: Run) -> str:
@@ -26,7 +26,25 @@ def _scores(run: Run) -> str:
         known = [run.facts.metric, *_metrics(run, run.facts.model, split)]
         for metric in sorted(found, key=lambda m: (known.index(m) if m in known else len(known), m)):
             rows.append(_row(run, split, metric))
-    return table(["Metric", *(escape(heading(m)) for m in models)], rows)
+    return table(["Metric", *(escape(run.parts.get(m) or heading(m)) for m in _shown(run))], rows)
+
+
+def _shown(run: Run) -> list[str]:
+    """The run's own model, its parts where it has several, then its baselines."""
+    own, *others = run.models
+    return [own, *run.parts, *others]
+
+
+def _labels(run: Run) -> str:
+    """Which labels the baselines learned."""
+    labels = run.facts.baseline_labels
+    if "train" not in labels:
+        return ""
+    known = f", and for test the {count(labels['known'])} known at the test time" if "known" in labels else ""
+    return note(
+        f"LightGBM learned the {count(labels['train'])} labels that the model learned{known}; the entity's past is every window of its own "
+        "that has closed by the seed time."
+    )
 
 
 def _metrics(run: Run, model: str, split: str) -> list[str]:
@@ -35,7 +53,7 @@ def _metrics(run: Run, model: str, split: str) -> list[str]:
 
 
 def _row(run: Run, split: str, metric: str) -> list[str]:
-    values = [run.score(model, split, metric) for model in run.models]
+    values = [run.score(model, split, metric) for model in _shown(run)]
     shown = [score(v, values) for v in values]
     known = [v for v in values if v is not None and is_number(v)]
     best = score((min if is_lower_better(metric) else max)(known), values) if known else None
@@ -67,14 +85,16 @@ def _intervals(run: Run) -> str:
     drawn = f"the {count(len(run.test))} test rows"
     if found.rows < len(run.test):
         drawn = f"{count(found.rows)} of {drawn} drawn at random, scaled to all of them"
+    drawn = f"the entities of {drawn}" if found.over_entities else drawn
     how = f"{count(found.resamples)} bootstrap resamples of {drawn}, always the same ones"
-    pictures = [figure(f"Test {metric} with {LEVEL} intervals", _forest(run, found.models, metric), f"From {how}.")]
+    over = " over entities" if found.over_entities else ""
+    pictures = [figure(f"Test {metric} with {LEVEL} intervals{over}", _forest(run, found.models, metric), f"From {how}.")]
     if found.gains:
         lower = is_lower_better(run.facts.metric)
         caption = f"Left of 0 {'the run is' if lower else 'the baseline is'} better. The models share each resample."
         picture = _forest(run, found.gains, f"difference in {metric}", has_zero=True)
         pictures.append(figure(f"{word(run.facts.model)} minus baseline", picture, caption))
-    head = ["Model", f"Test {escape(metric)}", f"{LEVEL} interval"]
+    head = ["Model", f"Test {escape(metric)}", f"{LEVEL} interval{over}"]
     head += [f"{escape(word(run.facts.model))} is", f"{LEVEL} of the difference"] if found.gains else []
     rows, own = [], found.models[run.facts.model].value
     for model, one in found.models.items():
