@@ -12,13 +12,16 @@ from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED, compare
 class Made:
     """A finished cell with given predictions."""
 
-    def __init__(self, label: np.ndarray, prediction: np.ndarray) -> None:
-        self.label, self.prediction = label, prediction
+    def __init__(self, label: np.ndarray, prediction: np.ndarray, entity: np.ndarray | None = None, **parts: np.ndarray) -> None:
+        self.label, self.prediction, self.entity, self.parts = label, prediction, entity, parts
         self.metrics: dict[str, Any] = {"regime": "frozen", "seconds": 1.0}
         self.cell = SimpleNamespace()
 
-    def predictions(self, split: str) -> tuple[np.ndarray, np.ndarray]:
-        return self.label, self.prediction
+    def predictions(self, split: str, part: str = "") -> tuple[np.ndarray, np.ndarray]:
+        return self.label, self.parts.get(part, self.prediction)
+
+    def entities(self, split: str) -> np.ndarray | None:
+        return self.entity
 
 
 def compared(task_type: str, label: np.ndarray, draws: int = 200, **models: list[np.ndarray]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -113,8 +116,38 @@ def test_a_large_test_set_needs_fewer_draws(rng: np.random.Generator, monkeypatc
     before = module._resampled
     monkeypatch.setattr(module, "MOST_ROWS", 3000)
     monkeypatch.setattr(module, "FEW_DRAWS", 5)
-    monkeypatch.setattr(module, "_resampled", lambda measure, p, y, draws: drawn.append(draws) or before(measure, p, y, draws))
+    monkeypatch.setattr(module, "_resampled", lambda *given: drawn.append(given[-1]) or before(*given))
     for rows in (10, 300, 3000):
         label = np.arange(rows) % 2
         compared("binary_classification", label, gelgt=[rng.random(rows)])
     assert drawn == [200, 10, 5]
+
+
+def test_entities_are_drawn_not_rows(rng: np.random.Generator) -> None:
+    """A hundred entities with twenty rows each, which are alike, are a hundred draws of luck and not two thousand."""
+    entity = np.repeat(np.arange(100), 20)
+    label = np.repeat(rng.integers(0, 2, 100), 20)
+    score = np.repeat(rng.normal(size=100), 20) + label
+    width = {}
+    for name, numbers in (("rows", None), ("entities", entity), ("each its own", np.arange(2000))):
+        outcomes: Any = {"gelgt": [Made(label, score, numbers)]}
+        (found,) = compare("t", "binary_classification", outcomes, {"gelgt": "gelgt"}, 300)
+        width[name] = found["high"] - found["low"]
+    assert width["entities"] > 3 * width["rows"]
+    assert width["each its own"] == width["rows"]
+
+
+def test_a_model_is_told_apart(rng: np.random.Generator) -> None:
+    label = rng.integers(0, 2, 400)
+    network, trees = label + rng.normal(0, 2, 400), label + rng.normal(0, 1, 400)
+    cells = [Made(label, network + trees, network=network, trees=trees), Made(label, network, network=network)]
+    for cell, share in zip(cells, (0.5, 0.0)):
+        cell.metrics["tree_share"] = share
+    outcomes: Any = {"gelgt": cells, "other": [Made(label, trees)]}
+    own, other = compare("t", "binary_classification", outcomes, dict.fromkeys(outcomes, "gelgt"), 50)
+    assert own["parts"]["trees"]["scores"] == other["scores"]
+    assert own["parts"]["network"]["scores"][0] == own["parts"]["network"]["scores"][1] == own["scores"][1]
+    assert (own["parts"]["network"]["seeds"], own["parts"]["trees"]["seeds"]) == (2, 1)
+    assert own["tree_share"] == 0.25
+    assert own["parts"]["trees"]["low"] < own["parts"]["trees"]["test"] < own["parts"]["trees"]["high"]
+    assert "parts" not in other

@@ -65,8 +65,8 @@ def test_nothing_is_trained_twice(db: Database, task: Task, out: Path, tiny: dic
     with_more = studies.with_baselines(studies.quality())
     result = run_study(with_more, db, [task], Wish(out, seeds=range(2), changes=tiny), progress=progress, draws=20)
     assert progress.epochs == 0
-    assert [e["model"] for e in result["results"]] == ["gelgt", "lightgbm", "entity-mean"]
-    assert result["models"] == ["gelgt", "lightgbm", "entity-mean"]  # a constant is for values
+    assert [e["model"] for e in result["results"]] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
+    assert result["models"] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]  # a constant is for values
 
 
 def test_another_budget_is_another_run(task: Task, out: Path, tiny: dict[str, Any]) -> None:
@@ -139,14 +139,56 @@ def test_tables_of_several_tasks(db: Database, task: Task, amount: Task, out: Pa
     write_study(result, out)
     assert json.loads((out / "quality.json").read_text())["study"] == "quality"
     text = (out / "quality.md").read_text(encoding="utf-8")
-    assert "| task | metric | gelgt | lightgbm | entity-mean | constant |" in text
+    own = "gelgt network alone | gelgt trees alone | gelgt share of trees | gelgt together"
+    assert f"| task | metric | {own} | lightgbm | lightgbm-2hop | entity-mean | constant |" in text
+    assert "LightGBM learns the labels that gelgt learns (train.windows=1," in text
     wide = [line for line in text.splitlines() if "↑ |" in line or "↓ |" in line]
-    assert [line.count("**") for line in wide] == [2] * len(wide)
+    assert all(line.count("**") >= 2 for line in wide)  # more where a part is as good as the whole
     assert next(line for line in wide if line.startswith("| soon")).endswith("| – |")  # a constant has no ranking
     assert "| amount | mae ↓ |" in text
     assert "regime seed-time" in text
     assert "seeds 0, 1" in text
     assert "entity-mean 0." in text  # without a spread: it has no seed
+
+
+def test_baselines_are_made_once_for_the_same_labels(task: Task, out: Path, tiny: dict[str, Any]) -> None:
+    def folders(**changes: Any) -> dict[str, Path]:
+        settings = tiny | {name.replace("__", "."): value for name, value in changes.items()}
+        cells = plan(studies.with_baselines(studies.quality()), [task], Wish(out, seeds=(0,), changes=settings))
+        return {cell.kind: cell.folder for cell in cells}
+
+    own, wider, refitted = folders(), folders(model__width=32), folders(train__refit=True)
+    assert own["gelgt"] != wider["gelgt"]
+    assert own["lightgbm"] == wider["lightgbm"]
+    assert own["lightgbm"] != refitted["lightgbm"], "another model beside it learns other labels"
+    assert own["lightgbm"] != own["lightgbm-2hop"]
+    assert own["entity-mean"] == refitted["entity-mean"]
+
+
+def test_baselines_of_an_older_version_are_made_anew(db: Database, task: Task, out: Path) -> None:
+    wish = Wish(out, seeds=(0,))
+    (cell,) = plan(studies.quality(["entity-mean"]), [task], wish)
+    run_study(studies.quality(["entity-mean"]), db, [task], wish, draws=5)
+    path = cell.folder / "metrics.json"
+    content = json.loads(path.read_text())
+    assert cell.is_done(content["data"]["hash"])
+    path.write_text(json.dumps({key: value for key, value in content.items() if key != "format"}))
+    assert not cell.is_done(content["data"]["hash"])
+
+
+def test_a_study_from_before_parts_were_told_apart(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
+    study = studies.with_baselines(studies.quality())
+    new = run_study(study, db, [task], Wish(out, seeds=(0,), changes=tiny), draws=5)
+    old = {key: value for key, value in new.items() if key != "baseline_labels"} | {"models": ["gelgt", "lightgbm", "entity-mean"]}
+    entries = [e for e in new["results"] if e["model"] != "lightgbm-2hop"]
+    old["results"] = [{key: value for key, value in e.items() if key not in ("parts", "tree_share")} for e in entries]
+    line = next(line for line in study_markdown(old).splitlines() if line.startswith("| soon | roc_auc"))
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[2:5] == ["–", "–", "–"]
+    assert cells[7] == "–"
+    assert "–" not in (cells[5], cells[6], cells[8])
+    assert "learned the labels of training only" in study_markdown(old)
+    assert "learned the labels of training only" not in study_markdown(new)
 
 
 def by_name(study: Study, task: Task, wish: Wish) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -
 
     again = run(*asked, "--json")
     assert "epoch" not in again.err
-    assert [entry["model"] for entry in again.json["results"]] == ["gelgt", "lightgbm", "entity-mean"]
+    assert [entry["model"] for entry in again.json["results"]] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
+    assert set(again.json["results"][0]["parts"]) == {"network", "trees"}
+    assert "gelgt network alone  gelgt trees alone  gelgt share of trees  gelgt together" in re.sub(r"  +", "  ", shown.out)
     assert again.json["seeds"] == [0, 1]
     assert again.json["failed"] == again.json["left"] == []
 

@@ -1,6 +1,7 @@
 """Weighted metrics equal scikit-learn's, and intervals cover what they should."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,3 +104,35 @@ def test_a_million_rows_are_sampled_and_scaled() -> None:
     one, half = found.models["gelgt"], 1.96 * error.std() / 1000
     assert one.value == pytest.approx(error.mean())
     assert one.high - one.low == pytest.approx(2 * half, rel=0.3)
+
+
+def test_entities_are_drawn_where_they_repeat() -> None:
+    """Rows that are copies of each other say nothing new: the interval is that of one row an entity."""
+    label, score, _ = drawn(300)
+    once = bootstrap("roc_auc", Predictions(label, {"gelgt": score}, None))
+    entity = np.repeat(np.arange(300), 10)
+    copied = Predictions(np.repeat(label, 10), {"gelgt": np.repeat(score, 10)}, None, entity=entity)
+    by_entity, by_row = bootstrap("roc_auc", copied), bootstrap("roc_auc", replace(copied, entity=None))
+    assert once is not None
+    assert by_entity is not None
+    assert by_row is not None
+    assert by_entity.models["gelgt"].low == pytest.approx(once.models["gelgt"].low)
+    assert by_entity.models["gelgt"].high == pytest.approx(once.models["gelgt"].high)
+    narrow = by_row.models["gelgt"].high - by_row.models["gelgt"].low
+    assert once.models["gelgt"].high - once.models["gelgt"].low > 2.5 * narrow
+    assert by_entity.over_entities
+    assert not by_row.over_entities
+
+
+def test_of_many_rows_whole_entities_are_resampled() -> None:
+    rows = 3 * MOST_ROWS
+    generator = np.random.default_rng(4)
+    entity = np.sort(generator.integers(0, rows // 5, rows))
+    entity = np.unique(entity, return_inverse=True)[1]
+    error = np.abs(generator.normal(size=int(entity.max()) + 1))[entity]
+    found = bootstrap("mae", Predictions(np.zeros(rows), {"gelgt": error}, None, entity=entity))
+    assert found is not None
+    assert found.rows < rows
+    half = 1.96 * np.abs(generator.normal(size=10**5)).std() / np.sqrt(entity.max() + 1)
+    one = found.models["gelgt"]
+    assert (one.high - one.low) / 2 == pytest.approx(half, rel=0.35)

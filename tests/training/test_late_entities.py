@@ -11,6 +11,7 @@ import gelgt
 from gelgt import Database
 from gelgt.inference import evaluate_run
 from gelgt.training import train_run
+from gelgt.training.baselines import lightgbm_predictions
 from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.fit import Trainer
 from gelgt.training.members import make_model
@@ -59,6 +60,10 @@ def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_pat
     rate = data.labels("train").mean()
     np.testing.assert_allclose(found[~there["val"]], rate, rtol=1e-5)
     assert np.ptp(found[there["val"]]) > 0
+
+    beside = lightgbm_predictions(data, config)[0]["val"]
+    np.testing.assert_allclose(beside[~there["val"]], rate, rtol=1e-5)
+    assert np.ptp(beside[there["val"]]) > 0
 
     run = train_run(late, task, tmp_path / "run", small(task.task_type))
     again = evaluate_run(run, late, "val")

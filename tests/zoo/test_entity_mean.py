@@ -48,14 +48,27 @@ def test_it_is_what_a_loop_over_closed_windows_finds(make_task: Any, task_type: 
     options = {"arrow": pa.list_(pa.int64())} if task_type.startswith("multilabel") else {}
     task = make_task(train, val, test, task_type, timedelta=pd.Timedelta(days=window) if window else None, classes=(0, 1, 2), **options)
     found = entity_mean(task, None if horizon is None else START + horizon * DAY)
-    np.testing.assert_allclose(found["val"], slow(train, val, train, window, horizon, average))
-    np.testing.assert_allclose(found["test"], slow(train + val, test, train, window, horizon, average))
+    np.testing.assert_allclose(found["val"], slow(train + val, val, train, window, horizon, average))
+    np.testing.assert_allclose(found["test"], slow(train + val + test, test, train, window, horizon, average))
 
 
 def test_a_label_counts_from_the_moment_its_window_closes(make_task: Any) -> None:
     task = make_task([(0, 0, 0), (0, 10, 1), (1, 0, 0)], [(0, 14, 0), (0, 15, 1)], [(0, 30, 0)], "binary_classification")
     assert entity_mean(task)["val"].tolist() == [0.0, 0.5]  # five days: the label of day 10 is known on day 15
     assert entity_mean(task)["test"].tolist() == [0.5]
+
+
+def test_windows_of_the_same_split_count_once_they_have_closed(make_task: Any) -> None:
+    """Five days: on day 35 the window of day 30 has closed, on day 34 it is open; a seed's own label never counts."""
+    test = [(0, 30, 1), (0, 34, 1), (0, 35, 0), (1, 35, 1)]
+    task = make_task([(0, 0, 0), (1, 0, 0)], [(0, 14, 0)], test, "binary_classification")
+    assert entity_mean(task)["test"].tolist() == [0.0, 0.0, pytest.approx(1 / 3), 0.0]
+    frozen = entity_mean(task, START + 31 * DAY)["test"]
+    assert frozen.tolist() == [0.0, 0.0, 0.0, 0.0], "nothing after the horizon is known"
+    turned = make_task([(0, 0, 0), (1, 0, 0)], [(0, 14, 0)], [(e, d, 1 - y if d > 30 else y) for e, d, y in test], "binary_classification")
+    assert entity_mean(turned)["test"].tolist() == entity_mean(task)["test"].tolist(), "labels of open windows change nothing"
+    later = make_task([(0, 0, 0)], [(0, 20, 1), (0, 25, 0)], [], "binary_classification")
+    assert entity_mean(later)["val"].tolist() == [0.0, 0.5]
 
 
 def test_many_labels_take_seconds(make_task: Any) -> None:
@@ -71,7 +84,7 @@ def test_many_labels_take_seconds(make_task: Any) -> None:
             "target": pa.array(rng.normal(size=size)),
         }
     )
-    later = table.set_column(0, "time", pa.array(rng.integers(START + 20 * DAY, START + 30 * DAY, size) * 10**6).cast("timestamp[us]"))
+    later = table.set_column(0, "time", pa.array(rng.integers(START + 20 * DAY, START + 24 * DAY, size) * 10**6).cast("timestamp[us]"))
     task.labels.update({"train": table, "val": later, "test": later})  # type: ignore[attr-defined]
     entity_mean(make_task([(0, 0, 1.0)], [(0, 20, 1.0)], [(0, 30, 1.0)], "regression"))  # compiles
     start = time.perf_counter()

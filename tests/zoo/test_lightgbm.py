@@ -3,12 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import gelgt
 from gelgt.config import SamplingConfig
-from gelgt.zoo import LightGBMResult, lightgbm_baseline, targets
+from gelgt.sampling.seeds import task_seeds
+from gelgt.zoo import Examples, LightGBMResult, lightgbm_baseline, targets
 from gelgt.zoo import lightgbm as module
 
 SPLIT_DAYS = {"train": range(8, 20), "val": range(21, 30), "test": range(31, 40)}
@@ -162,6 +165,56 @@ def test_large_training_sets_are_sampled_and_it_says_so(tiny: Any, make_task: An
     assert result.train_rows == 100
     assert f"100 of {task.rows['train']}" in result.notices[0]
     assert result.predictions["test"].tobytes() == again.predictions["test"].tobytes()
+
+
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Things with one of forty colours; every other colour is a good one, so that the order of the codes means nothing."""
+    rng = np.random.default_rng(0)
+    names = np.array([f"colour {number:02}" for number in rng.permutation(40)])
+    # Codes run by falling frequency: the more frequent a colour, the smaller its code.
+    colour = np.repeat(np.arange(40), np.arange(119, 39, -2))
+    frame = pd.DataFrame({"id": np.arange(len(colour)), "colour": names[colour]})
+    db = gelgt.open({"things": frame}, schema={"tables": {"things": {"pkey": "id"}}}, out=tmp_path_factory.mktemp("coloured") / "db")
+    days = pd.to_datetime(np.array(["2024-01-01", "2024-02-01", "2024-03-01"]))
+    labels = pd.concat([pd.DataFrame({"id": frame.id, "at": day, "good": colour % 2}) for day in days])
+    return db, db.task(labels, entity="things.id", val=days[1], test=days[2], timedelta="5 days")
+
+
+def test_categories_are_no_ordered_numbers(coloured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, task = coloured
+    monkeypatch.setattr(module, "ROUNDS", 3)
+    result = lightgbm_baseline(db, db.graph(), db.features(), task, SamplingConfig(), threads=1)
+    assert result.features == ("colour",)
+    assert roc_auc_score(targets(task, "test"), result.predictions["test"]) > 0.99
+
+
+def test_a_refit_predicts_test_and_leaves_validation_alone(tiny: Any, make_task: Any) -> None:
+    """The first fit learns noise; what is known later says more, and early stopping has chosen how long that is learned."""
+    rng = np.random.default_rng(1)
+    train, val, test = labelled(tiny, is_high)
+    task = make_task([(e, d, int(rng.random() < 0.5)) for e, d, _ in train], val, test, "binary_classification")
+    graph = tiny.db.graph()
+    examples = {split: Examples(task_seeds(task, graph, split), targets(task, split)) for split in ("train", "val", "test")}
+    alone, refitted = fit(tiny, task), fit(tiny, task, examples=examples | {"known": examples["val"]})
+    assert refitted.predictions["val"].tobytes() == alone.predictions["val"].tobytes()
+    truth = targets(task, "test")
+    assert roc_auc_score(truth, alone.predictions["test"]) < 0.8
+    assert roc_auc_score(truth, refitted.predictions["test"]) > 0.9
+    assert (refitted.train_rows, refitted.known_rows) == (len(train), len(val))
+    assert refitted.rounds == alone.rounds
+
+
+@pytest.mark.parametrize("task_type", ["regression", "multiclass_classification", "multilabel_classification"])
+def test_every_type_can_be_refitted(tiny: Any, make_task: Any, task_type: str) -> None:
+    is_list = task_type.startswith("multilabel")
+    options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "high")}
+    task = make_task(*labelled(tiny, lambda s: [is_high(s), 1 - is_high(s)] if is_list else is_high(s)), task_type, **options)
+    examples = {split: Examples(task_seeds(task, tiny.db.graph(), split), targets(task, split)) for split in ("train", "val", "test")}
+    result, alone = fit(tiny, task, examples=examples | {"known": examples["val"]}), fit(tiny, task)
+    assert result.predictions["test"].shape == alone.predictions["test"].shape
+    assert result.predictions["test"].tobytes() != alone.predictions["test"].tobytes()
+    assert np.isfinite(result.predictions["test"]).all()
 
 
 def test_lightgbm_is_silent(tiny: Any, make_task: Any, capfd: pytest.CaptureFixture[str]) -> None:

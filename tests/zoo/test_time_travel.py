@@ -16,8 +16,11 @@ import gelgt
 from gelgt import Database
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
+from gelgt.presets import RunConfig
 from gelgt.testing import shop
 from gelgt.testing.hostile import TIMES
+from gelgt.training.baselines import lightgbm_predictions
+from gelgt.training.data import TrainingData, in_regime
 from gelgt.zoo import Aggregates, aggregates, entity_mean, lightgbm_baseline
 
 HOSTILE = (
@@ -104,7 +107,9 @@ def test_predictions_are_the_same_bit_for_bit(twins: Twins, name: str) -> None:
     for db in (twins.whole, twins.cut):
         task = db.task(SENTENCES[name], val=twins.val - pd.Timedelta(days=40), test=twins.val - pd.Timedelta(days=10), eval_timestamps=1)
         result = lightgbm_baseline(db, db.graph(), db.features(), task, SamplingConfig(), hops=2, threads=1)
-        found.append((result.predictions["test"], result.predictions["val"], entity_mean(task)["test"]))
+        config = in_regime(RunConfig.of("cpu", task.task_type, {"train.refit": True, "train.windows": 2}), task)
+        refitted = lightgbm_predictions(TrainingData.of(db, task, config), config)[0]
+        found.append((result.predictions["test"], result.predictions["val"], entity_mean(task)["test"], refitted["test"]))
     for whole, cut in zip(*found):
         assert len(whole) > 10
         assert whole.tobytes() == cut.tobytes()

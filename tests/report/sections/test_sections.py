@@ -85,7 +85,8 @@ def test_scores_table_bolds_the_best_and_gives_intervals(made_run: Any) -> None:
     one, gain = run.intervals.models["gelgt"], run.intervals.gains["lightgbm"]
     assert f"{one.low:.3f} to {one.high:.3f}" in html
     assert f"+{gain.low:.3f} to +{gain.high:.3f}" in html
-    assert "1,000 bootstrap resamples of the 600 test rows" in words(html)
+    assert "1,000 bootstrap resamples of the entities of the 600 test rows" in words(html)  # some customers come twice
+    assert "95 % interval over entities" in words(html)
     assert "warn" not in html
 
 
