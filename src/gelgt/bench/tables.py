@@ -142,7 +142,7 @@ def facts(result: Mapping[str, Any]) -> list[str]:
 
 def _about_baselines(result: Mapping[str, Any]) -> list[str]:
     """Which labels the baselines learned."""
-    if not set(BASELINES) & set(result["models"]):
+    if not set(BASELINES) & set(result.get("models", ())):
         return []
     labels = result.get("baseline_labels")
     if labels is None:
