@@ -109,7 +109,7 @@ def _paper_preset(study: Mapping[str, Any]) -> list[str]:
         figure = published("quality", study["dataset"], task, study["model"], metric)
         told = NOT_RUN if figure is None else _spread(figure.value, figure.spread)
         measured = (scores.get((task, regime)) for regime in ("frozen", "seed-time"))
-        own = [NOT_RUN if entry is None else _spread(entry["mean"], entry["spread"]) for entry in measured]
+        own = [NOT_RUN if e is None else _spread(e["mean"], e["spread"]) + " †" * (not e.get("is_exact")) for e in measured]
         table.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), told, *own])
     lines = [f"#### {study['dataset']}", "", f"- runs: preset paper, {study['seeds']} seeds", f"- machine: {study['machine']}"]
     lines += [f"- note: {study['note']}"] if study.get("note") else []

@@ -1,6 +1,7 @@
 """Studies as Markdown: a table of tasks × variants, one of details, and a sentence for each comparison.
 
-A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in brackets, never among what is compared.
+A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in brackets, beside runs of its own
+regime alone and never among what is compared.
 """
 
 import shlex
@@ -51,8 +52,8 @@ def paper_text(entry: Mapping[str, Any] | None) -> str:
 
 
 def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of the table of tasks × variants."""
-    columns = _columns(result)
+    """Headers and cells of the table of tasks × variants; published figures are of the frozen regime and stand beside such runs alone."""
+    columns, with_paper = _columns(result), with_paper and result["regime"] == "frozen"
     lines = []
     for task, metric in rows_of(result):
         entries = {e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)}
@@ -156,13 +157,11 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     """A whole study."""
     head = "#" * level
     lines = [f"{head} {result['title']}", "", *(f"- {fact}" for fact in facts(result)), ""]
-    has_paper = any(entry.get("paper") for entry in result["results"])
+    has_paper = result["regime"] == "frozen" and any(entry.get("paper") for entry in result["results"])
     lines += markdown_table(*wide(result))
     lines += ["", "Test scores, mean ± standard deviation over seeds; best mean in bold; – was not run."]
     if has_paper:
-        lines[-1] += " In brackets what was published, measured by others in the frozen regime."
-        if result["regime"] != "frozen":
-            lines[-1] += f" It does not compare with these runs, whose regime is {result['regime']}."
+        lines[-1] += " In brackets what was published, measured by others in the same regime."
     told = sentences(result)
     if told:
         rule = "A variant is called better or worse only where the seeds and a bootstrap over the entities of the test rows agree."
