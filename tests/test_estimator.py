@@ -82,7 +82,8 @@ def test_predict_and_embed(model: gelgt.GelGT, db: gelgt.Database, small_shop: S
     assert model.embed(db, ids[:2], small_shop.test_timestamp).shape == (2, 18)
     with pytest.warns(UserWarning, match="just after it"):
         everyone = model.predict(db)
-    assert len(everyone) == db.num_rows("customers")
+    signed_up = db.read("customers").column("signed_up_at").to_numpy()
+    assert len(everyone) == (signed_up <= everyone["time"].iloc[0].to_datetime64()).sum() == db.num_rows("customers") - 1
     assert "just after it" in everyone.attrs["notices"][0]
 
 

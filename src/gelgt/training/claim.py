@@ -33,6 +33,9 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
         _check_content(out, is_resumed)  # another training may have ended here in the meantime
         yield
     finally:
+        if [p.name for p in out.iterdir()] == [MARK]:  # an error came before anything was written
+            (out / MARK).unlink()
+            out.rmdir()
         os.close(handle)
 
 

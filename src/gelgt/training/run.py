@@ -116,17 +116,17 @@ def train_run(
         GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to another run.
     """
     options, progress = options or Options(), progress or Progress()
+    config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
+    find_model(config.kind).check(config.model)
     with claimed(out, options.resume):
         return _train_claimed(db, task, out, config, options, progress, stop)
 
 
 def _train_claimed(
-    db: Database, task: Task, out: Path, config: RunConfig | None, options: Options, progress: Progress, stop: Callable[[], bool]
+    db: Database, task: Task, out: Path, config: RunConfig, options: Options, progress: Progress, stop: Callable[[], bool]
 ) -> Run:
     """`train_run`, in a folder that is held."""
     clock = _Clock(progress)
-    config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
-    find_model(config.kind).check(config.model)
     content_hash = hash_files([db.path(name) for name in db.table_names])
     key = _run_key(config, task, content_hash, options)
     if not _prepare(out, options, key):
