@@ -102,6 +102,28 @@ def test_optional_attributes_do_not_date() -> None:
     assert set(times_of(db, "coupons").values()) == {"always"}
 
 
+def test_a_key_that_is_filled_later_does_not_hide_a_row_until_then() -> None:
+    """Lines that come back would be unseen until they do, so that those which are seen would be known to stay."""
+    returns = pd.DataFrame({"id": [0, 1], "created_at": days(45, 60)})
+    items = lines(0, 1, 2, 3, 4, 5).assign(return_id=pd.array([None, 0, None, 1, None, None], dtype="Int64"))
+    fkeys = {"lines": {"pkey": "id", "fkeys": {"order_id": "orders", "return_id": "returns"}}}
+    db = gelgt.open(shop(lines=items, returns=returns), schema=fkeys)
+    assert keys_of(db, "lines") == ("order_id",)
+    assert db.table("lines").pointers == {"return_id"}
+    assert times_of(db, "lines") == {0: 0, 1: 20, 2: 40, 3: 10, 4: 30, 5: 50}
+
+
+def test_of_keys_that_take_turns_each_dates() -> None:
+    """A comment is on an order or on a photo: the keys are empty by turns, and a row is as new as what it names."""
+    photos = pd.DataFrame({"id": [0, 1, 2], "taken_at": days(60, 70, 80)})
+    comments = pd.DataFrame(
+        {"id": range(6), "order_id": pd.array([0, 1, 2, None, None, 3], "Int64"), "photo_id": pd.array([None, None, None, 0, 1, 2], "Int64")}
+    )
+    db = gelgt.open(shop(photos=photos, comments=comments))
+    assert keys_of(db, "comments") == ("order_id", "photo_id")
+    assert times_of(db, "comments") == {0: 0, 1: 20, 2: 40, 3: 60, 4: 70, 5: 80}
+
+
 def test_references_to_the_own_table_and_cycles_of_untimed_tables() -> None:
     """A reply is as new as its order; that it names another reply says nothing. Tables that name each other are dated by the first."""
     replies = pd.DataFrame({"id": [0, 1], "order_id": [3, 0], "reply_to_id": pd.array([1, None], dtype="Int64"), "mail_id": [1, 0]})

@@ -10,7 +10,10 @@ Three kinds of keys do not date:
                 The rows show it: the order that a user points to comes after other orders that name the user.
                 A model does not follow such a key at all. That the last order is known would tell that none comes after it.
     options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say nothing about when a row
-                was made. A model does not follow them either: what they hold today was not known before.
+                was made. So are keys that are empty in some rows and elsewhere name rows that are newer than those the other
+                keys name (`order_items.return_id`): dated by it, a line would be hidden until it is returned, and the lines
+                that are seen would be those that never will be. A model does not follow them either: what they hold today
+                was not known before.
     cycles      a key that leads back, through tables without a time, to the table itself (`comments.reply_to`).
 
 Rows of a dated table that name no dated row are never visible, as rows without a time in a table that has one.
@@ -75,6 +78,8 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     times = RowTimes(view)
     pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
     dating = tuple(fk for fk in keys if fk not in pointers)
+    later = tuple(fk for fk in dating if _is_filled_later(times, table, fk, tuple(other for other in dating if other is not fk)))
+    pointers, dating = (*pointers, *later), tuple(fk for fk in dating if fk not in later)
     if dating and view.num_rows(table.name) and np.mean(times.newest_parent(table, dating) != NEVER) < LEAST_DATED:
         pointers, dating = (*pointers, *dating), ()
     chosen = Dating(tuple(fk.column for fk in dating), tuple(fk.column for fk in pointers))
@@ -99,6 +104,21 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
     pointed = times.newest_parent(table, (fk,))
     both = (first != NEVER) & (pointed != NEVER)
     return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
+
+
+def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others: tuple[ForeignKey, ...]) -> bool:
+    """Whether a key is empty in rows that others date, and where it is not, mostly names newer rows than they do.
+
+    Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each row, both date.
+    """
+    if not others:
+        return False
+    own, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
+    is_filled, is_dated = own != NEVER, rest != NEVER
+    both, either = is_filled & is_dated, is_filled | is_dated
+    if not both.any() or np.mean(is_dated[either]) < 1 - TOLERATED or np.mean(is_filled[is_dated]) >= 1 - TOLERATED:
+        return False
+    return float(np.mean(own[both] > rest[both])) > 1 / 2
 
 
 def needs_dating(schema: DatabaseSchema) -> bool:
