@@ -107,7 +107,7 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
 
 
 def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others: tuple[ForeignKey, ...]) -> bool:
-    """Whether a key is empty in rows that others date, and where it is not, mostly names newer rows than they do.
+    """Whether a key is empty in rows that others date, and where it is not, names newer rows than they do: hardly ever older ones.
 
     Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each row, both date.
     """
@@ -118,7 +118,8 @@ def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others
     both, either = is_filled & is_dated, is_filled | is_dated
     if not both.any() or np.mean(is_dated[either]) < 1 - TOLERATED or np.mean(is_filled[is_dated]) >= 1 - TOLERATED:
         return False
-    return float(np.mean(own[both] > rest[both])) > 1 / 2
+    older, newer = np.mean(own[both] < rest[both]), np.mean(own[both] > rest[both])
+    return bool(older <= TOLERATED and newer > 1 / 2)
 
 
 def needs_dating(schema: DatabaseSchema) -> bool:

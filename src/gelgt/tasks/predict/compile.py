@@ -19,6 +19,7 @@ from gelgt.tasks.split import Split
 from gelgt.tasks.sql_text import quote, time_literal
 
 _ALIASES = [*"bcdfghijklmnopqrsuvwxyz", *(f"j{i}" for i in range(1000))]  # a is the row, e the entity, t the seed time
+_NEVER = "TIMESTAMP 'infinity'"
 _INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
 
 
@@ -209,8 +210,14 @@ class _Joins:
             return f"{alias}.{quote(table.time_col)}"
         keys = table.dating_keys
         kind = "LEFT JOIN" if len(keys) > 1 else kind  # a key may be empty; of one alone, the row then has no time
-        times = [self.time(self.parent(alias, fk.column, fk.table, kind), self.tables[fk.table], kind) for fk in keys]
-        return times[0] if len(times) == 1 else f"GREATEST({', '.join(times)})"
+        parents = {self.parent(alias, fk.column, fk.table, kind): self.tables[fk.table] for fk in keys}
+        times = [self.time(name, parent, kind) for name, parent in parents.items()]
+        if len(times) == 1:
+            return times[0]
+        # GREATEST passes over NULL, which is right for an empty key; a row that names one without a time never comes to be.
+        named = [f"{name}.{quote(str(parent.pkey))}" for name, parent in parents.items()]
+        times = [f"CASE WHEN {key} IS NOT NULL THEN COALESCE({time}, {_NEVER}) END" for key, time in zip(named, times)]
+        return f"GREATEST({', '.join(times)})"
 
 
 def _as(column: str, name: str) -> str:
