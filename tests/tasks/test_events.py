@@ -79,6 +79,8 @@ def test_sql_ends_with_the_tables_that_it_reads(db: Database) -> None:
     )
     told = db.task(planned, timedelta="30 days", entity="customers.id")
     assert last_end(told) > frames()["orders"]["placed_at"].max()  # which of them it counts is not known
+    assert any("'orders' ends at 2024-05-15, windows at" in notice for notice in told.notices)
+    assert not any("ends at" in notice for notice in task.notices)
 
 
 def test_the_first_table_that_ends_counts(db: Database) -> None:

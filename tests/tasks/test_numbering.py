@@ -157,6 +157,22 @@ def test_another_time_column_in_the_manifest(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(by_key(other.task(folder)), by_key(db.task(folder)))
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_another_time_column_of_the_events(tmp_path: Path, is_edited: bool) -> None:
+    """Customers keep their numbers where orders get another time, but labels by the old one are about other orders."""
+    tables = frames()
+    tables["orders"]["paid_at"] = tables["orders"]["placed_at"] + pd.to_timedelta(np.arange(900) % 60, "D")
+    folder = gelgt.open(tables).task(CHURN, **TIMES).save(tmp_path / "churn")
+    if is_edited:
+        edit(folder)
+    db = gelgt.open(tables, schema={"orders": {"time_col": "paid_at"}})
+    task, fresh = db.task(folder), db.task(CHURN, **TIMES)
+    both = by_key(task).merge(by_key(fresh), on=["split", "time", "entity"])  # the saved task keeps its number of windows
+    assert len(both) > 500
+    assert both["label_x"].equals(both["label_y"]) != is_edited
+    assert any("rows of 'orders' have other times than when" in notice for notice in task.notices)
+
+
 def test_another_time_column_in_a_relbench_folder(shop_db: Database) -> None:
     """RelBench's own labels hold key values of the folder, which stay when gelgt orders the rows anew."""
     path = shop_db.folder

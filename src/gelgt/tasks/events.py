@@ -92,6 +92,11 @@ def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterato
     if events.span.strays:
         left = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
         yield f"{left} far behind {time_text(events.latest)} cannot be real times: windows end there"
+    for name in events.tables if len(events.tables) > 1 else ():  # which of the tables that SQL reads it aggregates is not known
+        rows = _times(db, name)
+        end = rows[-1] if len(rows) else events.span.earliest
+        if events.latest - end >= window:
+            yield f"'{name}' ends at {time_text(end)}, windows at {time_text(events.latest)}: if labels are about it, give earlier times"
     whole = time_range(db).latest
     if events.tables and whole - events.latest >= window:
         yield f"windows end at {time_text(events.latest)}, {events.latest_row}; other tables go on to {time_text(whole)}"

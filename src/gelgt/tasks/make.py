@@ -25,7 +25,7 @@ from gelgt.tasks.events import empty_windows, event_groups
 from gelgt.tasks.folder import find_folder, has_labels, is_edited, read_labels, read_manifest, task_names
 from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
 from gelgt.tasks.labels import autocomplete_sql, check_entities
-from gelgt.tasks.numbering import database_of, is_same_numbering, renumbered
+from gelgt.tasks.numbering import database_of, is_same_numbering, renumbered, retimed
 from gelgt.tasks.population import existing
 from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence
 from gelgt.tasks.split import Split, split_times
@@ -162,6 +162,13 @@ def _from_files(db: Database, folder: Path, task: Definition, ours: Mapping[str,
         has_definition = task.kind == "autocomplete" and db.table(task.entity_table).pkey is None
     elif folder.resolve().parent.parent != db.cache_dir.resolve():
         notices.append(f"{folder.name} does not say which data its row numbers are from; they are taken for rows of this database")
+    if others := retimed(db, task, (ours.get("labels") or {}).get("times")):
+        tables = " and ".join(f"'{name}'" for name in others)
+        changed = f"rows of {tables} have other times than when '{task.name}' was saved"
+        if has_definition and has_engine():
+            made = _made_anew(db, task, ours, given)
+            return replace(made, notices=(*made.notices, f"{changed}: the labels were made anew"))
+        notices.append(f"{changed}; the labels of its files are kept")
     if is_moved and has_definition and has_engine():
         made = _made_anew(db, task, ours, given)
         return replace(made, notices=(*made.notices, _moved_notice(task, "the labels were made anew")))

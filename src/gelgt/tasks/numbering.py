@@ -7,11 +7,13 @@ numbers soon mean others. So a saved task says what its labels were made from, i
       labels:
         hash: 5f0c…                                     # the label values as they were written: other values are edits
         rows: {customers: {count: 812, hash: 3f9a…}}    # the user's own keys of the first 812 rows, in row order
+        times: {orders: placed_at, lines: [order_id]}   # what dates the rows of each table
 
     tasks/NAME/gelgt/keys/customers.parquet             # row number and own key of every row that has a label
 
 `count` is one more than the highest row number in the labels: rows that were added behind it change no number below it, so a table
 that only grew at its end still has the numbering of the labels. A table without a primary key is told by all its columns.
+Labels of a sentence are about rows by their times: where the schema names other times by now, they answer another question.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def describe(db: Database, task: Definition, labels: Mapping[str, pa.Table]) -> 
     for table, numbers in labelled_rows(task, labels).items():
         count = int(numbers.max()) + 1 if len(numbers) else 0
         rows[table] = {"count": count, "hash": _key_hash(db, table, count)}
-    return {"hash": label_hash(labels), "rows": rows}
+    return {"hash": label_hash(labels), "rows": rows, "times": _times(db)}
 
 
 def write_keys(db: Database, task: Definition, labels: Mapping[str, pa.Table], folder: Path) -> None:
@@ -86,6 +88,20 @@ def is_same_numbering(db: Database, rows: Mapping[str, Any]) -> bool:
         hint = "Make the task again."
         raise TaskError("bad_manifest", f"'gelgt: labels: rows:' of the task's manifest is {rows!r}.", hint=hint) from None
     return all(count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == told for table, (count, told) in known.items())
+
+
+def retimed(db: Database, task: Definition, times: Any) -> list[str]:
+    """The tables whose rows have other times by now than when a sentence's labels were saved."""
+    if task.sentence is None or task.kind != "forecast" or not isinstance(times, Mapping):
+        return []
+    today = _times(db)
+    return [table for table in db.table_names if table in times and times[table] != today[table]]
+
+
+def _times(db: Database) -> dict[str, Any]:
+    """By table: its time column, else the keys that date its rows."""
+    tables = db.schema.tables.values()
+    return {table.name: table.time_col or [fk.column for fk in table.dating_keys] for table in tables}
 
 
 def database_of(folder: Path) -> Path | None:
