@@ -45,6 +45,22 @@ def test_the_moment_of_creation_wins() -> None:
     assert infer(orders=orders).table("orders").time_col == "created_at"
 
 
+def test_events_are_timed_by_their_own_name() -> None:
+    """Returns come with `returned_at`, not with the order; what only some deliveries have was not there when they were recorded."""
+    days = pd.Series(pd.date_range("2024-01-01", periods=40))
+    orders = pd.DataFrame({"id": range(40), "placed_at": days})
+    returns = pd.DataFrame({"id": range(40), "order_id": range(40), "returned_at": days + pd.Timedelta(days=9)})
+    deliveries = pd.DataFrame({"id": range(40), "order_id": range(40), "delivered_at": days.mask(days.dt.day % 3 == 0)})
+    schedules = pd.DataFrame({"id": range(40), "order_id": range(40), "scheduled_for": days + pd.Timedelta(days=9)})
+    db = gelgt.open({"orders": orders, "returns": returns, "deliveries": deliveries, "schedules": schedules})
+    assert {name: db.table(name).time_col for name in db.table_names} == {
+        "orders": "placed_at",
+        "returns": "returned_at",
+        "deliveries": None,
+        "schedules": None,
+    }
+
+
 def test_roles_self_references_and_one_to_one_keys() -> None:
     users = pd.DataFrame({"id": range(1, 6), "manager_id": [None, 1, 1, 2, 2]})
     details = pd.DataFrame({"user_id": range(1, 6), "shoe": [1.5, 2.5, 3.5, 1.5, 2.5]})

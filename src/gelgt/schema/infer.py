@@ -138,6 +138,8 @@ _OTHER = (
     "schedul", "plan", "planned", "estimat", "expect", "target", "found", "establish", "built", "manufactur", "releas", "retir",
     "terminat", "next", "renew", "effectiv",
 )
+# Of these, what a table of such events is made by: `returns.returned_at`. Plans and ends are not known when they are named.
+_EVENTS = ("deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit", "delet", "remov", "terminat", "renew")
 # fmt: on
 
 
@@ -154,6 +156,12 @@ def infer_time_column(table: str, columns: Sequence[ColumnFacts], key: PrimaryKe
         # The best name first, then the fullest column, then the earliest time: a row is known from its first moment.
         best = min(likely, key=lambda c: (not _says(c.name, _STRONG), c.nulls, probe.median(table, c.name) or 0.0))
         return TimeColumn(best.name, "inferred", f"named like the moment of an event, {best.rows - best.nulls:,} of {best.rows:,} filled")
+    event = [p for p in _EVENTS if _says(table, (p,))]
+    # Filled in nearly every row: a delivery that waits for its `delivered_at` is known before.
+    named = [c for c in times if c.nulls <= c.rows / 20 and any(_says(c.name, (p,)) for p in event)]
+    if len(named) == 1:
+        only = named[0]
+        return TimeColumn(only.name, "inferred", f"named after the events of '{table}', {only.rows - only.nulls:,} of {only.rows:,} filled")
     unnamed = [c for c in times if not _says(c.name, _OTHER)]
     for column in unnamed:
         number_key = key is not None and len(key.columns) == 1 and any(c.name == key.columns[0] and c.family == "number" for c in columns)
