@@ -83,6 +83,20 @@ def test_a_pointer_that_is_updated_neither_dates_nor_is_followed() -> None:
     assert ("pointer", "users", "last_order_id") in [(f["code"], f["table"], f["column"]) for f in report["findings"]]
 
 
+def test_a_pointer_of_a_table_with_a_time_is_not_followed_either(tmp_path: Path) -> None:
+    frames = shop()
+    frames["users"]["last_order_id"], frames["users"]["created_at"] = [2, 4, 5], days(-3, -2, -1)
+    schema = {"users": {"pkey": "id", "fkeys": {"last_order_id": "orders"}}}
+    db = gelgt.open(frames, schema=schema, out=tmp_path / "shop")
+    assert db.table("users").pointers == {"last_order_id"}
+    assert times_of(db, "users") == {10: -3, 11: -2, 12: -1}
+    assert (db.graph().table_parents("users") == -1).all()
+    assert [f["column"] for f in db_report(db)["findings"] if f["code"] == "pointer"] == ["last_order_id"]
+    assert gelgt.open(tmp_path / "shop").schema == db.schema
+    schema["users"]["dated_by"] = None  # type: ignore[assignment]
+    assert gelgt.open(frames, schema=schema).table("users").pointers == frozenset()
+
+
 def test_a_document_that_its_order_names_too_is_dated_by_it() -> None:
     """A cycle of keys alone is no pointer: an order and its invoice name each other, and the invoice is as new as the order."""
     frames = shop(invoices=pd.DataFrame({"id": range(6), "order_id": range(6)}))
@@ -116,9 +130,8 @@ def test_a_key_that_is_filled_later_does_not_hide_a_row_until_then() -> None:
 def test_of_keys_that_take_turns_each_dates() -> None:
     """A comment is on an order or on a photo: the keys are empty by turns, and a row is as new as what it names."""
     photos = pd.DataFrame({"id": [0, 1, 2], "taken_at": days(60, 70, 80)})
-    comments = pd.DataFrame(
-        {"id": range(6), "order_id": pd.array([0, 1, 2, None, None, 3], "Int64"), "photo_id": pd.array([None, None, None, 0, 1, 2], "Int64")}
-    )
+    comments = pd.DataFrame({"id": range(6), "order_id": pd.array([0, 1, 2, None, None, 3], "Int64")})
+    comments["photo_id"] = pd.array([None, None, None, 0, 1, 2], "Int64")
     db = gelgt.open(shop(photos=photos, comments=comments))
     assert keys_of(db, "comments") == ("order_id", "photo_id")
     assert times_of(db, "comments") == {0: 0, 1: 20, 2: 40, 3: 60, 4: 70, 5: 80}

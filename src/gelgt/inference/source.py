@@ -137,7 +137,7 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
         fkeys = _stated_fkeys(table, schema)
         if fkeys is not None:
             entry["fkeys"] = fkeys
-            if table.dating is not None and table.time_col is None:
+            if table.dating is not None:
                 entry["dated_by"] = {"keys": list(table.dating.keys), "pointers": list(table.dating.pointers)}
         chosen = {c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"}
         entry["kinds"] = {c: {"kind": k.kind, "separator": k.separator} if k.separator else k.kind for c, k in chosen.items()}

@@ -71,7 +71,7 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
 
 def _pointers(table: TableSchema) -> list[Finding]:
     """Foreign keys that are filled or changed after a row is made."""
-    names = table.dating.pointers if table.dating is not None and table.time_column is None else ()
+    names = table.dating.pointers if table.dating is not None else ()
     message = "filled or changed after its row was made, so a model does not follow it; the manifest can state what dates the rows"
     return [Finding("pointer", table.name, column, message=f"{message} (dated_by)") for column in names]
 

@@ -76,7 +76,8 @@ def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
     for fk in table.foreign_keys:
         target = db.schema.tables[fk.table]
         time = target.time_col
-        if time is None or fk.table == table.name or not any(back.table == table.name for back in target.foreign_keys):
+        is_named_back = any(back.table == table.name for back in target.foreign_keys)
+        if time is None or fk.table == table.name or fk.column in table.pointers or not is_named_back:
             continue
         parents = np.concatenate([_floats(batch.column(0).cast(pa.int64())) for batch in db.batches(fk.table, [time])] or [np.zeros(0)])
         newer, filled = 0, 0

@@ -227,7 +227,7 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
             }
             for fk in table.foreign_keys
         }
-    if table.dating is not None and table.time_column is None:
+    if table.dating is not None:
         dating = table.dating
         entry["dated_by"] = {
             "keys": list(dating.keys),

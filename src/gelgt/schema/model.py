@@ -84,7 +84,7 @@ class TableSchema:
     time_column: TimeColumn | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     kinds: Mapping[str, ColumnKind] = field(default_factory=dict)  # feature columns only, never keys
-    dating: Dating | None = None  # of tables without a time column; None while nothing has been said or inferred
+    dating: Dating | None = None  # None while nothing has been said or inferred; with a time column it names pointers alone
 
     @property
     def pkey(self) -> str | None:

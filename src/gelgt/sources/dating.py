@@ -8,7 +8,8 @@ Three kinds of keys do not date:
 
     pointers    `users.last_order_id` is changed with every order: dated by it, a user would appear with the last order only.
                 The rows show it: the order that a user points to comes after other orders that name the user.
-                A model does not follow such a key at all. That the last order is known would tell that none comes after it.
+                A model does not follow such a key at all, in a table with a time column either. That the last order is known
+                would tell that none comes after it.
     options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say nothing about when a row
                 was made. So are keys that are empty in some rows and elsewhere name rows that are newer than those the other
                 keys name (`order_items.return_id`): dated by it, a line would be hidden until it is returned, and the lines
@@ -44,7 +45,19 @@ def with_dating(db: Database) -> DatabaseSchema:
         decided = replace(schema.tables[name], dating=_decide(db, schema, schema.tables[name]))
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
-    return schema
+    return _with_pointers(db, schema)
+
+
+def _with_pointers(db: Database, schema: DatabaseSchema) -> DatabaseSchema:
+    """The schema with the pointers of tables that have a time column, which would tell them apart just as well."""
+    view = Database(db.folder, schema, db.source)
+    times, tables = RowTimes(view), dict(schema.tables)
+    for table in schema.tables.values():
+        if table.time_column is not None and table.dating is None:
+            pointers = tuple(fk.column for fk in _candidates(schema, table) if _is_pointer(view, times, table, fk))
+            if pointers:
+                tables[table.name] = replace(table, dating=Dating((), pointers, evidence="its keys are changed after a row is made"))
+    return replace(schema, tables=tables)
 
 
 def _reachable(schema: DatabaseSchema) -> set[str]:

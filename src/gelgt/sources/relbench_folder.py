@@ -264,7 +264,7 @@ def folder_source(
             "fkeys": fkeys,
             "kinds": {c: k for c, k in kinds.items() if c not in keyed},
         }
-        if "dated_by" in (ours.get(name) or {}) and not spec.get("time_col"):
+        if "dated_by" in (ours.get(name) or {}):
             merged[name]["dated_by"] = ours[name]["dated_by"]
         more = dict(stated.get(name) or {})
         merged[name]["kinds"] |= more.pop("kinds", None) or {}

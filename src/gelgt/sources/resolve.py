@@ -63,7 +63,7 @@ def resolve(staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProb
         foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
         time = _time_column(table, entry, facts[name], keys[name], probe)
         columns = [fk.column for fk in foreign]
-        dating = parse_dating(name, entry["dated_by"], columns, "schema") if "dated_by" in entry and time is None else None
+        dating = parse_dating(name, entry["dated_by"], columns, "schema") if "dated_by" in entry else None
         resolved[name] = TableSchema(name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating)
     return resolved
 
