@@ -9,10 +9,8 @@
 Thin: it calls `gelgt.training`, `gelgt.inference` and `gelgt.report`, as the command line does.
 """
 
-import os
 import shutil
 import tempfile
-import uuid
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
+from gelgt.files import whole_folder
 from gelgt.inference import Prediction, Predictor, evaluate_run
 from gelgt.presets import PRESETS, RunConfig
 from gelgt.sources import Database, open
@@ -176,16 +175,13 @@ class GelGT:
         target = Path(path).expanduser()
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise GelgtError("run_exists", f"{target} is not empty.", hint="Choose another folder.")
-        temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(self.run.folder, temporary, ignore=shutil.ignore_patterns("checkpoint*.safetensors", ".*"))
-            load_run(temporary)  # what is put in place can be loaded
-            os.replace(temporary, target)
+            with whole_folder(target) as temporary:
+                left_out = shutil.ignore_patterns("checkpoint*.safetensors", ".*")
+                shutil.copytree(self.run.folder, temporary, ignore=left_out, dirs_exist_ok=True)
+                load_run(temporary)  # what is put in place can be loaded
         except OSError as error:
             raise GelgtError("cannot_write", f"{target} cannot be written: {error.strerror or error}.", hint="Choose another.") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         return target
 
     def report(self, path: str | Path | None = None) -> Path:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gelgt.files import write_text
 from gelgt.report.charts import WIDTH, Plot
 from gelgt.report.html import escape
 from gelgt.report.scales import Scale, linear
 from gelgt.report.style import CHART_CSS
-from gelgt.training.run_folder import write_file
 
 ROW, FRAME, KEY = 30, 80, 20  # heights: of a line, of title and axis, of a line of the key
 
@@ -32,10 +32,6 @@ def study_plots(result: Mapping[str, Any], out: Path, name: str = "") -> list[Pa
         write_text(path, standing_alone(made.svg(), title))
         written.append(path)
     return written
-
-
-def write_text(path: Path, text: str) -> None:
-    write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _ranges(entries: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:

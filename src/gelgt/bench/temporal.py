@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gelgt.bench.plots import standing_alone, write_text
+from gelgt.bench.plots import standing_alone
 from gelgt.bench.tables import markdown_table
+from gelgt.files import write_text
 from gelgt.nn.base import duration
 from gelgt.report.charts import Plot
 from gelgt.report.scales import ages, whole

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gelgt.bench.plots import study_plots, write_text
+from gelgt.bench.plots import study_plots
 from gelgt.bench.tables import NOT_RUN, facts, markdown_table, study_markdown
+from gelgt.files import write_text
 from gelgt.training.run_folder import write_json
 
 

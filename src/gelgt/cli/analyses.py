@@ -98,9 +98,9 @@ def budget(
 
 def temporal(result: dict[str, Any], out: Path, values: dict[str, Any]) -> None:
     """Centres and widths of the temporal kernels after every epoch, as durations."""
-    from gelgt.bench.plots import write_text
     from gelgt.bench.tables import facts
     from gelgt.bench.temporal import kernels_by_epoch, moved, temporal_markdown, temporal_plot
+    from gelgt.files import write_text
     from gelgt.training.run_folder import read_json, write_json
 
     parts = [f"# {result['title']}", "", *(f"- {fact}" for fact in facts(result)), ""]
@@ -171,11 +171,11 @@ def results_command(
 ) -> None:
     """One page of everything that was measured, and of what the paper has and could not be run."""
     from gelgt.bench.results import collect, results_page
-    from gelgt.training.run_folder import write_file
+    from gelgt.files import write_text
 
     found = collect(folders)
     text = results_page(found)
-    write_file(out, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(out, text)
     say(f"{out}: {len(found)} studies")
 
 

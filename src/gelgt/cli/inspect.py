@@ -5,6 +5,7 @@ from typing import Any
 
 from gelgt.cli.output import print_table, say
 from gelgt.errors import GelgtError
+from gelgt.files import write_text
 
 
 def print_inspection(report: dict[str, Any]) -> None:
@@ -81,6 +82,4 @@ def write_drawing(db: Any, path: Path) -> None:
     else:
         text = mermaid(db.schema)
         text = f"```mermaid\n{text}```\n" if path.suffix == ".md" else text
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, text)

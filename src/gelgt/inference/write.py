@@ -5,10 +5,8 @@ way leaves nothing.
 """
 
 import json
-import os
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from gelgt.errors import GelgtError, did_you_mean
+from gelgt.files import whole_file
 
 FORMATS = (".parquet", ".csv")
 GROUP_ROWS = 1 << 16  # rows that are collected for a row group
@@ -50,21 +49,13 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
         GelgtError: another ending, a folder, a disk that is full; the error of `batches` itself passes through.
     """
     target = check_path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        rows = _write(batches, temporary, target.suffix.lower() == ".csv")
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        return rows
+        with whole_file(target) as temporary:
+            return _write(batches, temporary, target.suffix.lower() == ".csv")
     except OSError as error:
         raise GelgtError(
             "cannot_write", f"Predictions cannot be written to {target}: {error.strerror or error}.", hint="Give another file."
         ) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _write(batches: Iterable[pa.Table | pa.RecordBatch], path: Path, is_csv: bool) -> int:
@@ -111,14 +102,8 @@ def _for_csv(table: pa.Table) -> pa.Table:
 @contextmanager
 def written_text(path: Path) -> Iterator[Any]:
     """A text file that is renamed into place when all is written."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", newline="") as file:
+        with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
             yield file
-        os.replace(temporary, path)
     except OSError as error:
         raise GelgtError("cannot_write", f"{path} cannot be written: {error.strerror or error}.", hint="Give another file.") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

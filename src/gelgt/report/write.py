@@ -1,10 +1,9 @@
 """Puts the sections together into one HTML file, written under a temporary name and renamed."""
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from gelgt.errors import GelgtError
+from gelgt.files import write_text
 from gelgt.report.html import Section, escape
 from gelgt.report.run import Run
 from gelgt.report.sections import attention, calibration, learning, outcome, profile, scores, setup, slices
@@ -28,14 +27,9 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     run = Path(run)
     html = page(Run(run))
     path = Path(out) if out is not None else run / "report.html"
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(html, encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(path, html)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         hint = "Give another file with --out."
         raise GelgtError("cannot_write", f"The report cannot be written to {path}: {error.strerror}.", hint=hint) from None
     return path

@@ -22,7 +22,6 @@
 always visible). What was edited by hand shows the origin `manifest`.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from typing import Any
 import yaml
 
 from gelgt.errors import SchemaError, did_you_mean
+from gelgt.files import write_text
 from gelgt.schema.model import (
     KINDS,
     ColumnKind,
@@ -56,10 +56,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def dump_yaml(content: Mapping[str, Any], path: Path) -> None:
-    """Write YAML under a temporary name, then rename: a reader never sees half a file."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(yaml_text(content), encoding="utf-8")
-    os.replace(temporary, path)
+    """Write YAML; a reader never sees half a file."""
+    write_text(path, yaml_text(content))
 
 
 def yaml_text(content: Mapping[str, Any]) -> str:

@@ -27,8 +27,6 @@ The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(nam
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gelgt.errors import SchemaError, TaskError, did_you_mean
+from gelgt.files import whole_folder
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
 from gelgt.sources.canonical import canonical_array
 from gelgt.sources.relbench_folder import is_relbench_folder
@@ -212,11 +211,7 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
         _check_same(task, target)
     elif target.exists() and not (target / MANIFEST).exists() and any(target.iterdir()):
         raise TaskError("not_a_task", f"The folder {target} holds something else than a task.", hint="Choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
-    replaced = temporary.with_suffix(".old")
-    temporary.mkdir()
-    try:
+    with whole_folder(target) as temporary:
         for split in SPLITS:
             pq.write_table(_original(task, split), temporary / f"{split}.parquet")
         labels = {split: _by_role(_original(task, split), task) for split in SPLITS}
@@ -224,9 +219,6 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
         content = manifest(task)
         content["gelgt"]["labels"] = describe(task.database, task, labels)
         dump_yaml(content, temporary / MANIFEST)
-        _put_in_place(temporary, target, replaced)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     if target.parent == task.database.folder / "tasks":
         _state_splits(task)
     return target
@@ -247,19 +239,6 @@ def _state_splits(task: Task) -> None:
         content |= stated
         content["gelgt"]["split_origin"] = "manifest"
         dump_yaml(content, path)
-
-
-def _put_in_place(made: Path, target: Path, aside: Path) -> None:
-    """Rename a finished folder to its place; what was there comes back if that fails."""
-    if target.exists():
-        os.replace(target, aside)
-    try:
-        os.replace(made, target)
-    except OSError:
-        if aside.exists() and not target.exists():
-            os.replace(aside, target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _original(task: Task, split: str) -> pa.Table:

@@ -13,13 +13,14 @@ place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of
 dangle. Each table has the same eight feature columns. Rows are written in chunks, so memory stays small.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gelgt.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,18 +76,17 @@ def large(folder: str | Path, rows: int = 14_000_000, seed: int = 0) -> dict[str
     target.mkdir(parents=True, exist_ok=True)
     sizes = table_sizes(rows)
     for number, table in enumerate(_TABLES):
-        temporary = target / f".{table.name}.tmp"
         writer = None
-        for chunk, start in enumerate(range(0, sizes[table.name], CHUNK_ROWS)):
-            # A generator for each chunk: the rows do not depend on what was drawn before.
-            rng = np.random.default_rng([seed, number, chunk])
-            stop = min(start + CHUNK_ROWS, sizes[table.name])
-            part = _chunk(table, np.arange(start, stop), sizes, rng)
-            writer = writer or pq.ParquetWriter(temporary, part.schema, compression="zstd")
-            writer.write_table(part)
-        assert writer is not None
-        writer.close()
-        os.replace(temporary, target / f"{table.name}.parquet")
+        with whole_file(target / f"{table.name}.parquet") as temporary:
+            for chunk, start in enumerate(range(0, sizes[table.name], CHUNK_ROWS)):
+                # A generator for each chunk: the rows do not depend on what was drawn before.
+                rng = np.random.default_rng([seed, number, chunk])
+                stop = min(start + CHUNK_ROWS, sizes[table.name])
+                part = _chunk(table, np.arange(start, stop), sizes, rng)
+                writer = writer or pq.ParquetWriter(temporary, part.schema, compression="zstd")
+                writer.write_table(part)
+            assert writer is not None
+            writer.close()
     return schema()
 
 

@@ -8,7 +8,6 @@ It is what `make demo` shows and what tests learn from: a model that uses time a
 `oracle_auc`, one that only counts events cannot.
 """
 
-import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gelgt.errors import GelgtError
+from gelgt.files import whole_file
 from gelgt.testing.shop_hazard import WINDOW_DAYS, label_probability, roc_auc, satisfaction
 from gelgt.testing.shop_rows import DAY, START, iso, shop_rows
 from gelgt.testing.shop_schema import TABLES, create_statement
@@ -129,11 +129,13 @@ def _seconds(text: str) -> int:
 
 
 def _write(target: Path, rows: dict[str, list[tuple[object, ...]]]) -> None:
-    """Write under a temporary name, then rename: an interrupted run leaves no half shop."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    connection = sqlite3.connect(temporary)
+    """Write the file; an interrupted run leaves no half shop."""
+    with whole_file(target) as temporary:
+        _fill(temporary, rows)
+
+
+def _fill(path: Path, rows: dict[str, list[tuple[object, ...]]]) -> None:
+    connection = sqlite3.connect(path)
     try:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
@@ -146,7 +148,6 @@ def _write(target: Path, rows: dict[str, list[tuple[object, ...]]]) -> None:
         connection.commit()
     finally:
         connection.close()
-    os.replace(temporary, target)
 
 
 def _truth(path: Path, at: str) -> Truth:

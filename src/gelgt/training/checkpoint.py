@@ -7,7 +7,6 @@ at any moment leaves the previous checkpoint.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gelgt.errors import GelgtError
+from gelgt.files import whole_file
 
 CHECKPOINT = "checkpoint.safetensors"
 FORMAT = 2
@@ -107,14 +107,11 @@ def check_key(found: str | None, key: str, folder: Path) -> None:
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
     """Tensors and texts as one safetensors file with a checksum, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.touch()  # with the rights that the user's other files have
-    mode = temporary.stat().st_mode & 0o777
-    save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
-    temporary.chmod(mode)
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with whole_file(path) as temporary:
+        temporary.touch()  # with the rights that the user's other files have
+        mode = temporary.stat().st_mode & 0o777
+        save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
+        temporary.chmod(mode)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -31,6 +31,8 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
         raise GelgtError("cannot_write", f"{out} cannot be written: {error.strerror or error}.", hint="Choose another --out.") from None
     try:
         _check_content(out, is_resumed)  # another training may have ended here in the meantime
+        for left in out.rglob(".*.tmp"):  # half-written files of a training that was killed
+            left.unlink(missing_ok=True)
         yield
     finally:
         if [p.name for p in out.iterdir()] == [MARK]:  # an error came before anything was written

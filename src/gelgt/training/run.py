@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gelgt.config import GelGTConfig, Visibility
 from gelgt.errors import GelgtError
+from gelgt.files import write_text
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
@@ -335,7 +336,7 @@ def _write(
     baselines: Mapping[str, Predictions],
 ) -> None:
     write_json(out / "config.json", config.model_dump())
-    write_file(out / "task.yaml", lambda path: path.write_text(yaml_text(manifest(data.task)), encoding="utf-8"))
+    write_text(out / "task.yaml", yaml_text(manifest(data.task)))
     for split in ("train", "val", "test"):
         write_file(out / "labels" / f"{split}.parquet", partial(pq.write_table, data.task.table(split)))
     write_json(out / "target.json", data.target.to_dict())

@@ -19,7 +19,6 @@ A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. 
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from torch import Tensor
 
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics
+from gelgt.files import whole_file, write_text
 from gelgt.presets import RunConfig
 from gelgt.schema.manifest import load_yaml, parse_schema
 from gelgt.schema.model import DatabaseSchema
@@ -136,17 +136,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, ensure_ascii=False, indent=1, default=str)
-    write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write under a temporary name, flush to the disk, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    write(temporary)
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Write a file, whole or not at all."""
+    with whole_file(path) as temporary:
+        write(temporary)
 
 
 def schema_to_json(schema: DatabaseSchema) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 """`make_twin`: a twin of a RelBench database as a RelBench folder, with the labels of all its tasks."""
 
-import os
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gelgt.errors import GelgtError
+from gelgt.files import whole_folder
 from gelgt.schema.manifest import MANIFEST, dump_yaml, parse_schema
 from gelgt.sources.canonical import canonical_name, canonical_type
 from gelgt.sources.database import Database
@@ -56,15 +54,8 @@ def make_twin(name: str, folder: str | Path, *, seed: int = 0, scale: float = 1.
         raise GelgtError("bad_option", f"scale is {scale}.", hint="Give a positive number, such as 1.")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise GelgtError("not_empty", f"{target} holds something already.", hint="Choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.tmp"
-    try:
+    with whole_folder(target) as temporary:
         _write(facts, temporary, seed, scale, kinds)
-        if target.exists():
-            target.rmdir()
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 
