@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and the
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+sys.path.insert(0, str(Path(__file__).parent))  # for tiny_database.py
+from tiny_database import make_task, tiny  # noqa: E402
+
+__all__ = ["make_task", "tiny"]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
+from gelgt.baselines import lightgbm_baseline
 from gelgt.testing import Shop
 from gelgt.training import Progress
-from gelgt.zoo import lightgbm_baseline
 
 TINY = {
     "train.epochs": 2,

@@ -125,7 +125,7 @@ class GelGTConfig(AttentionConfig):
 
     Attributes:
         layers: Gaussian attention blocks.
-        history: Hops of the causal aggregates (`gelgt.zoo.aggregates`) that a seed's vector is given, 0 for none: counts, means and
+        history: Hops of the causal aggregates (`gelgt.history.aggregates`) that a seed's vector is given, 0 for none: counts, means and
             recency over all the rows that it may see, however few of them are sampled.
         siblings: Whether the aggregates also look at the rows that share a key with the seed's newest child: how its team has done lately.
         calendar: Whether a seed's vector also knows its place in the year, and how long after the newest row that it may see it is asked

@@ -6,7 +6,7 @@ import torch
 from gelgt.bench.mechanism import Data, Outcome, Training, _ratios, small_config, train
 from gelgt.config import GelGTConfig
 from gelgt.nn import GelGTModel, ModelInput
-from gelgt.testing.lag import auc
+from gelgt.metrics import roc_auc
 
 LAG = 30.0
 
@@ -84,4 +84,4 @@ def test_steps_and_ratios() -> None:
         "beside_1000_gain": 0.0,
         "beside_1000_steps_without_over_with": 3.0,
     }
-    assert auc(torch.tensor([0, 1]).numpy(), torch.tensor([0.2, 0.3]).numpy()) == 1.0
+    assert roc_auc(torch.tensor([0, 1]).numpy(), torch.tensor([0.2, 0.3]).numpy()) == 1.0

@@ -7,8 +7,9 @@ from sklearn.metrics import roc_auc_score
 
 from gelgt.errors import GelgtError
 from gelgt.graph import NEVER
+from gelgt.metrics import roc_auc
 from gelgt.sampling import Sampler, SamplingConfig, make_seeds
-from gelgt.testing.lag import DAY, TARGET, LagDatabase, LagSplit, auc, lag_database
+from gelgt.testing.lag import DAY, TARGET, LagDatabase, LagSplit, lag_database
 
 
 def payments(made: LagDatabase, split: LagSplit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -78,4 +79,4 @@ def test_refuses_what_it_cannot_make() -> None:
 def test_auc_is_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     label, score = rng.integers(0, 2, 500), rng.integers(0, 20, 500) / 7
-    assert auc(label, score) == pytest.approx(roc_auc_score(label, score), abs=1e-12)
+    assert roc_auc(label, score) == pytest.approx(roc_auc_score(label, score), abs=1e-12)

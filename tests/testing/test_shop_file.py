@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gelgt.errors import GelgtError
+from gelgt.metrics import roc_auc
 from gelgt.testing import Shop, shop
 from gelgt.testing.shop_file import Truth
-from gelgt.testing.shop_hazard import roc_auc
 from gelgt.testing.shop_schema import TABLES
 
 

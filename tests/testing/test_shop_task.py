@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gelgt
+from gelgt.metrics import roc_auc
 from gelgt.testing import shop
-from gelgt.testing.shop_hazard import roc_auc
 from gelgt.testing.shop_schema import TABLES
 
 

@@ -18,15 +18,15 @@ from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from gelgt import Database, Task
+from gelgt.baselines import entity_mean, lightgbm_baseline
 from gelgt.inference import Predictor, evaluate_run
+from gelgt.metrics import score
 from gelgt.presets import RunConfig, config_type
 from gelgt.registry import BUILT_IN
 from gelgt.testing.twins import TWINS, twin_tasks
 from gelgt.training import Options, Run, TrainingData, load_run, train_run
 from gelgt.training.data import in_regime
 from gelgt.training.members import make_model
-from gelgt.training.metrics import score
-from gelgt.zoo import entity_mean, lightgbm_baseline
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")
 

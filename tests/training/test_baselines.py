@@ -14,14 +14,14 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, Task
+from gelgt.baselines import Examples
 from gelgt.inference import Predictor, evaluate_run
+from gelgt.metrics import score
 from gelgt.training import Options, Progress, train_run
 from gelgt.training import baselines as module
 from gelgt.training.baselines import lightgbm_predictions, make_baselines
 from gelgt.training.data import KNOWN, TrainingData, in_regime, learnable
-from gelgt.training.metrics import score
 from gelgt.training.parts import network_outputs, predict_parts, tree_outputs
-from gelgt.zoo import Examples
 
 CPU = torch.device("cpu")
 

@@ -121,7 +121,7 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
     assert state.best == max(scores)
     assert scores.index(max(scores)) + 1 == state.best_epoch == len(scores) - 2
     predicted = predict_seeds(run.model, run.data, run.data.seeds["val"], run.config, "cpu")
-    from gelgt.training.metrics import roc_auc
+    from gelgt.metrics import roc_auc
 
     assert roc_auc(run.data.labels("val"), predicted) == pytest.approx(state.best, abs=1e-12)
 

@@ -11,9 +11,9 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, Task, TrainConfig
+from gelgt.history.seed_history import CALENDAR, HistoryPlan, for_fitting
 from gelgt.sampling import Seeds
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.history import CALENDAR, HistoryPlan, for_fitting
 from gelgt.training.members import make_model
 
 DAY = 86_400

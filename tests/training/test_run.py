@@ -17,10 +17,10 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
+from gelgt.metrics import score
 from gelgt.training import Options, Progress, in_regime, load_run, train_run
 from gelgt.training.checkpoint import CHECKPOINT, State
 from gelgt.training.members import is_behind
-from gelgt.training.metrics import score
 
 
 @pytest.fixture(scope="module")

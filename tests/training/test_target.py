@@ -47,7 +47,7 @@ def test_json_gives_the_same_target(task: Task, task_type: str) -> None:
 
 
 def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:
-    from gelgt.zoo.labels import LabelSpace
+    from gelgt.tasks.label_space import LabelSpace
 
     target = Target(LabelSpace("regression"), mean=10.0, std=2.0, low=7.0, high=13.0)
     assert target.encode(np.array([10.0, 14.0])).tolist() == [0.0, 2.0]
@@ -56,7 +56,7 @@ def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:
 
 
 def test_multiclass_and_multilabel_decode_to_probabilities() -> None:
-    from gelgt.zoo.labels import LabelSpace
+    from gelgt.tasks.label_space import LabelSpace
 
     classes = Target(LabelSpace("multiclass_classification", ("a", "b", "c")), start=(0.0, 0.0, 0.0))
     assert classes.outputs == 3

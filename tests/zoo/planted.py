@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import gelgt
+from gelgt.baselines import entity_mean
 from gelgt.nn import RelationalModel
 from gelgt.presets import RunConfig
 from gelgt.tasks import Task
@@ -19,7 +20,6 @@ from gelgt.training import TrainingData
 from gelgt.training.fit import Trainer
 from gelgt.training.members import make_model
 from gelgt.training.predict import predict_seeds
-from gelgt.zoo import entity_mean
 
 START = np.datetime64("2024-01-01T00:00:00", "s")
 SPLITS = {"val_timestamp": "2024-07-01", "test_timestamp": "2024-09-01"}  # days 182 and 244

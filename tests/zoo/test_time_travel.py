@@ -14,14 +14,15 @@ import pytest
 
 import gelgt
 from gelgt import Database
+from gelgt.baselines import entity_mean, lightgbm_baseline
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
+from gelgt.history import Aggregates, aggregates
 from gelgt.presets import RunConfig
 from gelgt.testing import shop
 from gelgt.testing.hostile import TIMES
 from gelgt.training.baselines import lightgbm_predictions
 from gelgt.training.data import TrainingData, in_regime
-from gelgt.zoo import Aggregates, aggregates, entity_mean, lightgbm_baseline
 
 HOSTILE = (
     "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",

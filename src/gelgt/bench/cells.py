@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
+from gelgt.metrics import score
 from gelgt.presets import RunConfig
 from gelgt.report.predictions import entity_numbers
 from gelgt.sources import Database
@@ -25,7 +26,6 @@ from gelgt.tasks import Task
 from gelgt.training.baselines import lightgbm_predictions, past_predictions
 from gelgt.training.checkpoint import drop_checkpoints
 from gelgt.training.data import KNOWN, TrainingData, learnable
-from gelgt.training.metrics import score
 from gelgt.training.progress import Progress
 from gelgt.training.run import Options, scored_table, train_run
 from gelgt.training.run_folder import SUCCESS, finish_run, read_json, write_file, write_json

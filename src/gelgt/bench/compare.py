@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.bench.cells import SEEDLESS, Outcome
+from gelgt.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 from gelgt.report.scoring import resampled, scorer
-from gelgt.training.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 
 DRAWS = 1000
 MOST_ROWS, FEW_DRAWS = 20_000_000, 100  # rows drawn for one variant: large test sets need fewer draws, and their ranks take long

@@ -25,7 +25,7 @@ from gelgt.graph import TIMELESS
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sources import Database
 from gelgt.tasks import Task
-from gelgt.zoo.labels import label_space, targets
+from gelgt.tasks.label_space import label_space, targets
 
 SEEDS = 2000
 BATCH = 256

@@ -32,11 +32,12 @@ from gelgt.bench.machine import machine
 from gelgt.config import Bias, Encoder, GelGTConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
+from gelgt.metrics import roc_auc
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.bias import GaussianBias
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.sampling.batch import SubgraphBatch
-from gelgt.testing.lag import LagDatabase, auc, lag_database
+from gelgt.testing.lag import LagDatabase, lag_database
 
 HIDE = {"events": ("happened_at",)}
 CLIP = 1.0  # largest norm of the gradient, as in `gelgt train`
@@ -157,7 +158,9 @@ def evaluate(model: GelGTModel, data: Data, split: str) -> float:
     """AUC of a split."""
     model.eval()
     parts = [model(ModelInput.of(batch, data.features, HIDE)).squeeze(1) for batch in data.loader(split, 256)]
-    return auc(data.label(split).numpy(), torch.cat(parts).numpy())
+    area = roc_auc(data.label(split).numpy(), torch.cat(parts).numpy())
+    assert area is not None  # a split holds both labels
+    return area
 
 
 def strengths(model: GelGTModel) -> list[dict[str, Any]]:

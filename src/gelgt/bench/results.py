@@ -13,7 +13,7 @@ from gelgt.bench.tables import NOT_RUN, facts, markdown_table, sentences, wide
 from gelgt.bench.temporal import temporal_markdown
 from gelgt.bench.write import analysis_markdown
 from gelgt.errors import GelgtError
-from gelgt.training.metrics import SMALLER_IS_BETTER
+from gelgt.metrics import SMALLER_IS_BETTER
 
 ORDER = ("paper-preset", "quality", "ablation", "bias", "generality", "sweep-size", "sweep-hops", "temporal", "budget", "homophily")
 TITLES = {

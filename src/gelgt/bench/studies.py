@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.bench.cells import BASELINES
 from gelgt.bench.study import Settings, Study, Variant
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import RunConfig
 from gelgt.registry import model_names
-from gelgt.zoo.lightgbm import has_lightgbm
 
 SIZES = (100, 200, 300, 400, 500)
 HOPS = (2, 3, 4, 5)

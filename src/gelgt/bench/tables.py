@@ -11,7 +11,7 @@ from typing import Any
 
 from gelgt.bench.cells import BASELINES, SEEDLESS
 from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
-from gelgt.training.metrics import SMALLER_IS_BETTER
+from gelgt.metrics import SMALLER_IS_BETTER
 
 NOT_RUN = "–"
 APART = "gelgt"  # the model that a table of models tells apart
@@ -24,7 +24,7 @@ OLDER = (
 
 def rows_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The lines of the table: every task with its main metric, also one where nothing was finished, and further metrics."""
-    from gelgt.training.metrics import MAIN
+    from gelgt.metrics import MAIN
 
     found = []
     for name, task in result["tasks"].items():

@@ -90,7 +90,7 @@ def refit_words(refit: Mapping[str, Any]) -> str:
 
 def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")) -> None:
     """A row a model; the deciding metric of every split first, then the others of the last split."""
-    from gelgt.training.metrics import SMALLER_IS_BETTER
+    from gelgt.metrics import SMALLER_IS_BETTER
 
     last = splits[-1]
     names = {"val": "validation", "test": "test"}

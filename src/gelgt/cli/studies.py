@@ -119,12 +119,12 @@ def run(
         from gelgt.training.run import choose_device
 
         choose_device(device)
+    from gelgt.baselines.lightgbm import has_lightgbm
     from gelgt.bench.studies import with_baselines
     from gelgt.bench.study import Wish, check_settings, run_study
     from gelgt.bench.write import write_study
     from gelgt.cli.interrupt import Interrupt
     from gelgt.cli.progress import training_progress
-    from gelgt.zoo.lightgbm import has_lightgbm
 
     study = choose()
     if baselines:
@@ -186,7 +186,7 @@ class _Teller:
         self.said: set[str] = set()
 
     def __call__(self, news: "News") -> None:
-        from gelgt.training.metrics import MAIN
+        from gelgt.metrics import MAIN
 
         if news.what == "begin":
             self.progress.print(f"{news.cell.name}")

@@ -131,8 +131,8 @@ def train_command(
 def train(db: Any, task: Any, out: Path, config: Any, options: Any, progress: "Lines") -> Any:
     """Train with progress on standard error; the first Ctrl-C ends training early."""
     from gelgt.cli.interrupt import Interrupt
+    from gelgt.metrics import MAIN
     from gelgt.training import train_run
-    from gelgt.training.metrics import MAIN
 
     for text in task.notices:
         progress.notice(text)

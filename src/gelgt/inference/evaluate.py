@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gelgt.features import open_features
+from gelgt.history.seed_history import HistoryPlan
 from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
 from gelgt.inference.task import given_task, run_definition, run_task
+from gelgt.metrics import score
 from gelgt.tasks import Task
 from gelgt.tasks.times import timestamp
 from gelgt.training import Run, TrainingData
 from gelgt.training.data import hidden
-from gelgt.training.history import HistoryPlan
-from gelgt.training.metrics import score
 from gelgt.training.parts import TREES, Parts, part_scores, predict_parts
 from gelgt.training.run import choose_device
 

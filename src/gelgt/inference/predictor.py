@@ -23,6 +23,7 @@ from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
+from gelgt.history.seed_history import HistoryPlan, seed_history
 from gelgt.inference.memory import release_memory
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
@@ -35,7 +36,6 @@ from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.tasks.task import Definition
 from gelgt.training import Run
 from gelgt.training.data import hidden
-from gelgt.training.history import HistoryPlan, seed_history
 from gelgt.training.lanes import Lanes
 from gelgt.training.members import new_model
 from gelgt.training.predict import autocast

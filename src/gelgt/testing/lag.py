@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
+from gelgt.metrics import roc_auc
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,9 @@ class LagSplit:
     @property
     def oracle_auc(self) -> float:
         """AUC of the best possible score: what no model can beat but by luck."""
-        return auc(self.label, self.truth)
+        area = roc_auc(self.label, self.truth)
+        assert area is not None  # a split holds both labels
+        return area
 
 
 @dataclass(frozen=True)
@@ -124,19 +127,6 @@ def lag_database(lag: float, rows: int, *, eval_rows: int = 1000, seed: int = 0)
         splits[name] = _label(who, when, times[TARGET], values[TARGET], unit, rng)
     frames = _frames(times, values, rng)
     return LagDatabase(lag, frames, splits, _instant(BORDERS["val"][0] * unit), _instant(BORDERS["test"][0] * unit))
-
-
-def auc(label: NDArray[np.int64], score: NDArray[Any]) -> float:
-    """The share of pairs of a 1 and a 0 that the score puts in order; ties count half.
-
-    Example:
-        >>> auc(np.array([0, 1, 1]), np.array([0.1, 0.1, 0.7]))
-        0.75
-    """
-    _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(ties) - (ties - 1) / 2)[place]  # from 1, the mean of those that tie
-    ones = int(label.sum())
-    return float((rank[label == 1].sum() - ones * (ones + 1) / 2) / (ones * (len(label) - ones)))
 
 
 def _steady(users: int, step: float, rng: np.random.Generator) -> NDArray[np.float64]:

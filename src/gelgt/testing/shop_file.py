@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from gelgt.errors import GelgtError
 from gelgt.files import whole_file
-from gelgt.testing.shop_hazard import WINDOW_DAYS, label_probability, roc_auc, satisfaction
+from gelgt.metrics import roc_auc
+from gelgt.testing.shop_hazard import WINDOW_DAYS, label_probability, satisfaction
 from gelgt.testing.shop_rows import DAY, START, iso, shop_rows
 from gelgt.testing.shop_schema import TABLES, create_statement
 
@@ -111,12 +112,13 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
     test_day = days - 1 - windows * WINDOW_DAYS
     seeds = tuple(_day(test_day + WINDOW_DAYS * i) for i in range(windows))
     truths = [_truth(target, at) for at in seeds]
+    area = roc_auc(np.concatenate([t.labels for t in truths]), np.concatenate([t.probability for t in truths]))
     return Shop(
         path=target,
         val_timestamp=_day(test_day - windows * WINDOW_DAYS),
         test_timestamp=_day(test_day),
         test_seed_times=seeds,
-        oracle_auc=roc_auc(np.concatenate([t.labels for t in truths]), np.concatenate([t.probability for t in truths])),
+        oracle_auc=float("nan") if area is None else area,
     )
 
 

@@ -11,8 +11,6 @@ and only the products, two steps away, tell which. No order within the window de
 without an order, so the probability of the label is a closed form: one minus the product of the daily chances of no order.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -49,21 +47,3 @@ def label_probability(days_since: npt.ArrayLike, satisfied: npt.ArrayLike) -> Fl
     for day in range(WINDOW_DAYS):
         without *= 1.0 - order_probability(first + day, satisfied)
     return 1.0 - without
-
-
-def roc_auc(labels: npt.NDArray[Any], scores: npt.NDArray[Any]) -> float:
-    """Area under the ROC curve by mean ranks; NaN where only one class occurs.
-
-    Example:
-        >>> roc_auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
-        0.75
-    """
-    positive = np.asarray(labels, dtype=bool)
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks = (last - (counts - 1) / 2.0)[inverse]  # tied scores share their mean rank
-    ones = int(positive.sum())
-    zeros = positive.size - ones
-    if ones == 0 or zeros == 0:
-        return float("nan")
-    return float((ranks[positive].sum() - ones * (ones + 1) / 2.0) / (ones * zeros))

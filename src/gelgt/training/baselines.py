@@ -3,7 +3,7 @@
 lightgbm        learns what the model learns: overlapping windows and stale views (`learnable`); stops early on validation; where the model
                 is refitted on every label known at the test time, so is it. Sees the calendar where the model sees it.
 lightgbm-2hop   the same over two hops
-entity-mean     the entity's own closed windows (`zoo/entity_mean.py`); entity-median for values
+entity-mean     the entity's own closed windows (`baselines/entity_mean.py`); entity-median for values
 
 Whoever does not exist yet at the seed time gets the base rate from LightGBM as from the model.
 """
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gelgt.baselines import Examples, LightGBMResult, entity_mean, lightgbm_baseline
+from gelgt.baselines.lightgbm import has_lightgbm
+from gelgt.history.seed_history import CALENDAR_NAMES, calendar, for_fitting
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
 from gelgt.training.data import KNOWN, TrainingData, learnable
-from gelgt.training.history import CALENDAR_NAMES, calendar, for_fitting
 from gelgt.training.progress import Progress
-from gelgt.zoo import Examples, LightGBMResult, entity_mean, lightgbm_baseline
-from gelgt.zoo.lightgbm import has_lightgbm
 
 Predictions = dict[str, NDArray[np.float64]]  # by split
 

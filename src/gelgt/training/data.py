@@ -22,6 +22,7 @@ from gelgt.config import ModelConfig, SamplingConfig, TrainConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.features import Features, FeatureStatistics, open_features
 from gelgt.graph import TIMELESS, Graph
+from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.nn import ModelInput
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
@@ -34,7 +35,6 @@ from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
 from gelgt.tasks.task import Definition
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
-from gelgt.training.history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.training.target import Target, mostly_alike
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gelgt.config import TrainConfig
+from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import GelGTModel, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
@@ -27,7 +28,6 @@ from gelgt.training.data import TrainingData, learnable, nothing_to_learn
 from gelgt.training.futures import make_objective
 from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
-from gelgt.training.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.training.optimiser import limit_gradients, make_optimiser
 from gelgt.training.predict import autocast, predict_seeds
 from gelgt.training.progress import Progress

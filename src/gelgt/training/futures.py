@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from gelgt.history.aggregates import TOP, take, visible_columns
+from gelgt.history.events import View, children, keys_of, row_times
 from gelgt.nn import GelGTModel, RelationalModel
 from gelgt.nn.history import normal_places, quantiles
 from gelgt.sampling import Seeds
 from gelgt.training.data import KNOWN, TrainingData
 from gelgt.training.target import Target
-from gelgt.zoo.aggregates import TOP, take, visible_columns
-from gelgt.zoo.events import View, children, keys_of, row_times
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def known_until(data: TrainingData, splits: tuple[str, ...]) -> int | None:
 
 def future_values(data: TrainingData, seeds: Seeds, until: int | None) -> NDArray[np.float32]:
     """(S, A) counts, means and shares of the windows of seeds, NaN where there is nothing to count or a window ends after `until`."""
-    from gelgt.zoo.kernels import first_from, sweep_codes, sweep_numbers
+    from gelgt.history.kernels import first_from, sweep_codes, sweep_numbers
 
     task, graph = data.task, data.graph
     length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())

@@ -11,6 +11,8 @@ import torch
 from gelgt.config import TrainConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
+from gelgt.history.seed_history import for_fitting
+from gelgt.metrics import is_better
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
@@ -19,8 +21,6 @@ from gelgt.sampling import Seeds
 from gelgt.training.checkpoint import State
 from gelgt.training.data import KNOWN, TrainingData, learnable
 from gelgt.training.fit import Trainer
-from gelgt.training.history import for_fitting
-from gelgt.training.metrics import is_better
 from gelgt.training.progress import Progress
 
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import TrainConfig
+from gelgt.metrics import score
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.trees import Trees
 from gelgt.sampling import Seeds
 from gelgt.training.data import TrainingData
-from gelgt.training.metrics import score
 from gelgt.training.predict import raw_outputs
 
 NETWORK, TREES = "network", "trees"

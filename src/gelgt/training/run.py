@@ -18,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.config import GelGTConfig, Visibility
 from gelgt.errors import GelgtError
 from gelgt.files import write_text
+from gelgt.metrics import score
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
@@ -37,14 +39,12 @@ from gelgt.training.checkpoint import CHECKPOINT, State, check_key, drop_checkpo
 from gelgt.training.claim import claimed
 from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
-from gelgt.training.metrics import score
 from gelgt.training.parts import Parts, in_parts, network_outputs, part_scores
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema_to_json, write_file, write_json
 from gelgt.training.table import key_table, label_column, prediction_columns, times_column
 from gelgt.training.trees import Partner, about_rows, choose_partner, regrown, wants_trees, with_partner
-from gelgt.zoo.lightgbm import has_lightgbm
 
 PACKAGES = ("gelgt", "torch", "torch_geometric", "pytorch-frame", "relbench", "lightgbm", "numpy", "pyarrow")
 

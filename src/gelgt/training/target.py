@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from gelgt.errors import GelgtError
+from gelgt.metrics import MAIN
 from gelgt.tasks import Task
-from gelgt.training.metrics import MAIN
-from gelgt.zoo.labels import LabelSpace, label_space, targets
+from gelgt.tasks.label_space import LabelSpace, label_space, targets
 
 MOSTLY = 0.8  # of labels: from there on the median, which a mean absolute error rewards, is the same for nearly every row
 

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.config import GelGTConfig, TrainConfig
+from gelgt.history.seed_history import for_fitting
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
 from gelgt.training.data import TrainingData, learnable
-from gelgt.training.history import for_fitting
-from gelgt.zoo.lightgbm import has_lightgbm
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
 SEEDS = 3  # forests whose mean is taken

@@ -7,8 +7,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from gelgt.baselines import entity_mean
 from gelgt.errors import TaskError
-from gelgt.zoo import entity_mean, label_space, targets
+from gelgt.tasks.label_space import label_space, targets
 
 START = int(np.datetime64("2024-01-01", "s").astype(int))
 DAY = 86_400

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.tasks.label_space import LabelSpace, label_space, targets
 from gelgt.tasks.task import SPLITS, Task
-from gelgt.zoo.labels import LabelSpace, label_space, targets
 
 # The splits whose closed windows count. A seed's own window, and any other that is still open, closes after its seed time.
 HISTORY = {"val": ("train", "val"), "test": ("train", "val", "test")}
@@ -108,7 +108,7 @@ def _running(labels: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _medians(labels: NDArray[np.float64], places: _Places, train: NDArray[np.float64]) -> NDArray[np.float64]:
-    from gelgt.zoo.kernels import prefix_medians
+    from gelgt.history.kernels import prefix_medians
 
     known_train = train[np.isfinite(train)]
     prior = float(np.median(known_train)) if len(known_train) else 0.0

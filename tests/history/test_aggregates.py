@@ -12,7 +12,7 @@ import pytest
 import gelgt
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
-from gelgt.zoo.aggregates import Aggregates, aggregates
+from gelgt.history.aggregates import Aggregates, aggregates
 
 DAY = 86_400
 START = int(np.datetime64("2024-01-01", "s").astype(int))

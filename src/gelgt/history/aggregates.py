@@ -12,7 +12,7 @@
 
 A row counts if it lies before the seed's limit, and ages are measured from its reference time; both come from the sampler,
 so that the columns show what the model may see. Texts and lists of categories are left out. Column names spell the path
-(`zoo/events.py`): `< results.driverId: points mean`.
+(`history/events.py`): `< results.driverId: points mean`.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ from gelgt.features.encode import columns_of
 from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
+from gelgt.history.events import Key, View, children, grandchildren, keys_of, other_parents, parent_rows, row_times
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
-from gelgt.zoo.events import Key, View, children, grandchildren, keys_of, other_parents, parent_rows, row_times
 
 DAY = 86_400
 WINDOW = 30 * DAY  # where the task has none
@@ -138,7 +138,7 @@ class _Maker:
                 yield from self._siblings(path, key, view)
 
     def _siblings(self, path: str, key: Key, view: View) -> Iterator[Column]:
-        from gelgt.zoo.kernels import sweep_numbers
+        from gelgt.history.kernels import sweep_numbers
 
         for other in self.keys:
             if other.child != key.child or other.column == key.column:
@@ -228,7 +228,7 @@ class _Maker:
 
     def _values(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """The columns of events; without times there is no newest."""
-        from gelgt.zoo.kernels import sweep_codes, sweep_numbers
+        from gelgt.history.kernels import sweep_codes, sweep_numbers
 
         for name, values in self._columns(table, "numerical"):
             out = np.empty((len(self.rows), 5), np.float32)

@@ -9,10 +9,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import gelgt
+from gelgt.baselines import Examples, LightGBMResult, lightgbm_baseline
+from gelgt.baselines import lightgbm as module
 from gelgt.config import SamplingConfig
 from gelgt.sampling.seeds import task_seeds
-from gelgt.zoo import Examples, LightGBMResult, lightgbm_baseline, targets
-from gelgt.zoo import lightgbm as module
+from gelgt.tasks.label_space import targets
 
 SPLIT_DAYS = {"train": range(8, 20), "val": range(21, 30), "test": range(31, 40)}
 

@@ -64,7 +64,7 @@ class Events:
     @classmethod
     def of(cls, owner: NDArray[np.int64], time: NDArray[np.int64], row: NDArray[np.int64], wanted: NDArray[np.bool_]) -> "Events":
         """Sort events; those of nobody, of owners that nobody asks about and of rows without a time are left out."""
-        from gelgt.zoo.kernels import by_owner
+        from gelgt.history.kernels import by_owner
 
         keep = np.flatnonzero((owner >= 0) & (time != NEVER) & wanted[owner]) if len(wanted) else np.zeros(0, np.int64)
         owner, time, row = owner[keep], time[keep], row[keep]
@@ -77,7 +77,7 @@ class Events:
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for nobody) before its limit."""
-        from gelgt.zoo.kernels import first_from
+        from gelgt.history.kernels import first_from
 
         if len(self.starts) == 1:  # a table without rows owns nothing
             nothing = np.zeros(len(owners), np.int64)
@@ -110,7 +110,7 @@ class View:
 
     def since(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many of each seed's events are not before its moment."""
-        from gelgt.zoo.kernels import first_from
+        from gelgt.history.kernels import first_from
 
         return self.last - first_from(self.events.time, self.first, self.last, moments)
 

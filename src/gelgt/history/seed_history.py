@@ -1,6 +1,6 @@
 """What seeds come with beside their subgraph: aggregates over all the rows that they may see, and the calendar.
 
-aggregates   `gelgt.zoo.aggregates`, without columns that only number categories; with those of siblings where they are wanted
+aggregates   `gelgt.history.aggregates`, without columns that only number categories; with those of siblings where they are wanted
 calendar     two waves of the year at the time that is asked about, and the days from the newest time that may be seen to it
 """
 
@@ -14,10 +14,10 @@ from torch import Tensor
 from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
+from gelgt.history.aggregates import aggregates
 from gelgt.sampling import Sampler, Seeds
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
-from gelgt.zoo.aggregates import aggregates
 
 DAY = 86_400
 YEAR = 365.2425 * DAY

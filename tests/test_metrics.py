@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from gelgt.training.metrics import is_better, mrr, roc_auc, score
+from gelgt.metrics import is_better, mrr, roc_auc, score
 
 RNG = np.random.default_rng(0)
 

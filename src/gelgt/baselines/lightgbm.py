@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from gelgt.config import SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
+from gelgt.history.aggregates import Aggregates, aggregates
 from gelgt.sampling.seeds import Seeds, task_seeds
 from gelgt.sources.database import Database
+from gelgt.tasks.label_space import LabelSpace, label_space, targets
 from gelgt.tasks.task import SPLITS, Task
-from gelgt.zoo.aggregates import Aggregates, aggregates
-from gelgt.zoo.labels import LabelSpace, label_space, targets
 
 MAX_TRAIN_ROWS = 500_000
 MAX_CLASSES = 50  # a tree for each class and round: more would take hours
@@ -111,7 +111,7 @@ def lightgbm_baseline(
         sampling: Causality, visibility and horizon: the rows that the model may see.
         examples: What is learned (``train``), stopped by and predicted (``val``), predicted (``test``), and, where the test split is to be
             predicted by a refit, every label that it may learn (``known``). The task's own splits by default, without a refit.
-        hops: 1 or 2; see `zoo/aggregates.py`.
+        hops: 1 or 2; see `history/aggregates.py`.
         seed: Of the samples of rows and columns.
         threads: Of LightGBM; the result does not depend on it.
     """
