@@ -5,8 +5,8 @@ import torch
 
 from gelgt.bench.mechanism import Data, Outcome, Training, _ratios, small_config, train
 from gelgt.config import GelGTConfig
-from gelgt.nn import GelGTModel, ModelInput
 from gelgt.metrics import roc_auc
+from gelgt.nn import GelGTModel, ModelInput
 
 LAG = 30.0
 
