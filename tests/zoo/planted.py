@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 import gelgt
 from gelgt.baselines import entity_mean
+from gelgt.metrics import roc_auc
 from gelgt.nn import RelationalModel
 from gelgt.presets import RunConfig
 from gelgt.tasks import Task
-from gelgt.testing.lag import auc
 from gelgt.training import TrainingData
 from gelgt.training.fit import Trainer
 from gelgt.training.members import make_model
@@ -72,7 +72,9 @@ class Planted:
         finally:
             torch.set_num_threads(threads)
         labels = data.labels("test").astype(np.int64)
-        return Outcome(auc(labels, found), auc(labels, entity_mean(self.task)["test"]), model, data)
+        scores = [roc_auc(labels, p) for p in (found, entity_mean(self.task)["test"])]
+        assert None not in scores
+        return Outcome(*scores, model, data)  # type: ignore[arg-type]
 
 
 def seed_days(users: int, rng: np.random.Generator, training: int = 3) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
