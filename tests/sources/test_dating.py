@@ -137,6 +137,21 @@ def test_of_keys_that_take_turns_each_dates() -> None:
     assert times_of(db, "comments") == {0: 0, 1: 20, 2: 40, 3: 60, 4: 70, 5: 80}
 
 
+def test_rows_after_the_validation_time_do_not_decide() -> None:
+    """Up to it every coupon is spent with an order; that most of the later ones are not must not change what dates them."""
+    orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
+    spent = pd.DataFrame({"id": range(60), "order_id": pd.array(range(60), dtype="Int64")})
+    late = pd.DataFrame({"id": range(60, 100), "order_id": pd.array(range(60, 100), dtype="Int64")})
+    returns = pd.DataFrame({"id": range(40), "made_at": days(*range(70, 110))})
+    schema = {"val_timestamp": "2024-03-01", "test_timestamp": "2024-03-15", "tables": {}}
+    before = gelgt.open({"orders": orders, "coupons": spent}, schema=schema)
+    after = gelgt.open({"orders": orders, "coupons": pd.concat([spent, late])}, schema=schema)
+    assert keys_of(before, "coupons") == keys_of(after, "coupons") == ("order_id",)
+    filled = pd.concat([spent, late]).assign(return_id=pd.array([None] * 60 + [*range(40)], dtype="Int64"))
+    db = gelgt.open({"orders": orders, "coupons": filled, "returns": returns}, schema=schema)
+    assert "order_id" in keys_of(db, "coupons")
+
+
 def test_references_to_the_own_table_and_cycles_of_untimed_tables() -> None:
     """A reply is as new as its order; that it names another reply says nothing. Tables that name each other are dated by the first."""
     replies = pd.DataFrame({"id": [0, 1], "order_id": [3, 0], "reply_to_id": pd.array([1, None], dtype="Int64"), "mail_id": [1, 0]})

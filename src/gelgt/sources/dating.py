@@ -1,4 +1,4 @@
-"""What dates the rows of tables without a time column, inferred from the rows up to the validation time.
+"""What dates the rows of tables without a time column, inferred from the rows that exist up to the validation time.
 
 A line of an order cannot be older than the order. So a table without a time is dated by every foreign key that leads to a table
 with one, through other such tables too, and a row is as new as the newest row that it names. Taken as always visible, the
@@ -91,9 +91,10 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     times = RowTimes(view)
     pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
     dating = tuple(fk for fk in keys if fk not in pointers)
-    later = tuple(fk for fk in dating if _is_filled_later(times, table, fk, tuple(other for other in dating if other is not fk)))
+    until = _validation(db)
+    later = tuple(fk for fk in dating if _is_filled_later(times, table, fk, tuple(other for other in dating if other is not fk), until))
     pointers, dating = (*pointers, *later), tuple(fk for fk in dating if fk not in later)
-    if dating and view.num_rows(table.name) and np.mean(times.newest_parent(table, dating) != NEVER) < LEAST_DATED:
+    if dating and _dated_share(times, table, dating, until) < LEAST_DATED:
         pointers, dating = (*pointers, *dating), ()
     chosen = Dating(tuple(fk.column for fk in dating), tuple(fk.column for fk in pointers))
     if not dating:
@@ -102,32 +103,46 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     return replace(chosen, evidence=f"no time column: a row is as new as {'the newest of ' * (' and ' in text)}{text}")
 
 
+def _validation(db: Database) -> int:
+    return NEVER - 1 if db.val_timestamp is None else instant(db.val_timestamp)
+
+
+def _dated_share(times: RowTimes, table: TableSchema, keys: tuple[ForeignKey, ...], until: int) -> float:
+    """The share of rows that some keys date, among those that they date up to a time or not at all."""
+    dates = times.newest_parent(table, keys)
+    dated, undated = np.count_nonzero(dates <= until), np.count_nonzero(dates == NEVER)
+    return 1.0 if dated + undated == 0 else float(dated / (dated + undated))
+
+
 def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKey) -> bool:
-    """Whether rows point by a key behind older rows of the same table that name them, up to the validation time."""
+    """Whether rows point by a key behind older rows of the same table that name them, these up to the validation time.
+
+    Where they point to is looked at whenever it is: a user who still orders points behind the validation time.
+    """
     target = db.table(fk.table)
     backwards = [other for other in target.foreign_keys if other.table == table.name]
     if not backwards:
         return False
-    until = NEVER if db.val_timestamp is None else instant(db.val_timestamp)
+    until = _validation(db)
     moments, first = times.of(target.name), np.full(db.num_rows(table.name), NEVER, np.int64)
     for other in backwards:
         parents = times.parents(target, other)
-        known = (parents >= 0) & (moments <= until) & (moments != NEVER)
+        known = (parents >= 0) & (moments <= until)
         np.minimum.at(first, parents[known], moments[known])
     pointed = times.newest_parent(table, (fk,))
     both = (first != NEVER) & (pointed != NEVER)
     return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
 
 
-def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others: tuple[ForeignKey, ...]) -> bool:
-    """Whether a key is empty in rows that others date, and where it is not, names newer rows than they do: hardly ever older ones.
+def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others: tuple[ForeignKey, ...], until: int) -> bool:
+    """Whether a key is, up to a time, empty in rows that others date, and elsewhere names newer rows than they do, hardly ever older ones.
 
     Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each row, both date.
     """
     if not others:
         return False
     own, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
-    is_filled, is_dated = own != NEVER, rest != NEVER
+    is_filled, is_dated = own <= until, rest <= until
     both, either = is_filled & is_dated, is_filled | is_dated
     if not both.any() or np.mean(is_dated[either]) < 1 - TOLERATED or np.mean(is_filled[is_dated]) >= 1 - TOLERATED:
         return False
