@@ -137,19 +137,27 @@ def test_of_keys_that_take_turns_each_dates() -> None:
     assert times_of(db, "comments") == {0: 0, 1: 20, 2: 40, 3: 60, 4: 70, 5: 80}
 
 
-def test_rows_after_the_validation_time_do_not_decide() -> None:
-    """Up to it every coupon is spent with an order; that most of the later ones are not must not change what dates them."""
+def test_later_rows_can_only_take_a_key_out() -> None:
+    """Up to the validation time nothing came back; later returns show that `return_id` is filled afterwards, and it never dates."""
     orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
-    spent = pd.DataFrame({"id": range(60), "order_id": pd.array(range(60), dtype="Int64")})
-    late = pd.DataFrame({"id": range(60, 100), "order_id": pd.array(range(60, 100), dtype="Int64")})
-    returns = pd.DataFrame({"id": range(40), "made_at": days(*range(70, 110))})
+    returns = pd.DataFrame({"id": range(30), "made_at": days(*range(75, 105))})
+    came_back = pd.array([*range(30), *([None] * 70)], dtype="Int64")
+    items = pd.DataFrame({"id": range(100), "order_id": range(100), "return_id": came_back})
     schema = {"val_timestamp": "2024-03-01", "test_timestamp": "2024-03-15", "tables": {}}
-    before = gelgt.open({"orders": orders, "coupons": spent}, schema=schema)
-    after = gelgt.open({"orders": orders, "coupons": pd.concat([spent, late])}, schema=schema)
-    assert keys_of(before, "coupons") == keys_of(after, "coupons") == ("order_id",)
-    filled = pd.concat([spent, late]).assign(return_id=pd.array([None] * 60 + [*range(40)], dtype="Int64"))
-    db = gelgt.open({"orders": orders, "coupons": filled, "returns": returns}, schema=schema)
-    assert "order_id" in keys_of(db, "coupons")
+    db = gelgt.open({"orders": orders, "items": items, "returns": returns}, schema=schema)
+    assert keys_of(db, "items") == ("order_id",)
+    assert db.table("items").pointers == {"return_id"}
+
+
+def test_the_share_of_dated_rows_is_that_of_the_training_period() -> None:
+    """Coupons are spent with an order in one of three cases until March; those that come later with an order decide nothing."""
+    orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
+    keys = [*range(20), *([None] * 40), *range(61, 100)]
+    schema = {"val_timestamp": "2024-03-01", "test_timestamp": "2024-03-15", "tables": {}}
+    for end in (60, len(keys)):
+        coupons = pd.DataFrame({"id": range(end), "order_id": pd.array(keys[:end], dtype="Int64")})
+        db = gelgt.open({"orders": orders, "coupons": coupons}, schema=schema)
+        assert keys_of(db, "coupons") == (), end  # 59 of 99 rows have a date, but 20 of the 60 that are not of later orders
 
 
 def test_references_to_the_own_table_and_cycles_of_untimed_tables() -> None:

@@ -1,4 +1,4 @@
-"""What dates the rows of tables without a time column, inferred from the rows that exist up to the validation time.
+"""What dates the rows of tables without a time column, inferred from the rows.
 
 A line of an order cannot be older than the order. So a table without a time is dated by every foreign key that leads to a table
 with one, through other such tables too, and a row is as new as the newest row that it names. Taken as always visible, the
@@ -92,7 +92,9 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
     dating = tuple(fk for fk in keys if fk not in pointers)
     until = _validation(db)
-    later = tuple(fk for fk in dating if _is_filled_later(times, table, fk, tuple(other for other in dating if other is not fk), until))
+    # A key that later rows show to be filled afterwards is none that dates, even if the training period has not shown it yet.
+    limits = {until, NEVER - 1}
+    later = tuple(fk for fk in dating if any(_is_filled_later(times, table, fk, dating, limit) for limit in limits))
     pointers, dating = (*pointers, *later), tuple(fk for fk in dating if fk not in later)
     if dating and _dated_share(times, table, dating, until) < LEAST_DATED:
         pointers, dating = (*pointers, *dating), ()
@@ -134,11 +136,12 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
     return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
 
 
-def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, others: tuple[ForeignKey, ...], until: int) -> bool:
+def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, keys: tuple[ForeignKey, ...], until: int) -> bool:
     """Whether a key is, up to a time, empty in rows that others date, and elsewhere names newer rows than they do, hardly ever older ones.
 
     Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each row, both date.
     """
+    others = tuple(other for other in keys if other is not fk)
     if not others:
         return False
     own, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
