@@ -105,6 +105,15 @@ def test_a_key_that_is_updated_with_every_order() -> None:
     assert leaks(users=first, orders=orders(user_id=np.arange(ROWS) % 100)) == {}
 
 
+def test_a_date_behind_what_dates_the_row() -> None:
+    """Deliveries without a time column are dated by their order, but are planned for days after it."""
+    lines = pd.DataFrame({"id": range(ROWS), "order_id": range(ROWS), "scheduled_for": AT + pd.Timedelta(days=3)})
+    found = leaks(orders=orders(), deliveries=lines)
+    assert list(found) == [("deliveries", "scheduled_for")]
+    assert "later than orders.placed_at, which dates its rows, in 100% of them" in found["deliveries", "scheduled_for"].message
+    assert leaks(orders=orders(), deliveries=lines.assign(scheduled_for=AT - pd.Timedelta(days=3))) == {}
+
+
 def test_few_rows_prove_nothing() -> None:
     late = AT[: MIN_ROWS - 1] + pd.Timedelta(days=3)
     assert leaks(orders=orders(MIN_ROWS - 1, delivered_at=late)) == {}

@@ -8,9 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from gelgt.schema.leaks import find_leaks
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
@@ -24,7 +26,7 @@ class Rows(Protocol):
 
     def num_rows(self, table: str) -> int: ...
 
-    def num_undated(self, table: str) -> int: ...
+    def row_times(self, table: str) -> NDArray[np.int64]: ...
 
     def path(self, table: str) -> Path: ...
 
@@ -43,7 +45,7 @@ def find(db: Rows) -> list[Finding]:
             found += _column_findings(db, table)
             found += _dangling(db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"})
             found += _pointers(table)
-            if undated := db.num_undated(table.name):
+            if table.dating_keys and (undated := int(np.count_nonzero(db.row_times(table.name) == np.iinfo(np.int64).max))):
                 message = f"rows that name none of those that date them ({dated_text(db.schema, table)}) are never shown to the model"
                 found.append(Finding("null_time", table.name, None, undated, message))
     if all(table.time_column is None for table in db.schema.tables.values()):

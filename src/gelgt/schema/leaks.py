@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
+from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
 
 MIN_ROWS = 50  # below this, shares say nothing
 _REPAIR = "if it is only known later, set its kind to 'ignored' in the manifest"
@@ -28,6 +28,8 @@ class LeakRows(Protocol):
 
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]: ...
 
+    def row_times(self, table: str) -> np.ndarray[Any, np.dtype[np.int64]]: ...
+
 
 def find_leaks(db: LeakRows) -> list[Finding]:
     """Suspected leaks of all tables."""
@@ -38,6 +40,8 @@ def find_leaks(db: LeakRows) -> list[Finding]:
         if table.time_col is not None:
             found += _after_the_fact(db, table)
             found += _newer_parents(db, table)
+        elif table.dating_keys:
+            found += _after_the_date(db, table)
         found += _counters(db, table)
     return found
 
@@ -66,6 +70,28 @@ def _after_the_fact(db: LeakRows, table: TableSchema) -> list[Finding]:
         else:
             continue
         found.append(Finding("suspected_leak", table.name, c, int(nulls[c].size - nulls[c].sum()), message))
+    return found
+
+
+def _after_the_date(db: LeakRows, table: TableSchema) -> list[Finding]:
+    """Dates of a table without a time column that lie after the rows that date it: they may be when its rows came to be."""
+    columns = [c for c, k in table.kinds.items() if table.columns[c] == "timestamp" and k.kind != "ignored"]
+    dates, found = (db.row_times(table.name) if columns else np.zeros(0, np.int64)), []
+    for column in columns:
+        later, filled, start = 0, 0, 0
+        for batch in db.batches(table.name, [column]):
+            values, known = batch.column(0).cast(pa.int64()), batch.column(0).is_valid().to_numpy(zero_copy_only=False)
+            part = dates[start : start + batch.num_rows]
+            known &= part != np.iinfo(np.int64).max
+            later += int(np.count_nonzero(values.fill_null(0).to_numpy(zero_copy_only=False)[known] > part[known]))
+            filled += int(np.count_nonzero(known))
+            start += batch.num_rows
+        if filled >= MIN_ROWS and later >= filled / 2:
+            message = (
+                f"later than {dated_text(db.schema, table)}, which dates its rows, in {later / filled:.0%} of them: "
+                f"if rows come to be then, name it as their time_col in the manifest; {_REPAIR}"
+            )
+            found.append(Finding("suspected_leak", table.name, column, later, message))
     return found
 
 

@@ -15,8 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from gelgt.errors import SchemaError, did_you_mean
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
@@ -88,11 +90,11 @@ class Database:
         empty = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in wanted])
         return pa.Table.from_batches(list(self.batches(table, wanted)), schema=empty)
 
-    def num_undated(self, table: str) -> int:
-        """How many rows of a table that others date name none of them, and so are never visible."""
-        from gelgt.sources.row_times import NEVER, RowTimes
+    def row_times(self, table: str) -> NDArray[np.int64]:
+        """(rows,) when each row becomes visible, in microseconds since 1970; see `gelgt.sources.row_times`."""
+        from gelgt.sources.row_times import RowTimes
 
-        return int((RowTimes(self).of(table) == NEVER).sum()) if self.table(table).dating_keys else 0
+        return RowTimes(self).of(table)
 
     def keys(self, table: str) -> pa.Table | None:
         """The user's own key values, one row for each row of the table; None where the row numbers are the keys."""
