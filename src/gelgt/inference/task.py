@@ -1,19 +1,17 @@
 """The task of a run: its definition on a database, and its label tables."""
 
-import tempfile
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gelgt.errors import GelgtError
-from gelgt.schema.manifest import MANIFEST, dump_yaml
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
-from gelgt.tasks.folder import read_manifest
+from gelgt.tasks.folder import parse_manifest
+from gelgt.tasks.make import task_from_manifest
 from gelgt.tasks.task import SPLITS, Definition
 from gelgt.tasks.times import timestamp
 from gelgt.training import Run
@@ -25,11 +23,10 @@ def run_definition(run: Run, db: Database) -> Definition:
     Raises:
         GelgtError: ``task.yaml`` does not hold a task of this database.
     """
-    with tempfile.TemporaryDirectory(prefix="gelgt-task-") as folder:
-        try:
-            return read_manifest(db, _write_manifest(run, Path(folder)))[0]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise GelgtError("bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again.") from None
+    try:
+        return parse_manifest(db, run.task)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise GelgtError("bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again.") from None
 
 
 def run_task(run: Run, db: Database) -> tuple[Task, bool]:
@@ -49,8 +46,7 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
             f"The labels of '{definition.name}' were given for data that has changed since.",
             hint="Evaluate on the data of the training run, or make the task again from a frame.",
         )
-    with tempfile.TemporaryDirectory(prefix="gelgt-task-") as folder:
-        return db.task(_write_manifest(run, Path(folder))), False
+    return task_from_manifest(db, run.task), False
 
 
 def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Task, bool]:
@@ -76,11 +72,6 @@ def is_training_data(run: Run, db: Database) -> bool:
     """Whether a database holds the rows that a run was trained on, so that row numbers mean the same."""
     known = run.metrics.get("data")
     return isinstance(known, dict) and known.get("hash") == hash_files([db.path(name) for name in db.table_names])
-
-
-def _write_manifest(run: Run, folder: Path) -> Path:
-    dump_yaml(run.task, folder / MANIFEST)
-    return folder
 
 
 def _own_task(run: Run, db: Database) -> Task:

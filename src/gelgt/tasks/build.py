@@ -14,28 +14,31 @@ from gelgt.tasks.labels import Raw, autocomplete_rows, forecast_rows
 from gelgt.tasks.predict import Plan, label_sql
 from gelgt.tasks.split import Split, longest, seed_times, split_times
 from gelgt.tasks.targets import category_type, finish
-from gelgt.tasks.task import Definition, Task, TaskType
+from gelgt.tasks.task import MAX_ROWS, Definition, Task, TaskType
 
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
+
+
+DEFAULT_K = 10
 
 
 @dataclass(frozen=True)
 class Options:
     """The arguments of `make_task`, for the functions behind it."""
 
-    name: str | None
-    val: Any
-    test: Any
-    eval_timestamps: int | None
-    max_rows: int
-    timedelta: Any
-    task_type: TaskType | None
-    entity: str | None
-    time_col: str | None
-    target_col: str | None
-    eval_k: int
-    remove_columns: Iterable[str]
+    name: str | None = None
+    val: Any = None
+    test: Any = None
+    eval_timestamps: int | None = None
+    max_rows: int = MAX_ROWS
+    timedelta: Any = None
+    task_type: TaskType | None = None
+    entity: str | None = None
+    time_col: str | None = None
+    target_col: str | None = None
+    eval_k: int = DEFAULT_K
+    remove_columns: Iterable[str] = ()
 
 
 def forecast(

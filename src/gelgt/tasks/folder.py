@@ -80,7 +80,17 @@ def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any
         content = load_yaml(folder / MANIFEST)
     except SchemaError as error:
         raise TaskError("bad_manifest", error.message, hint=error.hint) from None
-    where = f"The manifest of task '{folder.name}'"
+    return parse_manifest(db, content, folder.name), content.get("gelgt") or {}
+
+
+def parse_manifest(db: Database, content: Mapping[str, Any], name: str = "") -> Definition:
+    """The definition that a manifest holds; `name` is for one that says none.
+
+    Raises:
+        TaskError: it lacks something, or has what no task has.
+    """
+    name = str(content.get("name") or name)
+    where = f"The manifest of task '{name}'"
     kind, task_type = content.get("kind"), content.get("task_type")
     for value, known, key in ((kind, KINDS, "kind"), (task_type, TASK_TYPES, "task_type")):
         if value not in known:
@@ -90,16 +100,16 @@ def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any
     missing = [key for key in required if not content.get(key)]
     if missing:
         raise TaskError("bad_manifest", f"{where} lacks {', '.join(missing)}.", hint="Add them to the file.")
-    return _definition(db, content, folder, is_link), content.get("gelgt") or {}
+    return _definition(db, content, name, is_link)
 
 
-def _definition(db: Database, content: Mapping[str, Any], folder: Path, is_link: bool) -> Definition:
+def _definition(db: Database, content: Mapping[str, Any], name: str, is_link: bool) -> Definition:
     table = db.table(str(content["src_entity_table" if is_link else "entity_table"]))
     hidden = [(str(t), str(c)) for t, c in content.get("remove_columns") or ()]
     if content["kind"] == "autocomplete":
         hidden.append((table.name, str(content["target_col"])))
     return Definition(
-        name=str(content.get("name") or folder.name),
+        name=name,
         kind=content["kind"],
         entity_table=table.name,
         entity_col=str(content.get("src_entity_col" if is_link else "entity_col") or table.pkey or "primary_key"),

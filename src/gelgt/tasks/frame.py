@@ -214,3 +214,31 @@ def duplicate_notice(frame: FrameRows) -> list[str]:
     seeds = frame.rows.select(["time", "entity"]).group_by(["time", "entity"]).aggregate([])
     extra = frame.rows.num_rows - seeds.num_rows
     return [f"{extra:,} rows repeat the entity and time of another row"] if extra else []
+
+
+def fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Split:
+    """Guessed split times give way where they would leave a split without labels: 10 % of the labels' own range each.
+
+    They are then times of labels themselves: labels at the first of each month leave no other time a window of 30 days to validate.
+    """
+    import pandas as pd
+
+    step = pd.Timedelta(0) if window is None else window
+    first, last = pd.Timestamp(times.min()), pd.Timestamp(times.max())
+    if (
+        first <= split.val - step
+        and last >= split.test
+        and np.any((times >= np.datetime64(split.val)) & (times <= np.datetime64(split.test - step)))
+    ):
+        return split
+    part = max((last - first) * 0.1, step)
+    test = _latest(times, last - part)
+    return Split(_latest(times, test - part), test, True)
+
+
+def _latest(times: np.ndarray[Any, Any], limit: Any) -> Any:
+    """The latest of some times that is not after a limit; the limit itself where there is none."""
+    import pandas as pd
+
+    known = times[times <= np.datetime64(limit)]
+    return pd.Timestamp(known.max() if len(known) else limit).as_unit("us")

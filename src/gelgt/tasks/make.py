@@ -19,11 +19,11 @@ import numpy as np
 
 from gelgt.errors import GelgtError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST
-from gelgt.tasks.build import Options, autocomplete, complete, forecast
+from gelgt.tasks.build import DEFAULT_K, Options, autocomplete, complete, forecast
 from gelgt.tasks.engine import has_engine
 from gelgt.tasks.events import empty_windows, event_groups
-from gelgt.tasks.folder import find_folder, has_labels, is_edited, read_labels, read_manifest, task_names
-from gelgt.tasks.frame import duplicate_notice, is_frame, read_frame, split_frame
+from gelgt.tasks.folder import find_folder, has_labels, is_edited, parse_manifest, read_labels, read_manifest, task_names
+from gelgt.tasks.frame import duplicate_notice, fitting_split, is_frame, read_frame, split_frame
 from gelgt.tasks.labels import autocomplete_sql, check_entities
 from gelgt.tasks.numbering import database_of, is_same_numbering, renumbered, retimed
 from gelgt.tasks.population import existing
@@ -35,8 +35,6 @@ from gelgt.tasks.times import duration, timestamp
 if TYPE_CHECKING:
     from gelgt.schema.model import TableSchema
     from gelgt.sources.database import Database
-
-DEFAULT_K = 10
 
 
 def make_task(
@@ -147,6 +145,18 @@ def _from_folder(db: Database, folder: Path, given: Options) -> Task:
         edits = f"the label files of '{task.name}' were edited; for another {' or '.join(asked)} labels are made anew, without the edits"
         made = replace(made, notices=(*made.notices, edits))
     return made
+
+
+def task_from_manifest(db: Database, content: Mapping[str, Any]) -> Task:
+    """The task that a manifest defines, with labels made from the rows of a database.
+
+    Raises:
+        TaskError: its labels are given, not made.
+    """
+    task = parse_manifest(db, content)
+    if task.kind == "external":
+        raise TaskError("no_labels", f"The labels of '{task.name}' are given, not made.", hint="Make a task from a frame instead.")
+    return _made_anew(db, task, content.get("gelgt") or {}, Options())
 
 
 def _from_files(db: Database, folder: Path, task: Definition, ours: Mapping[str, Any], given: Options) -> Task:
@@ -314,7 +324,7 @@ def _from_frame(db: Database, frame: Any, given: Options) -> Task:
     window = None if given.timedelta is None else duration(given.timedelta)
     split = split_times(db, given.val, given.test)
     if split.is_inferred:
-        split = _fitting_split(read.rows.column("time").to_numpy(), split, window)
+        split = fitting_split(read.rows.column("time").to_numpy(), split, window)
     task = Definition(
         name=given.name or f"{table.name}-{read.target_col}-{_digest(str(read.rows.to_pydict()))}",
         kind="external",
@@ -329,34 +339,6 @@ def _from_frame(db: Database, frame: Any, given: Options) -> Task:
     known = len(existing(db, table.name, np.datetime64(split.test, "us")))
     raw = split_frame(db, table.name, read, split, window, known, given.max_rows)
     return complete(db, task, raw, split, notices=tuple(duplicate_notice(read)))
-
-
-def _fitting_split(times: np.ndarray[Any, Any], split: Split, window: Any) -> Split:
-    """Guessed split times give way where they would leave a split without labels: 10 % of the labels' own range each.
-
-    They are then times of labels themselves: labels at the first of each month leave no other time a window of 30 days to validate.
-    """
-    import pandas as pd
-
-    step = pd.Timedelta(0) if window is None else window
-    first, last = pd.Timestamp(times.min()), pd.Timestamp(times.max())
-    if (
-        first <= split.val - step
-        and last >= split.test
-        and np.any((times >= np.datetime64(split.val)) & (times <= np.datetime64(split.test - step)))
-    ):
-        return split
-    part = max((last - first) * 0.1, step)
-    test = _latest(times, last - part)
-    return Split(_latest(times, test - part), test, True)
-
-
-def _latest(times: np.ndarray[Any, Any], limit: Any) -> Any:
-    """The latest of some times that is not after a limit; the limit itself where there is none."""
-    import pandas as pd
-
-    known = times[times <= np.datetime64(limit)]
-    return pd.Timestamp(known.max() if len(known) else limit).as_unit("us")
 
 
 def _entity(db: Database, given: Options) -> tuple[TableSchema, str | None]:
