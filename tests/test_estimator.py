@@ -123,7 +123,7 @@ def test_save_is_whole_or_not_at_all(model: gelgt.GelGT, tmp_path: Path, monkeyp
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gelgt.estimator.os.replace", full)
+    monkeypatch.setattr("gelgt.files.os.replace", full)
     with pytest.raises(GelgtError, match="No space left"):
         model.save(tmp_path / "run")
     assert os.listdir(tmp_path) == []

@@ -151,7 +151,7 @@ def test_a_failed_replacement_keeps_what_was_there(shop_db: Database, monkeypatc
             raise OSError("disk full")
         rename(source, target)
 
-    monkeypatch.setattr("gelgt.tasks.folder.os.replace", fail)
+    monkeypatch.setattr("gelgt.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         make_task(shop_db, FORECASTS["churn"], name="same").save(overwrite=True)
     assert shop_db.task("same").task_type == "regression"
