@@ -59,3 +59,23 @@ def test_autocomplete_needs_a_feature_column_and_a_time(shop_db: Database) -> No
 def test_autocomplete_needs_rows_after_the_test_time(shop_db: Database) -> None:
     with pytest.raises(TaskError, match="There is no row after the test time 2025-01-01"):
         shop_db.task("PREDICT orders.amount FOR EACH orders.id", test="2025-01-01")
+
+
+def test_recommended_rows_that_are_dated_by_others_exist_at_the_test_time(make_db: Make, days: Callable[..., Any]) -> None:
+    """Order lines have no time: one of an order that comes after the test time is no label, as a row with a time would be none."""
+    dates = [f"2024-{month:02d}-15" for month in range(1, 13)]
+    lines = [line for month in range(12) for line in (0, month)]  # each month the first line and that of the month come back
+    db = make_db(
+        {
+            "users": {"columns": {"id": [0]}, "pkey": "id"},
+            "orders": {"columns": {"id": list(range(12)), "at": days(*dates)}, "pkey": "id", "time_col": "at"},
+            "lines": {"columns": {"id": list(range(12)), "order": list(range(12))}, "pkey": "id", "fkeys": {"order": "orders"}},
+            "returns": {"columns": {"line": lines, "user": [0] * 24, "at": days(*sorted(dates * 2))}, "time_col": "at"}
+            | {"fkeys": {"line": "lines", "user": "users"}},
+        }
+    )
+    assert db.table("lines").dating_keys
+    sentence = "PREDICT LIST_DISTINCT(returns.line VIA user, 0, 40, days) FOR EACH users.id"
+    task = db.task(sentence, val="2024-08-01", test="2024-10-01")
+    assert task.table("val").column("line").to_pylist() == [[0, 7]]
+    assert task.table("test").column("line").to_pylist() == [[0]], "the lines of the month are of orders that are yet to come"

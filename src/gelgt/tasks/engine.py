@@ -211,6 +211,14 @@ def rows_until(db: Database, table: str, until: Any) -> str:
     return f"{{row}} < {count}"
 
 
+def lists_until(db: Database, table: str, until: Any) -> str:
+    """The rows of a list `{rows}` that exist at a time; for use with `str.format`. DuckDB takes no subquery inside a comprehension."""
+    if until is None or not db.table(table).dating_keys:
+        return f"[x FOR x IN {{rows}} IF {rows_until(db, table, until).format(row='x')}]"
+    known = f"SELECT list(row) FROM {_dates(db, table)} WHERE time <= {time_literal(until)}"
+    return f"list_intersect({{rows}}, ({known}))"
+
+
 def _view(
     db: Database, table: str, columns: Mapping[str, str], exists: Mapping[str, str], until: pd.Timestamp | None, is_numbered: bool
 ) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError, some
-from gelgt.tasks.engine import Engine, engine, find_column, rows_until
+from gelgt.tasks.engine import Engine, engine, find_column, lists_until, rows_until
 from gelgt.tasks.sampling import key_codes, sample
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, time_literal
@@ -48,7 +48,7 @@ def forecast_rows(db: Database, task: Definition, split: Split, times: Mapping[s
     # RelBench drops the labels of rows that do not exist at the test time, in every split.
     bounds = {"entity": rows_until(db, task.entity_table, split.test)}
     if task.dst_entity_table:
-        bounds["target"] = rows_until(db, task.dst_entity_table, split.test)
+        bounds["target"] = lists_until(db, task.dst_entity_table, split.test)
     found = {}
     for until, names in ((split.test, ("train", "val")), (None, ("test",))):
         with engine(db, until) as run:
@@ -101,7 +101,7 @@ def collect_rows(
 ) -> Raw:
     """The rows of the engine's last run that can be labels: with an entity that exists at the test time, a time and a target.
 
-    `bounds` holds the conditions of `rows_until` on entities, and on the targets of a recommendation.
+    `bounds` holds the condition of `rows_until` on entities, and what `lists_until` leaves of the targets of a recommendation.
     """
     assert task.time_col is not None
     time = quote(find_column(columns, task.time_col, "time"))
@@ -159,9 +159,9 @@ def check_entities(rows: pa.Table, db: Database, task: Definition) -> None:
         )
 
 
-def _target_expression(name: str, type_: str, exists: str | None) -> str:
-    if exists is not None:
-        return f"list_sort([x FOR x IN {quote(name)} IF {exists.format(row='x')}])::BIGINT[]"
+def _target_expression(name: str, type_: str, lists: str | None) -> str:
+    if lists is not None:
+        return f"list_sort({lists.format(rows=quote(name))})::BIGINT[]"
     arrow = _target_type(type_)
     if pa.types.is_list(arrow):
         return f"{quote(name)}::DOUBLE[]"
