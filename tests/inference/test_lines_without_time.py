@@ -118,6 +118,12 @@ def test_labels_are_those_of_lines_with_a_time(shops: dict[str, Path], tmp_path:
     assert tables[1].equals(tables[3])
 
 
+def test_lines_are_not_counted_for_the_orders_that_date_them(shops: dict[str, Path]) -> None:
+    db = gelgt.open(shops["whole"], schema=SCHEMA)
+    with pytest.raises(gelgt.GelgtError, match="as old as their row of 'orders', which dates them"):
+        db.task("PREDICT COUNT(order_items.*, 0, 30, days) > 0 FOR EACH orders.id")
+
+
 def test_lines_as_entities_exist_with_their_order(shops: dict[str, Path], tmp_path: Path) -> None:
     """The population of a sentence, of a prediction and of the labels: lines whose order has been placed."""
     path = tmp_path / "returns.db"

@@ -65,7 +65,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
             "no_link",
             "'orders.amount' is no foreign key. There are: customer_id.",
         ),
-        ("PREDICT COUNT(items.*, 0, 30, days) FOR EACH orders.id", "no_time", "The rows of 'items' have no time"),
+        ("PREDICT COUNT(items.*, 0, 30, days) FOR EACH orders.id", "no_time", "The rows of 'items' are as old as their row of 'orders'"),
         ("PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers", "bad_entity", "Write FOR EACH table.key."),
         (
             "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.country",

@@ -125,11 +125,14 @@ class Binding:
         if linked is None:
             raise self.scope.error(
                 "no_time",
-                f"The rows of '{table.name}' have no time, so no window can hold them.",
+                f"The rows of '{table.name}' {self._undated(table)}, so no window can hold them.",
                 aggregate.column.span,
                 "Name a time column (time_col), or the foreign keys that date its rows (dated_by), in the manifest.",
             )
         return linked
+
+    def _undated(self, table: TableSchema) -> str:
+        return f"are as old as their row of '{self.entity.name}', which dates them" if table.dating_keys else "have no time"
 
     def _via(self, aggregate: Aggregate, table: TableSchema) -> tuple[str, str] | None:
         if aggregate.via is None:
