@@ -1,4 +1,5 @@
-"""What pytest collects, doctests of the package included, has a cache of its own and leaves the user's alone."""
+"""What pytest collects, doctests of the package included, has a cache of its own and leaves the
+user's alone."""
 
 import pytest
 

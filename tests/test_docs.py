@@ -1,8 +1,8 @@
-"""README and docs say nothing that does not run: Python blocks, `gelgt` commands and PREDICT sentences are tried on the demo shop.
+"""README and docs say nothing that does not run: Python blocks, `gelgt` commands and PREDICT
+sentences are tried on the demo shop.
 
-Commands on servers, benchmarks that take minutes, and RelBench data that is not at hand are left out; models are trained for two steps;
-links must lead somewhere.
-"""
+Commands on servers, benchmarks that take minutes, and RelBench data that is not at hand are left
+out; models are trained for two steps; links must lead somewhere."""
 
 import os
 import re
@@ -29,8 +29,15 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> list[str]:
-    lines = [line.split(" #")[0].strip() for block in blocks(page, "") for line in block.splitlines() if line.startswith("gelgt ")]
-    return [line for line in lines if not any(word in re.sub(r"\s+", " ", line) for word in LEFT_OUT)]
+    lines = [
+        line.split(" #")[0].strip()
+        for block in blocks(page, "")
+        for line in block.splitlines()
+        if line.startswith("gelgt ")
+    ]
+    return [
+        line for line in lines if not any(word in re.sub(r"\s+", " ", line) for word in LEFT_OUT)
+    ]
 
 
 def sentences(page: Path) -> list[str]:
@@ -45,18 +52,27 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 @pytest.fixture
 def place(demo: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with demo/shop.db, exports/, and rel-f1 where it is at hand; presets that are done at once."""
+    """A working folder with demo/shop.db, exports/, and rel-f1 where it is at hand; presets that
+    are done at once."""
     (tmp_path / "demo").symlink_to(demo.path.parent)
     to_csv(demo, tmp_path / "exports")
     if (RELBENCH / "rel-f1" / "manifest.yaml").is_file():
         (tmp_path / "rel-f1").symlink_to(RELBENCH / "rel-f1")
-    for key, value in {"epochs": 1, "members": 1, "steps_per_epoch": 2, "batch_size": 32, "eval_rows": 200}.items():
+    for key, value in {
+        "epochs": 1,
+        "members": 1,
+        "steps_per_epoch": 2,
+        "batch_size": 32,
+        "eval_rows": 200,
+    }.items():
         monkeypatch.setitem(presets._VALUES["cpu"]["train"], key, value)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name
+)
 def test_python_blocks(page: Path, place: Path) -> None:
     names: dict[str, object] = {"gelgt": gelgt}
     for block in blocks(page, "python"):
@@ -64,7 +80,9 @@ def test_python_blocks(page: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda page: page.name)
-def test_commands(page: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(
+    page: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from gelgt.cli import main
 
     is_relbench_here = (place / "rel-f1").exists()
@@ -85,7 +103,9 @@ def test_sentences(demo: Shop) -> None:
         assert all(db.task(sentence).rows.values()), sentence
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
 def test_links(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [t for t in targets if not (page.parent / t).exists()] == []

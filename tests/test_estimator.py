@@ -48,8 +48,12 @@ def model(db: gelgt.Database, small_shop: Shop) -> gelgt.GelGT:
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         # Two threads of LightGBM wait for each other on a busy machine.
-        patch.setattr("gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
-        made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(db, db.task(small_shop.sentence), progress=watch)
+        patch.setattr(
+            "gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1)
+        )
+        made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(
+            db, db.task(small_shop.sentence), progress=watch
+        )
     assert "training" in watch.phases
     return made
 
@@ -66,33 +70,52 @@ def test_scores_beside_baselines(model: gelgt.GelGT, db: gelgt.Database, small_s
     found = model.evaluate()
     assert found["metrics"]["test"] == model.metrics["metrics"]["test"]
     assert set(found["baselines"]) == {"lightgbm", "entity-mean"}
-    assert model.evaluate(db, db.task(small_shop.sentence), split="val")["metrics"]["val"] == model.metrics["metrics"]["val"]
+    assert (
+        model.evaluate(db, db.task(small_shop.sentence), split="val")["metrics"]["val"]
+        == model.metrics["metrics"]["val"]
+    )
     assert model.evaluate(small_shop.url)["metrics"] == found["metrics"]
-    assert (found["seed"], model.run.config.train.seed, model.run.config.origins["model.width"]) == (3, 3, "set")
+    assert (
+        found["seed"],
+        model.run.config.train.seed,
+        model.run.config.origins["model.width"],
+    ) == (3, 3, "set")
 
 
-def test_predict_and_embed(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int]) -> None:
+def test_predict_and_embed(
+    model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int]
+) -> None:
     frame = model.predict(db, entities=ids[:2], at=small_shop.test_timestamp)
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns) == ["id", "time", "prediction", "probability"]
     assert frame["id"].tolist() == ids[:2]
     assert frame.attrs["notices"] == []
-    pd.testing.assert_frame_equal(model.predict(small_shop.url, ids[:2], small_shop.test_timestamp), frame)
+    pd.testing.assert_frame_equal(
+        model.predict(small_shop.url, ids[:2], small_shop.test_timestamp), frame
+    )
     pd.testing.assert_frame_equal(model.predict(frame=frame), frame, atol=1e-6)
     assert model.embed(db, ids[:2], small_shop.test_timestamp).shape == (2, 18)
     with pytest.warns(UserWarning, match="just after it"):
         everyone = model.predict(db)
     signed_up = db.read("customers").column("signed_up_at").to_numpy()
-    assert len(everyone) == (signed_up <= everyone["time"].iloc[0].to_datetime64()).sum() == db.num_rows("customers") - 1
+    assert (
+        len(everyone)
+        == (signed_up <= everyone["time"].iloc[0].to_datetime64()).sum()
+        == db.num_rows("customers") - 1
+    )
     assert "just after it" in everyone.attrs["notices"][0]
 
 
-def test_save_and_load(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int], tmp_path: Path) -> None:
+def test_save_and_load(
+    model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop, ids: list[int], tmp_path: Path
+) -> None:
     ids = ids[:50]
     path = model.save(tmp_path / "deep" / "churn")
     again = gelgt.load(path)
     pd.testing.assert_frame_equal(
-        again.predict(db, ids, small_shop.test_timestamp), model.predict(db, ids, small_shop.test_timestamp), check_exact=True
+        again.predict(db, ids, small_shop.test_timestamp),
+        model.predict(db, ids, small_shop.test_timestamp),
+        check_exact=True,
     )
     assert again.metrics == model.metrics
     assert again.evaluate(db)["metrics"] == model.evaluate(db)["metrics"]
@@ -105,11 +128,21 @@ def test_save_and_load(model: gelgt.GelGT, db: gelgt.Database, small_shop: Shop,
     assert caught.value.code == "run_exists"
 
 
-def test_a_loaded_model_is_trained_again_as_it_was(db: gelgt.Database, small_shop: Shop, tmp_path: Path) -> None:
+def test_a_loaded_model_is_trained_again_as_it_was(
+    db: gelgt.Database, small_shop: Shop, tmp_path: Path
+) -> None:
     """The same kind of model with the same settings: the same weights, bit for bit."""
-    settings = {"train.epochs": 1, "train.steps_per_epoch": 2, "train.batch_size": 16, "model.width": 16, "sampling.budget": 24}
+    settings = {
+        "train.epochs": 1,
+        "train.steps_per_epoch": 2,
+        "train.batch_size": 16,
+        "model.width": 16,
+        "sampling.budget": 24,
+    }
     task = db.task(small_shop.sentence)
-    made = gelgt.GelGT(model="rdl", seed=5, settings=settings, as_of=small_shop.val_timestamp, device="cpu")
+    made = gelgt.GelGT(
+        model="rdl", seed=5, settings=settings, as_of=small_shop.val_timestamp, device="cpu"
+    )
     made.fit(db, task, tmp_path / "rdl")
     again = gelgt.load(tmp_path / "rdl").fit(db, task, tmp_path / "again")
     assert (again.run.config.kind, again.metrics["model"]) == ("rdl", "rdl")
@@ -119,7 +152,9 @@ def test_a_loaded_model_is_trained_again_as_it_was(db: gelgt.Database, small_sho
     assert "model='rdl'" in repr(again)
 
 
-def test_save_is_whole_or_not_at_all(model: gelgt.GelGT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_is_whole_or_not_at_all(
+    model: gelgt.GelGT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -134,11 +169,17 @@ def test_report(model: gelgt.GelGT, tmp_path: Path) -> None:
     assert model.report() == model.run.folder / "report.html"
 
 
-def test_a_temporary_run_lives_as_long_as_the_model(small_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_run_lives_as_long_as_the_model(
+    small_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import gc
 
-    monkeypatch.setattr("gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1))
-    made = gelgt.GelGT(settings={**TINY, "train.epochs": 1, "train.steps_per_epoch": 1}).fit(small_shop.url, small_shop.sentence)
+    monkeypatch.setattr(
+        "gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1)
+    )
+    made = gelgt.GelGT(settings={**TINY, "train.epochs": 1, "train.steps_per_epoch": 1}).fit(
+        small_shop.url, small_shop.sentence
+    )
     folder = made.run.folder
     assert folder.is_dir()
     assert json.loads((folder / "config.json").read_text())["train"]["epochs"] == 1

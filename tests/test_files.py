@@ -53,7 +53,9 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["run"]
 
 
-def test_a_folder_that_cannot_be_put_in_place_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_put_in_place_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "run"
     target.mkdir()
     (target / "old").touch()

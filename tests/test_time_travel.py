@@ -1,9 +1,9 @@
-"""Time travel through the whole way of the data: what is known at a time does not depend on what came later.
+"""Time travel through the whole way of the data: what is known at a time does not depend on what
+came later.
 
-The demo shop is imported twice, once whole and once without any row after a time t. The later rows are made as hostile as they
-can be: new categories, extreme numbers, fractions among whole numbers, text among numbers. Up to t, everything must
-be the same bit for bit.
-"""
+The demo shop is imported twice, once whole and once without any row after a time t. The later rows
+are made as hostile as they can be: new categories, extreme numbers, fractions among whole numbers,
+text among numbers. Up to t, everything must be the same bit for bit."""
 
 import shutil
 import sqlite3
@@ -42,12 +42,22 @@ class Twins:
 def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     folder = tmp_path_factory.mktemp("travel")
     made: Shop = shop(folder / "whole.db", customers=120, days=300, seed=11)
-    val, at = pd.Timestamp(made.val_timestamp), pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=request.param, hours=7)
+    val, at = (
+        pd.Timestamp(made.val_timestamp),
+        pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=request.param, hours=7),
+    )
     shutil.copy(made.path, folder / "cut.db")
     _change(folder / "whole.db", HOSTILE, at)
-    _change(folder / "cut.db", [f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()], at)
+    _change(
+        folder / "cut.db",
+        [f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()],
+        at,
+    )
     stated = {"val_timestamp": made.val_timestamp, "test_timestamp": made.test_timestamp}
-    whole, cut = (gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name) for name in ("whole", "cut"))
+    whole, cut = (
+        gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name)
+        for name in ("whole", "cut")
+    )
     return Twins(whole, cut, at, val)
 
 
@@ -79,7 +89,10 @@ def test_features_are_the_same_bit_for_bit(twins: Twins) -> None:
         assert whole.frame(name, rows) == cut.frame(name, rows), name
         for block, array in cut.arrays(name).items():
             if len(array) == len(rows):
-                assert whole.arrays(name)[block][: len(rows)].tobytes() == array.tobytes(), (name, block)
+                assert whole.arrays(name)[block][: len(rows)].tobytes() == array.tobytes(), (
+                    name,
+                    block,
+                )
 
 
 def test_neighbourhoods_up_to_the_time_are_the_same(twins: Twins) -> None:
@@ -104,7 +117,8 @@ def _known(graph: Graph, node: int, limit: int) -> list[tuple[int, int]]:
 
 SENTENCES = [
     "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id",
-    "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id WHERE COUNT(visits.*, -20, 0, days) > 0",
+    "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id WHERE COUNT(visits.*, "
+    "-20, 0, days) > 0",
     "PREDICT LAST(orders.channel, 0, 10, days) FOR EACH customers.id",
     "PREDICT COUNT(order_items.*, 0, 10, days) > 0 FOR EACH products.sku",
 ]
@@ -122,7 +136,10 @@ def test_labels_of_windows_that_end_by_then_are_the_same(twins: Twins, sentence:
 
 @pytest.mark.parametrize("sentence", SENTENCES[:2])
 def test_the_population_at_a_time_is_the_same(twins: Twins, sentence: str) -> None:
-    tasks = [db.task(sentence, val=twins.val - 4 * WINDOW, test=twins.val - WINDOW) for db in (twins.whole, twins.cut)]
+    tasks = [
+        db.task(sentence, val=twins.val - 4 * WINDOW, test=twins.val - WINDOW)
+        for db in (twins.whole, twins.cut)
+    ]
     found = [task.population(task.database, twins.at) for task in tasks]
     assert len(found[0]) > 50
     assert np.array_equal(*found)
@@ -134,14 +151,22 @@ def test_split_times_can_be_stated_and_are_kept(
 ) -> None:
     stated = {"val_timestamp": "2024-08-01", "test_timestamp": "2024-09-15"}
     db = gelgt.open(small_shop.url, schema=state(stated), out=tmp_path / "out")
-    assert (db.schema.val_timestamp, db.schema.test_timestamp, db.schema.split_origin) == ("2024-08-01", "2024-09-15", "manifest")
+    assert (db.schema.val_timestamp, db.schema.test_timestamp, db.schema.split_origin) == (
+        "2024-08-01",
+        "2024-09-15",
+        "manifest",
+    )
     task = db.task(SENTENCES[0])
-    assert (task.val_timestamp, task.test_timestamp) == (pd.Timestamp("2024-08-01"), pd.Timestamp("2024-09-15"))
+    assert (task.val_timestamp, task.test_timestamp) == (
+        pd.Timestamp("2024-08-01"),
+        pd.Timestamp("2024-09-15"),
+    )
 
 
 @pytest.mark.parametrize("order", ["recent", "random"])
 def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
-    """The same seeds at the same time, in a database that ends there and in one that goes on: the same bits out of the model."""
+    """The same seeds at the same time, in a database that ends there and in one that goes on: the
+    same bits out of the model."""
     import torch
 
     from gelgt.features import open_features
@@ -156,11 +181,20 @@ def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
     model, out = None, {}
     for name, db in (("whole", twins.whole), ("cut", twins.cut)):
         graph, features = db.graph(), open_features(db, statistics=statistics)
-        seeds = make_seeds(db, graph, "customers", rows, np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")))
+        seeds = make_seeds(
+            db,
+            graph,
+            "customers",
+            rows,
+            np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")),
+        )
         sample = Sampler(graph, config).sample(seeds.node, seeds.time, seeds.key)
         assert sample.is_cut.any(), "the budget cuts some, so order matters"
         batch = from_sample(sample, graph, seeds.time, seeds.key, rows)
-        model = model or GelGTModel(GelGTConfig(width=32, keep=20, row_width=16), graph, features).eval()
+        model = (
+            model
+            or GelGTModel(GelGTConfig(width=32, keep=20, row_width=16), graph, features).eval()
+        )
         with torch.no_grad():
             out[name] = model(ModelInput.of(batch, features))
     assert out["whole"].std() > 1e-4

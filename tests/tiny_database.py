@@ -1,9 +1,11 @@
-"""A tiny random database with everything that can go wrong about time, as frames and as a RelBench folder.
+"""A tiny random database with everything that can go wrong about time, as frames and as a RelBench
+folder.
 
-    users ─► shops ◄─ orders ─► users      orders ◄─ items ─► products (items have no time)      orders ◄─ notes
+    users ─► shops ◄─ orders ─► users      orders ◄─ items ─► products (items have no time) orders
+                                           ◄─ notes
 
-Few distinct times make ties, some times and keys are null, and notes may be older than the order that they are about.
-"""
+Few distinct times make ties, some times and keys are null, and notes may be older than the order
+that they are about."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +69,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     frames = {
         "shops": pd.DataFrame({"size": number(6)}),
         "products": pd.DataFrame({"price": number(9)}),
-        "users": pd.DataFrame({"joined": times(30), "shop_id": key(6, 30), "score": number(30), "team": word(30, "abc")}),
+        "users": pd.DataFrame(
+            {
+                "joined": times(30),
+                "shop_id": key(6, 30),
+                "score": number(30),
+                "team": word(30, "abc"),
+            }
+        ),
         "orders": pd.DataFrame(
             {
                 "placed": times(200, 6),
@@ -78,8 +87,17 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
                 "due": times(200),
             }
         ),
-        "items": pd.DataFrame({"order_id": key(200, 400), "product_id": key(9, 400), "weight": number(400)}),
-        "notes": pd.DataFrame({"written": times(150, 3), "order_id": key(200, 150), "stars": number(150), "mood": word(150, "xyz")}),
+        "items": pd.DataFrame(
+            {"order_id": key(200, 400), "product_id": key(9, 400), "weight": number(400)}
+        ),
+        "notes": pd.DataFrame(
+            {
+                "written": times(150, 3),
+                "order_id": key(200, 150),
+                "stars": number(150),
+                "mood": word(150, "xyz"),
+            }
+        ),
     }
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "db").mkdir()
@@ -94,7 +112,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
         pq.write_table(pa.table(columns), folder / "db" / f"{name}.parquet")
         tables[name] = {"pkey": "id", "time_col": TIMES.get(name), "fkeys": KEYS[name]}
     split = {"val_timestamp": "2024-01-21", "test_timestamp": "2024-01-31"}
-    (folder / "manifest.yaml").write_text(yaml.safe_dump({"name": "tiny", **split, "tables": tables}))
+    (folder / "manifest.yaml").write_text(
+        yaml.safe_dump({"name": "tiny", **split, "tables": tables})
+    )
     return Tiny(gelgt.open(folder), frames)
 
 
@@ -106,14 +126,26 @@ def make_task(tiny: Tiny) -> Make:
     """A task on the users of the tiny database from (entity, day, target) triples of each split."""
 
     def make(
-        train: list[tuple[int, int, Any]], val: list[tuple[int, int, Any]], test: list[tuple[int, int, Any]], task_type: str, **options: Any
+        train: list[tuple[int, int, Any]],
+        val: list[tuple[int, int, Any]],
+        test: list[tuple[int, int, Any]],
+        task_type: str,
+        **options: Any,
     ) -> Task:
         labels = {}
         for split, rows in zip(SPLITS, (train, val, test)):
-            times = pa.array([START + d * DAY for _, d, _ in rows], pa.timestamp("s")).cast("timestamp[us]")
-            arrow = options.get("arrow") or (pa.float64() if task_type == "regression" else pa.int64())
+            times = pa.array([START + d * DAY for _, d, _ in rows], pa.timestamp("s")).cast(
+                "timestamp[us]"
+            )
+            arrow = options.get("arrow") or (
+                pa.float64() if task_type == "regression" else pa.int64()
+            )
             labels[split] = pa.table(
-                {"time": times, "id": pa.array([e for e, _, _ in rows], pa.int64()), "target": pa.array([y for _, _, y in rows], arrow)}
+                {
+                    "time": times,
+                    "id": pa.array([e for e, _, _ in rows], pa.int64()),
+                    "target": pa.array([y for _, _, y in rows], arrow),
+                }
             )
         return Task(
             name="tiny",

@@ -6,8 +6,8 @@
     model = gelgt.GelGT(preset="cpu").fit(db, task)
     model.predict(db, entities=[42, 57], at="2026-11-01")
 
-Every public name is imported on first use, so that `import gelgt` stays light (no torch, no pandas).
-"""
+Every public name is imported on first use, so that `import gelgt` stays light (no torch, no
+pandas)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,9 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'gelgt' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'gelgt' has no attribute {name!r}; it offers {', '.join(__all__)}"
+        )
     return getattr(import_module(_HOME[name]), name)
 
 

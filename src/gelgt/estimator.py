@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 class GelGT:
-    """A Gaussian Relational Graph Transformer that is trained on a database and a task, and predicts.
+    """A Gaussian Relational Graph Transformer that is trained on a database and a task, and
+    predicts.
 
-    Args:
-        preset: ``cpu``, ``gpu`` or ``paper``.
-        model: ``gelgt``, or another model of `gelgt.registry` to compare with.
-        seed: Of initial weights, order and dropout; the same seed gives the same weights on a CPU.
-        visibility: ``frozen`` or ``seed-time``; None is ``frozen`` for a RelBench folder and ``seed-time`` for everything else.
-        as_of: Under ``seed-time``, the time from which ages are measured at the latest, as ``--as-of`` of the command line.
-        settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
-        device: ``auto``, ``cpu``, ``cuda``, …
-        time_limit: Seconds of training after which the best weights so far are taken.
+    Args: preset: ``cpu``, ``gpu`` or ``paper``. model: ``gelgt``, or another model of
+        `gelgt.registry` to compare with. seed: Of initial weights, order and dropout; the same seed
+        gives the same weights on a CPU. visibility: ``frozen`` or ``seed-time``; None is ``frozen``
+        for a RelBench folder and ``seed-time`` for everything else. as_of: Under ``seed-time``, the
+        time from which ages are measured at the latest, as ``--as-of`` of the command line.
+        settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``. device:
+        ``auto``, ``cpu``, ``cuda``, … time_limit: Seconds of training after which the best weights
+        so far are taken.
 
     Example:
         >>> import gelgt
@@ -70,7 +70,8 @@ class GelGT:
         self.preset, self.kind, self.seed, self.visibility = preset, model, seed, visibility
         self.settings, self.device, self.time_limit = dict(settings or {}), device, time_limit
         self.as_of = None if as_of is None else int(timestamp(as_of, "time as_of").timestamp())
-        RunConfig.of(preset, None, self._changes(), model)  # a wrong name is told now, not when training begins
+        # a wrong name is told now, not when training begins
+        RunConfig.of(preset, None, self._changes(), model)
         self._run: Run | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._database: Database | None = None
@@ -78,7 +79,11 @@ class GelGT:
         self._predictor_source: Any = None
 
     def __repr__(self) -> str:
-        state = "not fitted" if self._run is None else f"{self._run.task.get('name')}, {self._run.folder}"
+        state = (
+            "not fitted"
+            if self._run is None
+            else f"{self._run.task.get('name')}, {self._run.folder}"
+        )
         kind = "" if self.kind == "gelgt" else f"model={self.kind!r}, "
         return f"GelGT({kind}preset={self.preset!r}, seed={self.seed}: {state})"
 
@@ -94,19 +99,21 @@ class GelGT:
     ) -> "GelGT":
         """Train on a task, with early stopping, baselines beside it.
 
-        Args:
-            db: A `Database`, or anything that `gelgt.open` takes.
-            task: A `Task`, a PREDICT sentence, or the name of a task of the database.
-            out: The run folder; by default a temporary one that lives as long as this object (keep it with `save`).
-            resume: Go on where a run in `out` was cut off.
-            refit: After selection, train anew on all labelled windows.
-            progress: Is told of phases, steps and epochs.
+        Args: db: A `Database`, or anything that `gelgt.open` takes. task: A `Task`, a PREDICT
+            sentence, or the name of a task of the database. out: The run folder; by default a
+            temporary one that lives as long as this object (keep it with `save`). resume: Go on
+            where a run in `out` was cut off. refit: After selection, train anew on all labelled
+            windows. progress: Is told of phases, steps and epochs.
 
         Raises:
             GelgtError: the task cannot be trained, or `out` is taken.
         """
         if resume and out is None:
-            raise GelgtError("bad_option", "resume needs the folder of the run that was cut off.", hint="Give out=….")
+            raise GelgtError(
+                "bad_option",
+                "resume needs the folder of the run that was cut off.",
+                hint="Give out=….",
+            )
         made = task if isinstance(task, Task) else None
         database = db if isinstance(db, Database) else open(db)
         made = made or database.task(task)
@@ -114,14 +121,25 @@ class GelGT:
         if out is None:
             home = tempfile.TemporaryDirectory(prefix="gelgt-run-")
             out = Path(home.name) / "run"
-        options = Options(visibility=self.visibility, as_of=self.as_of, resume=resume, refit=refit, device=self.device)
+        options = Options(
+            visibility=self.visibility,
+            as_of=self.as_of,
+            resume=resume,
+            refit=refit,
+            device=self.device,
+        )
         config = RunConfig.of(self.preset, made.task_type, self._changes(), self.kind)
-        self._run = train_run(database, made, Path(out).expanduser(), config, options, progress=progress)
+        self._run = train_run(
+            database, made, Path(out).expanduser(), config, options, progress=progress
+        )
         self._home, self._database, self._predictor = home, database, None
         return self
 
-    def evaluate(self, db: Any = None, task: Task | str | None = None, split: str = "test") -> dict[str, Any]:
-        """Scores beside baselines, in the regime of training: what ``gelgt evaluate --json`` prints.
+    def evaluate(
+        self, db: Any = None, task: Task | str | None = None, split: str = "test"
+    ) -> dict[str, Any]:
+        """Scores beside baselines, in the regime of training: what ``gelgt evaluate --json``
+        prints.
 
         Args:
             db: By default the database that the model was trained on.
@@ -133,37 +151,49 @@ class GelGT:
         _tell(found["notices"])
         return found
 
-    def predict(self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None) -> "pd.DataFrame":
+    def predict(
+        self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None
+    ) -> "pd.DataFrame":
         """Predict for entities at a time, from every row before it.
 
-        Args:
-            db: A `Database`, or anything that `gelgt.open` takes; it may have grown since training.
-            entities: Keys of the entity table; None means everyone whom the task is about at that time.
-            at: The time; by default now, or just after the newest row where that lies more than one window back.
-            frame: A frame of (key, time) instead.
+        Args: db: A `Database`, or anything that `gelgt.open` takes; it may have grown since
+            training. entities: Keys of the entity table; None means everyone whom the task is about
+            at that time. at: The time; by default now, or just after the newest row where that lies
+            more than one window back. frame: A frame of (key, time) instead.
 
-        Returns:
-            The key, ``time``, ``prediction``, and ``probability`` (binary) or ``probability_<class>``. What there is to say about them
-            is a warning, and stands in ``attrs["notices"]``.
+        Returns: The key, ``time``, ``prediction``, and ``probability`` (binary) or
+            ``probability_<class>``. What there is to say about them is a warning, and stands in
+            ``attrs["notices"]``.
 
-        Raises:
-            GelgtError: unknown keys, entities that do not exist yet, a source without what the model knows.
+        Raises: GelgtError: unknown keys, entities that do not exist yet, a source without what the
+            model knows.
         """
         made: Prediction = self.predictor(db).predict(entities, at, frame)
         _tell(made.notices)
         return made.to_pandas()
 
-    def embed(self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None) -> "pd.DataFrame":
-        """The model's vectors of entities at a time, as columns ``vector_0``, ``vector_1``, …; arguments as in `predict`."""
+    def embed(
+        self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None
+    ) -> "pd.DataFrame":
+        """The model's vectors of entities at a time, as columns ``vector_0``, ``vector_1``, …;
+        arguments as in `predict`."""
         made: Prediction = self.predictor(db).embed(entities, at, frame)
         _tell(made.notices)
         return made.to_pandas()
 
     def predictor(self, db: Any = None) -> Predictor:
-        """The `Predictor` behind `predict`, for millions of rows: its `predict_table` gives them chunk by chunk."""
+        """The `Predictor` behind `predict`, for millions of rows: its `predict_table` gives them
+        chunk by chunk."""
         source = self._source(db)
-        if self._predictor is None or source is not self._predictor_source or not isinstance(source, Database):
-            self._predictor, self._predictor_source = Predictor(self.run, source, self.device), source
+        if (
+            self._predictor is None
+            or source is not self._predictor_source
+            or not isinstance(source, Database)
+        ):
+            self._predictor, self._predictor_source = (
+                Predictor(self.run, source, self.device),
+                source,
+            )
         return self._predictor
 
     def save(self, path: str | Path) -> Path:
@@ -181,7 +211,11 @@ class GelGT:
                 shutil.copytree(self.run.folder, temporary, ignore=left_out, dirs_exist_ok=True)
                 load_run(temporary)  # what is put in place can be loaded
         except OSError as error:
-            raise GelgtError("cannot_write", f"{target} cannot be written: {error.strerror or error}.", hint="Choose another.") from None
+            raise GelgtError(
+                "cannot_write",
+                f"{target} cannot be written: {error.strerror or error}.",
+                hint="Choose another.",
+            ) from None
         return target
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -194,7 +228,11 @@ class GelGT:
     def run(self) -> Run:
         """The run folder and what it holds."""
         if self._run is None:
-            raise GelgtError("not_fitted", "The model is not trained.", hint="Call fit(db, task), or gelgt.load a run folder.")
+            raise GelgtError(
+                "not_fitted",
+                "The model is not trained.",
+                hint="Call fit(db, task), or gelgt.load a run folder.",
+            )
         return self._run
 
     @property
@@ -203,7 +241,8 @@ class GelGT:
         return self.run.metrics
 
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
-        """For each set of Gaussian kernels, its centres and widths as durations, with a sentence for people."""
+        """For each set of Gaussian kernels, its centres and widths as durations, with a sentence
+        for people."""
         content = read_json(self.run.folder / "profile.json")
         return [curve["kernels"] for curve in content.get("bias") or []]
 
@@ -216,8 +255,8 @@ class GelGT:
 
 
 def load(path: str | Path) -> GelGT:
-    """A trained model from its run folder; nothing in the folder is executed. Its `fit` trains the same kind of model, with the same
-    preset, seed, regime and settings.
+    """A trained model from its run folder; nothing in the folder is executed. Its `fit` trains the
+    same kind of model, with the same preset, seed, regime and settings.
 
     Raises:
         GelgtError: it is no run, incomplete, damaged, changed, or of a newer gelgt.
@@ -230,13 +269,19 @@ def load(path: str | Path) -> GelGT:
     """
     run = load_run(path)
     config, sampling = run.config, run.config.sampling
-    chosen = [path.split(".") for path, origin in config.origins.items() if origin == "set" and path != "train.seed"]
+    chosen = [
+        path.split(".")
+        for path, origin in config.origins.items()
+        if origin == "set" and path != "train.seed"
+    ]
     model = GelGT(
         config.preset if config.preset in PRESETS else "cpu",
         model=config.kind,
         seed=config.train.seed,
         visibility=sampling.visibility,
-        settings={f"{section}.{key}": getattr(getattr(config, section), key) for section, key in chosen},
+        settings={
+            f"{section}.{key}": getattr(getattr(config, section), key) for section, key in chosen
+        },
     )
     model.as_of = sampling.horizon if sampling.visibility == "seed-time" else None
     model._run = run

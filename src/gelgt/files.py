@@ -1,13 +1,14 @@
 """The one atomic writer: a file or folder is in place whole, or not at all.
 
-    with whole_file(path) as temporary:         # write to `temporary`; it is flushed to the disk and renamed
+    with whole_file(path) as temporary:         # write to `temporary`; it is flushed to the disk
+                                                and renamed
         pq.write_table(table, temporary)
     with whole_folder(target) as temporary:     # likewise, an empty folder to fill
         …
 
-A process that is killed in between leaves a hidden file or folder that ends in `.tmp` and nothing under the name itself.
-Errors of the system (`OSError`) pass through: who writes knows what to tell the user.
-"""
+A process that is killed in between leaves a hidden file or folder that ends in `.tmp` and nothing
+under the name itself. Errors of the system (`OSError`) pass through: who writes knows what to tell
+the user."""
 
 import os
 import shutil
@@ -19,7 +20,8 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that is flushed and renamed to it when the block ends well, and removed when it does not."""
+    """A temporary name beside `path` that is flushed and renamed to it when the block ends well,
+    and removed when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
     try:
@@ -40,7 +42,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """An empty folder beside `target` that is renamed to it when the block ends well; what stood there before is replaced.
+    """An empty folder beside `target` that is renamed to it when the block ends well; what stood
+    there before is replaced.
 
     Where the rename fails, what stood there comes back.
     """

@@ -1,7 +1,7 @@
 """Scores of predictions: every metric of a kind of task, and the one that decides.
 
     binary_classification       roc_auc          average_precision, accuracy, f1, log_loss
-    regression                  mae              rmse, r2, nmae (MAE over the labels' standard deviation)
+    regression                  mae rmse, r2, nmae (MAE over the labels' standard deviation)
     multiclass_classification   mrr              accuracy, macro_f1, log_loss
     multilabel_classification   macro_auprc      micro_auprc, macro_roc_auc, accuracy
 
@@ -34,18 +34,23 @@ def is_better(metric: str, new: float, old: float | None) -> bool:
 def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> dict[str, float]:
     """All metrics of some predictions, the deciding one first.
 
-    Args:
-        labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
-        predictions: (S,) probabilities or values, (S, C) class probabilities, or (S, L) label probabilities.
+    Args: labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
+        predictions: (S,) probabilities or values, (S, C) class probabilities, or (S, L) label
+        probabilities.
     """
     if len(labels) == 0:
         return {}
     found = _METRICS[task_type](labels, predictions)
-    return {name: float(value) for name, value in found.items() if value is not None and np.isfinite(value)}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if value is not None and np.isfinite(value)
+    }
 
 
 def uncertainty(task_type: str, value: float, labels: NDArray[Any]) -> float:
-    """Roughly the standard error of the deciding metric: how far another sample of as many rows would move it.
+    """Roughly the standard error of the deciding metric: how far another sample of as many rows
+    would move it.
 
     Example:
         >>> round(uncertainty("binary_classification", 0.89, np.repeat([0, 1], [488, 100])), 3)
@@ -57,7 +62,9 @@ def uncertainty(task_type: str, value: float, labels: NDArray[Any]) -> float:
         return value / math.sqrt(len(labels))
     rows = len(labels)
     if task_type == "binary_classification":
-        rows = max(1, min(int(np.count_nonzero(labels > 0.5)), int(np.count_nonzero(labels <= 0.5))))
+        rows = max(
+            1, min(int(np.count_nonzero(labels > 0.5)), int(np.count_nonzero(labels <= 0.5)))
+        )
     return math.sqrt(max(0.0, value * (1 - value)) / rows)
 
 
@@ -119,12 +126,15 @@ def _multiclass(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None
 def _multilabel(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None]:
     from sklearn.metrics import average_precision_score
 
-    known = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]  # the others have no curve
+    # the others have no curve
+    known = [c for c in range(labels.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
     curves = [average_precision_score(labels[:, c], p[:, c]) for c in known]
     areas = [area for c in known if (area := roc_auc(labels[:, c], p[:, c])) is not None]
     return {
         "macro_auprc": float(np.mean(curves)) if curves else None,
-        "micro_auprc": average_precision_score(labels.ravel(), p.ravel()) if 0 < labels.sum() < labels.size else None,
+        "micro_auprc": average_precision_score(labels.ravel(), p.ravel())
+        if 0 < labels.sum() < labels.size
+        else None,
         "macro_roc_auc": float(np.mean(areas)) if areas else None,
         "accuracy": float(((p > 0.5) == (labels > 0.5)).mean()),
     }

@@ -1,4 +1,5 @@
-"""Presets: one word for a whole set of choices, and `--set a.b=c` for single ones. Every value keeps its origin.
+"""Presets: one word for a whole set of choices, and `--set a.b=c` for single ones. Every value
+keeps its origin.
 
 >>> run = RunConfig.of("cpu", "regression", {"model.width": 128})
 >>> run.model.width, run.origins["model.width"], run.origins["model.layers"]
@@ -6,8 +7,9 @@
 
 cpu     trains the demo in two minutes on two cores
 gpu     larger, bf16
-paper   every value of the paper's hyper-parameter table, trained as it says: Adam with L2 decay and one learning rate, in float32. What
-        the paper leaves open, and where gelgt goes its own way, is listed in docs/model.md, "The preset paper", and nowhere else.
+paper   every value of the paper's hyper-parameter table, trained as it says: Adam with L2 decay and
+        one learning rate, in float32. What the paper leaves open, and where gelgt goes its own way,
+        is listed in docs/model.md, "The preset paper", and nowhere else.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,8 @@ from gelgt.errors import GelgtError, did_you_mean
 from gelgt.registry import find_model
 
 PRESETS = ("cpu", "gpu", "paper")
-# How the paper trains gelgt; a preset `paper` of another model is that model's own, and the rest of its training is gelgt's default.
+# How the paper trains gelgt; a preset `paper` of another model is that model's own, and the rest of
+# its training is gelgt's default.
 _GELGT_ALONE = ("optimizer", "clip", "precision")
 Origin = Literal["default", "preset", "set", "derived"]
 
@@ -120,13 +123,11 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
 class RunConfig(Config):
     """Everything that decides how a run goes.
 
-    Attributes:
-        preset: The name of the preset that it began with.
-        kind: Which model, by its name in `gelgt.registry`.
-        model: The model.
-        sampling: The neighbourhoods; visibility, horizon and causality follow from the task and the regime.
-        train: The training.
-        origins: For each value, such as ``model.width``: ``default``, ``preset``, ``set`` (by the user) or ``derived`` (from the task).
+    Attributes: preset: The name of the preset that it began with. kind: Which model, by its name in
+        `gelgt.registry`. model: The model. sampling: The neighbourhoods; visibility, horizon and
+        causality follow from the task and the regime. train: The training. origins: For each value,
+        such as ``model.width``: ``default``, ``preset``, ``set`` (by the user) or ``derived`` (from
+        the task).
     """
 
     preset: str = "cpu"
@@ -141,12 +142,18 @@ class RunConfig(Config):
     def _typed(cls, content: Any) -> Any:
         """Settings of a model as they stand in a file become those of its kind."""
         if isinstance(content, dict) and isinstance(content.get("model"), dict):
-            return content | {"model": config_type(content.get("kind", "gelgt"))(**content["model"])}
+            return content | {
+                "model": config_type(content.get("kind", "gelgt"))(**content["model"])
+            }
         return content
 
     @classmethod
     def of(
-        cls, preset: str = "cpu", task_type: str | None = None, changes: Mapping[str, Any] | None = None, kind: str = "gelgt"
+        cls,
+        preset: str = "cpu",
+        task_type: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        kind: str = "gelgt",
     ) -> "RunConfig":
         """A preset for a kind of task and of model, with single values changed.
 
@@ -159,12 +166,23 @@ class RunConfig(Config):
             (64, 300, 500, 'set')
         """
         if preset not in PRESETS:
-            raise GelgtError("unknown_preset", f"There is no preset '{preset}'.", hint=did_you_mean(preset, PRESETS))
-        sections: dict[str, type[Config]] = {"model": config_type(kind), "sampling": SamplingConfig, "train": TrainConfig}
+            raise GelgtError(
+                "unknown_preset",
+                f"There is no preset '{preset}'.",
+                hint=did_you_mean(preset, PRESETS),
+            )
+        sections: dict[str, type[Config]] = {
+            "model": config_type(kind),
+            "sampling": SamplingConfig,
+            "train": TrainConfig,
+        }
         own = {} if kind == "gelgt" else find_model(kind).presets.get(preset, {})
         shared = _VALUES[preset]
         if kind != "gelgt":
-            shared = shared | {"model": {}, "train": {key: v for key, v in shared["train"].items() if key not in _GELGT_ALONE}}
+            shared = shared | {
+                "model": {},
+                "train": {key: v for key, v in shared["train"].items() if key not in _GELGT_ALONE},
+            }
         values = {name: {**shared.get(name, {}), **own.get(name, {})} for name in sections}
         origins: dict[str, Origin] = {
             f"{name}.{key}": "preset" if key in values[name] else "default"
@@ -176,7 +194,11 @@ class RunConfig(Config):
             values[name][key], origins[path] = value, "derived"
         for path, value in (changes or {}).items():
             if path not in origins:
-                raise GelgtError("unknown_setting", f"There is no setting '{path}'.", hint=did_you_mean(path, origins))
+                raise GelgtError(
+                    "unknown_setting",
+                    f"There is no setting '{path}'.",
+                    hint=did_you_mean(path, origins),
+                )
             name, key = path.split(".")
             if value == "none" and "'none'" not in str(sections[name].model_fields[key].annotation):
                 value = None  # a word of its own only where a setting knows it, such as model.bias
@@ -212,7 +234,8 @@ def _derived(preset: str, task_type: str | None) -> dict[str, Any]:
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """``model.width=64`` as written after ``--set``: numbers, true, false, text, or a list with commas.
+    """``model.width=64`` as written after ``--set``: numbers, true, false, text, or a list with
+    commas.
 
     Example:
         >>> parse_settings(["model.width=64", "model.encoders=table,hop,row", "model.bias=none"])
@@ -222,7 +245,9 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals:
-            raise GelgtError("bad_setting", f"'{text}' sets nothing.", hint="Write it as model.width=64.")
+            raise GelgtError(
+                "bad_setting", f"'{text}' sets nothing.", hint="Write it as model.width=64."
+            )
         found[path.strip()] = _value(value.strip())
     return found
 

@@ -1,12 +1,13 @@
 """Models by name: what `--model` takes.
 
-A model is a `gelgt.nn.base.RelationalModel`. The package's own are imported when they are asked for. Others are registered by their
-package, by an entry point of the group ``gelgt.models``, or in Python:
+A model is a `gelgt.nn.base.RelationalModel`. The package's own are imported when they are asked
+for. Others are registered by their package, by an entry point of the group ``gelgt.models``, or in
+Python:
 
     gelgt.register_model("mine", MyModel)
 
-A run folder names its model. Only names that are registered are looked up, so that a folder cannot make gelgt import a module.
-"""
+A run folder names its model. Only names that are registered are looked up, so that a folder cannot
+make gelgt import a module."""
 
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -36,7 +37,11 @@ _registered: dict[str, type[Any]] = {}
 
 def model_names() -> list[str]:
     """Every name that `find_model` knows."""
-    return list(dict.fromkeys([*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))]))
+    return list(
+        dict.fromkeys(
+            [*BUILT_IN, *_registered, *(point.name for point in entry_points(group=GROUP))]
+        )
+    )
 
 
 def register_model(name: str, model: "type[RelationalModel]") -> None:
@@ -46,7 +51,9 @@ def register_model(name: str, model: "type[RelationalModel]") -> None:
         GelgtError: the name is one of the package's own.
     """
     if name in BUILT_IN:
-        raise GelgtError("taken_name", f"'{name}' is one of gelgt's own models.", hint="Choose another name.")
+        raise GelgtError(
+            "taken_name", f"'{name}' is one of gelgt's own models.", hint="Choose another name."
+        )
     _registered[name] = model
 
 
@@ -75,4 +82,6 @@ def find_model(name: str) -> "type[RelationalModel]":
             f"'{name}' is scored beside every model, and cannot predict by itself.",
             hint="Train another model, or compare with it: gelgt bench quality --model …",
         )
-    raise GelgtError("unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, model_names()))
+    raise GelgtError(
+        "unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, model_names())
+    )

@@ -1,4 +1,5 @@
-"""Every task type on the tiny database, with a signal that is there to be found, and every way of having nothing to learn."""
+"""Every task type on the tiny database, with a signal that is there to be found, and every way of
+having nothing to learn."""
 
 from typing import Any
 
@@ -19,7 +20,9 @@ SPLIT_DAYS = {"train": range(8, 20), "val": range(21, 30), "test": range(31, 40)
 
 
 def fit(tiny: Any, task: Any, **options: Any) -> LightGBMResult:
-    return lightgbm_baseline(tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), threads=1, **options)
+    return lightgbm_baseline(
+        tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), threads=1, **options
+    )
 
 
 def labelled(tiny: Any, label: Any) -> list[list[tuple[int, int, Any]]]:
@@ -27,7 +30,12 @@ def labelled(tiny: Any, label: Any) -> list[list[tuple[int, int, Any]]]:
     users = tiny.frames["users"]
     start = int(np.datetime64("2024-01-01", "s").astype(int))
     return [
-        [(u, d, label(users.score[u])) for d in days for u in range(len(users)) if users.joined[u] <= start + d * 86_400]
+        [
+            (u, d, label(users.score[u]))
+            for d in days
+            for u in range(len(users))
+            if users.joined[u] <= start + d * 86_400
+        ]
         for days in SPLIT_DAYS.values()
     ]
 
@@ -55,13 +63,20 @@ def test_regression_stays_within_the_training_range(tiny: Any, make_task: Any) -
     task = make_task(*labelled(tiny, lambda s: 0.0 if np.isnan(s) else s), "regression")
     result = fit(tiny, task)
     truth, train = targets(task, "test"), targets(task, "train")
-    assert np.abs(result.predictions["test"] - truth).mean() < 0.5 * np.abs(np.median(train) - truth).mean()
+    assert (
+        np.abs(result.predictions["test"] - truth).mean()
+        < 0.5 * np.abs(np.median(train) - truth).mean()
+    )
     assert result.predictions["test"].min() >= train.min()
     assert result.predictions["test"].max() <= train.max()
 
 
 def test_multiclass(tiny: Any, make_task: Any) -> None:
-    task = make_task(*labelled(tiny, lambda s: int(s > 40) + int(s > 60)), "multiclass_classification", classes=("low", "middle", "high"))
+    task = make_task(
+        *labelled(tiny, lambda s: int(s > 40) + int(s > 60)),
+        "multiclass_classification",
+        classes=("low", "middle", "high"),
+    )
     predicted = fit(tiny, task).predictions["test"]
     assert predicted.shape == (task.rows["test"], 3)
     assert np.allclose(predicted.sum(axis=1), 1)
@@ -69,7 +84,12 @@ def test_multiclass(tiny: Any, make_task: Any) -> None:
 
 
 def test_multilabel_has_a_column_for_each_label(tiny: Any, make_task: Any) -> None:
-    splits = labelled(tiny, lambda s: [name for name, is_on in (("high", s > 50), ("low", s < 30), ("all", True)) if is_on])
+    splits = labelled(
+        tiny,
+        lambda s: [
+            name for name, is_on in (("high", s > 50), ("low", s < 30), ("all", True)) if is_on
+        ],
+    )
     task = make_task(*splits, "multilabel_classification", arrow=pa.list_(pa.string()))
     result = fit(tiny, task)
     truth, predicted = targets(task, "test"), result.predictions["test"]  # all, high, low
@@ -82,15 +102,23 @@ def test_multilabel_has_a_column_for_each_label(tiny: Any, make_task: Any) -> No
 def test_the_same_call_gives_the_same_predictions(tiny: Any, make_task: Any) -> None:
     rng = np.random.default_rng(3)
     task = make_task(*labelled(tiny, lambda s: int(rng.random() < 0.4)), "binary_classification")
-    first, again, other = (fit(tiny, task, hops=2, seed=seed).predictions["test"] for seed in (0, 0, 1))
+    first, again, other = (
+        fit(tiny, task, hops=2, seed=seed).predictions["test"] for seed in (0, 0, 1)
+    )
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
-    more = lightgbm_baseline(tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), hops=2, threads=2)
+    more = lightgbm_baseline(
+        tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), hops=2, threads=2
+    )
     assert first.tobytes() == more.predictions["test"].tobytes()
 
 
-@pytest.mark.parametrize("task_type", ["binary_classification", "regression", "multiclass_classification"])
-def test_a_single_training_label_gives_a_constant(tiny: Any, make_task: Any, task_type: str) -> None:
+@pytest.mark.parametrize(
+    "task_type", ["binary_classification", "regression", "multiclass_classification"]
+)
+def test_a_single_training_label_gives_a_constant(
+    tiny: Any, make_task: Any, task_type: str
+) -> None:
     splits = labelled(tiny, lambda s: 1)
     task = make_task(*splits, task_type, classes=("a", "b"))
     result = fit(tiny, task)
@@ -100,18 +128,30 @@ def test_a_single_training_label_gives_a_constant(tiny: Any, make_task: Any, tas
     assert "nothing to learn" in result.notices[0]
 
 
-@pytest.mark.parametrize("task_type", ["binary_classification", "regression", "multiclass_classification", "multilabel_classification"])
+@pytest.mark.parametrize(
+    "task_type",
+    [
+        "binary_classification",
+        "regression",
+        "multiclass_classification",
+        "multilabel_classification",
+    ],
+)
 def test_empty_splits(tiny: Any, make_task: Any, task_type: str) -> None:
     is_list = task_type.startswith("multilabel")
     options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("a", "b")}
-    train, _, test = labelled(tiny, lambda s: [is_high(s), 1 - is_high(s)] if is_list else is_high(s))
+    train, _, test = labelled(
+        tiny, lambda s: [is_high(s), 1 - is_high(s)] if is_list else is_high(s)
+    )
     result = fit(tiny, make_task(train, [], test, task_type, **options))
     width = (2,) if task_type.startswith("multi") else ()
     assert result.predictions["val"].shape == (0, *width)
     assert result.predictions["test"].shape == (len(test), *width)
     assert np.std(result.predictions["test"]) > 0.05
     assert "no validation labels" in result.notices[0]
-    assert np.isfinite(fit(tiny, make_task(train[:0], [], test, task_type, **options)).predictions["test"]).all()
+    assert np.isfinite(
+        fit(tiny, make_task(train[:0], [], test, task_type, **options)).predictions["test"]
+    ).all()
 
 
 def test_a_single_class_in_validation_is_fine(tiny: Any, make_task: Any) -> None:
@@ -125,11 +165,17 @@ def test_without_any_column_it_predicts_the_base_rate(tiny: Any, make_task: Any)
 
     train, val, test = labelled(tiny, is_high)
     task = make_task(
-        train, val, test, "binary_classification", remove_columns=[("shops", "size"), ("users", "shop_id"), ("orders", "shop_id")]
+        train,
+        val,
+        test,
+        "binary_classification",
+        remove_columns=[("shops", "size"), ("users", "shop_id"), ("orders", "shop_id")],
     )
     n = len(tiny.frames["shops"])
     task = dataclasses.replace(
-        task, entity_table="shops", labels={s: t.filter(pa.compute.less(t["id"], n)) for s, t in task.labels.items()}
+        task,
+        entity_table="shops",
+        labels={s: t.filter(pa.compute.less(t["id"], n)) for s, t in task.labels.items()},
     )
     result = fit(tiny, task)
     assert result.features == ()
@@ -137,7 +183,9 @@ def test_without_any_column_it_predicts_the_base_rate(tiny: Any, make_task: Any)
 
 
 @pytest.mark.parametrize("task_type", ["multiclass_classification", "multilabel_classification"])
-def test_rare_classes_share_what_is_left(tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch, task_type: str) -> None:
+def test_rare_classes_share_what_is_left(
+    tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch, task_type: str
+) -> None:
     monkeypatch.setattr(module, "MAX_CLASSES", 1)
     is_list = task_type.startswith("multilabel")
     options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "middle", "high")}
@@ -159,7 +207,9 @@ def test_rare_classes_share_what_is_left(tiny: Any, make_task: Any, monkeypatch:
     assert is_list or np.allclose(predicted.sum(axis=1), 1)
 
 
-def test_large_training_sets_are_sampled_and_it_says_so(tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_training_sets_are_sampled_and_it_says_so(
+    tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_TRAIN_ROWS", 100)
     task = make_task(*labelled(tiny, is_high), "binary_classification")
     result, again = fit(tiny, task), fit(tiny, task)
@@ -170,15 +220,22 @@ def test_large_training_sets_are_sampled_and_it_says_so(tiny: Any, make_task: An
 
 @pytest.fixture(scope="module")
 def coloured(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Things with one of forty colours; every other colour is a good one, so that the order of the codes means nothing."""
+    """Things with one of forty colours; every other colour is a good one, so that the order of the
+    codes means nothing."""
     rng = np.random.default_rng(0)
     names = np.array([f"colour {number:02}" for number in rng.permutation(40)])
     # Codes run by falling frequency: the more frequent a colour, the smaller its code.
     colour = np.repeat(np.arange(40), np.arange(119, 39, -2))
     frame = pd.DataFrame({"id": np.arange(len(colour)), "colour": names[colour]})
-    db = gelgt.open({"things": frame}, schema={"tables": {"things": {"pkey": "id"}}}, out=tmp_path_factory.mktemp("coloured") / "db")
+    db = gelgt.open(
+        {"things": frame},
+        schema={"tables": {"things": {"pkey": "id"}}},
+        out=tmp_path_factory.mktemp("coloured") / "db",
+    )
     days = pd.to_datetime(np.array(["2024-01-01", "2024-02-01", "2024-03-01"]))
-    labels = pd.concat([pd.DataFrame({"id": frame.id, "at": day, "good": colour % 2}) for day in days])
+    labels = pd.concat(
+        [pd.DataFrame({"id": frame.id, "at": day, "good": colour % 2}) for day in days]
+    )
     return db, db.task(labels, entity="things.id", val=days[1], test=days[2], timedelta="5 days")
 
 
@@ -191,13 +248,22 @@ def test_categories_are_no_ordered_numbers(coloured: Any, monkeypatch: pytest.Mo
 
 
 def test_a_refit_predicts_test_and_leaves_validation_alone(tiny: Any, make_task: Any) -> None:
-    """The first fit learns noise; what is known later says more, and early stopping has chosen how long that is learned."""
+    """The first fit learns noise; what is known later says more, and early stopping has chosen how
+    long that is learned."""
     rng = np.random.default_rng(1)
     train, val, test = labelled(tiny, is_high)
-    task = make_task([(e, d, int(rng.random() < 0.5)) for e, d, _ in train], val, test, "binary_classification")
+    task = make_task(
+        [(e, d, int(rng.random() < 0.5)) for e, d, _ in train], val, test, "binary_classification"
+    )
     graph = tiny.db.graph()
-    examples = {split: Examples(task_seeds(task, graph, split), targets(task, split)) for split in ("train", "val", "test")}
-    alone, refitted = fit(tiny, task), fit(tiny, task, examples=examples | {"known": examples["val"]})
+    examples = {
+        split: Examples(task_seeds(task, graph, split), targets(task, split))
+        for split in ("train", "val", "test")
+    }
+    alone, refitted = (
+        fit(tiny, task),
+        fit(tiny, task, examples=examples | {"known": examples["val"]}),
+    )
     assert refitted.predictions["val"].tobytes() == alone.predictions["val"].tobytes()
     truth = targets(task, "test")
     assert roc_auc_score(truth, alone.predictions["test"]) < 0.8
@@ -206,12 +272,21 @@ def test_a_refit_predicts_test_and_leaves_validation_alone(tiny: Any, make_task:
     assert refitted.rounds == alone.rounds
 
 
-@pytest.mark.parametrize("task_type", ["regression", "multiclass_classification", "multilabel_classification"])
+@pytest.mark.parametrize(
+    "task_type", ["regression", "multiclass_classification", "multilabel_classification"]
+)
 def test_every_type_can_be_refitted(tiny: Any, make_task: Any, task_type: str) -> None:
     is_list = task_type.startswith("multilabel")
     options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "high")}
-    task = make_task(*labelled(tiny, lambda s: [is_high(s), 1 - is_high(s)] if is_list else is_high(s)), task_type, **options)
-    examples = {split: Examples(task_seeds(task, tiny.db.graph(), split), targets(task, split)) for split in ("train", "val", "test")}
+    task = make_task(
+        *labelled(tiny, lambda s: [is_high(s), 1 - is_high(s)] if is_list else is_high(s)),
+        task_type,
+        **options,
+    )
+    examples = {
+        split: Examples(task_seeds(task, tiny.db.graph(), split), targets(task, split))
+        for split in ("train", "val", "test")
+    }
     result, alone = fit(tiny, task, examples=examples | {"known": examples["val"]}), fit(tiny, task)
     assert result.predictions["test"].shape == alone.predictions["test"].shape
     assert result.predictions["test"].tobytes() != alone.predictions["test"].tobytes()

@@ -44,13 +44,20 @@ def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 @pytest.fixture(scope="session")
 def task(db: Database, small_shop: Shop) -> Task:
-    return db.task(small_shop.sentence, name="soon", val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    return db.task(
+        small_shop.sentence,
+        name="soon",
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
+    )
 
 
 @pytest.fixture(scope="session")
 def amount(db: Database, small_shop: Shop) -> Task:
     sentence = "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id"
-    return db.task(sentence, name="amount", val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    return db.task(
+        sentence, name="amount", val=small_shop.val_timestamp, test=small_shop.test_timestamp
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""`gelgt bench attention` without a GPU: tiny, but every backend that can run is there and right."""
+"""`gelgt bench attention` without a GPU: tiny, but every backend that can run is there and
+right."""
 
 import pytest
 import torch

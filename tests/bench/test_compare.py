@@ -12,7 +12,13 @@ from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED, compare
 class Made:
     """A finished cell with given predictions."""
 
-    def __init__(self, label: np.ndarray, prediction: np.ndarray, entity: np.ndarray | None = None, **parts: np.ndarray) -> None:
+    def __init__(
+        self,
+        label: np.ndarray,
+        prediction: np.ndarray,
+        entity: np.ndarray | None = None,
+        **parts: np.ndarray,
+    ) -> None:
         self.label, self.prediction, self.entity, self.parts = label, prediction, entity, parts
         self.metrics: dict[str, Any] = {"regime": "frozen", "seconds": 1.0}
         self.cell = SimpleNamespace()
@@ -24,8 +30,12 @@ class Made:
         return self.entity
 
 
-def compared(task_type: str, label: np.ndarray, draws: int = 200, **models: list[np.ndarray]) -> dict[tuple[str, str], dict[str, Any]]:
-    outcomes: Any = {name: [Made(label, values) for values in each] for name, each in models.items()}
+def compared(
+    task_type: str, label: np.ndarray, draws: int = 200, **models: list[np.ndarray]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    outcomes: Any = {
+        name: [Made(label, values) for values in each] for name, each in models.items()
+    }
     found = compare("t", task_type, outcomes, dict.fromkeys(models, "gelgt"), draws)
     return {(entry["metric"], entry["model"]): entry for entry in found}
 
@@ -38,9 +48,21 @@ def rng() -> np.random.Generator:
 def test_who_beats_whom(rng: np.random.Generator) -> None:
     label = rng.integers(0, 2, 400)
     good, bad = label + rng.normal(0, 0.7, 400), label + rng.normal(0, 5, 400)
-    found = compared("binary_classification", label, gelgt=[good], weak=[bad], same=[good + 1e-9], best=[1.0 * label])
+    found = compared(
+        "binary_classification",
+        label,
+        gelgt=[good],
+        weak=[bad],
+        same=[good + 1e-9],
+        best=[1.0 * label],
+    )
     verdicts = {name: entry.get("gelgt beats it") for (_, name), entry in found.items()}
-    assert verdicts == {"gelgt": None, "weak": "yes", "same": "undecided", "best": "no, it is beaten"}
+    assert verdicts == {
+        "gelgt": None,
+        "weak": "yes",
+        "same": "undecided",
+        "best": "no, it is beaten",
+    }
     best = found["roc_auc", "best"]
     assert best["test"] == best["low"] == best["high"] == 1.0
     own = found["roc_auc", "gelgt"]
@@ -49,16 +71,26 @@ def test_who_beats_whom(rng: np.random.Generator) -> None:
 
 def test_one_seed_is_not_judged(rng: np.random.Generator) -> None:
     label = rng.integers(0, 2, 400)
-    found = compared("binary_classification", label, gelgt=[label + rng.normal(0, 5, 400)], best=[1.0 * label])
+    found = compared(
+        "binary_classification", label, gelgt=[label + rng.normal(0, 5, 400)], best=[1.0 * label]
+    )
     assert found["roc_auc", "best"]["shown"] == ONE_SEED
 
 
 def test_nor_is_one_finished_seed_of_several(rng: np.random.Generator) -> None:
     label = rng.integers(0, 2, 400)
     own = [label + rng.normal(0, 5, 400) for _ in range(3)]
-    found = compared("binary_classification", label, gelgt=own, best=[1.0 * label], **{"entity-mean": [1.0 * label]})
+    found = compared(
+        "binary_classification",
+        label,
+        gelgt=own,
+        best=[1.0 * label],
+        **{"entity-mean": [1.0 * label]},
+    )
     assert found["roc_auc", "best"]["shown"] == ONE_SEED
-    assert found["roc_auc", "entity-mean"]["shown"] == "better", "a baseline without a seed has one outcome, and that is all of it"
+    assert found["roc_auc", "entity-mean"]["shown"] == "better", (
+        "a baseline without a seed has one outcome, and that is all of it"
+    )
 
 
 def test_a_difference_within_the_spread_is_none(rng: np.random.Generator) -> None:
@@ -89,7 +121,13 @@ def test_of_errors_the_smaller_is_better(rng: np.random.Generator) -> None:
 
 def test_counts_that_are_mostly_zero(rng: np.random.Generator) -> None:
     label = np.where(rng.random(500) < 0.1, 3.0, 0.0)
-    found = compared("regression", label, draws=100, gelgt=[0.1 * label + rng.random(500) * 0.01], constant=[np.zeros(500)])
+    found = compared(
+        "regression",
+        label,
+        draws=100,
+        gelgt=[0.1 * label + rng.random(500) * 0.01],
+        constant=[np.zeros(500)],
+    )
     assert found["any_auc", "gelgt"]["test"] > 0.99
     assert found["any_auc", "constant"]["test"] == 0.5
     assert found["mae", "constant"]["test"] == pytest.approx(label.mean(), abs=1e-4)
@@ -102,21 +140,35 @@ def test_classes_are_compared_by_their_seeds() -> None:
         cell.metrics |= {"metrics": {"val": {"mrr": value}, "test": {"mrr": value}}}
         return cell
 
-    outcomes: Any = {"gelgt": [made(0.5), made(0.52)], "near": [made(0.51), made(0.53)], "far": [made(0.7), made(0.71)], "none": []}
-    found = {e["model"]: e for e in compare("t", "multiclass_classification", outcomes, dict.fromkeys(outcomes, "gelgt"))}
+    outcomes: Any = {
+        "gelgt": [made(0.5), made(0.52)],
+        "near": [made(0.51), made(0.53)],
+        "far": [made(0.7), made(0.71)],
+        "none": [],
+    }
+    found = {
+        e["model"]: e
+        for e in compare(
+            "t", "multiclass_classification", outcomes, dict.fromkeys(outcomes, "gelgt")
+        )
+    }
     assert found["near"]["shown"] == NO_DIFFERENCE
     assert found["far"]["shown"] == "better"
     assert "none" not in found
 
 
-def test_a_large_test_set_needs_fewer_draws(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_test_set_needs_fewer_draws(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gelgt.bench import compare as module
 
     drawn: list[int] = []
     before = module._resampled
     monkeypatch.setattr(module, "MOST_ROWS", 3000)
     monkeypatch.setattr(module, "FEW_DRAWS", 5)
-    monkeypatch.setattr(module, "_resampled", lambda *given: drawn.append(given[-1]) or before(*given))
+    monkeypatch.setattr(
+        module, "_resampled", lambda *given: drawn.append(given[-1]) or before(*given)
+    )
     for rows in (10, 300, 3000):
         label = np.arange(rows) % 2
         compared("binary_classification", label, gelgt=[rng.random(rows)])
@@ -124,7 +176,8 @@ def test_a_large_test_set_needs_fewer_draws(rng: np.random.Generator, monkeypatc
 
 
 def test_entities_are_drawn_not_rows(rng: np.random.Generator) -> None:
-    """A hundred entities with twenty rows each, which are alike, are a hundred draws of luck and not two thousand."""
+    """A hundred entities with twenty rows each, which are alike, are a hundred draws of luck and
+    not two thousand."""
     entity = np.repeat(np.arange(100), 20)
     label = np.repeat(rng.integers(0, 2, 100), 20)
     score = np.repeat(rng.normal(size=100), 20) + label
@@ -140,14 +193,25 @@ def test_entities_are_drawn_not_rows(rng: np.random.Generator) -> None:
 def test_a_model_is_told_apart(rng: np.random.Generator) -> None:
     label = rng.integers(0, 2, 400)
     network, trees = label + rng.normal(0, 2, 400), label + rng.normal(0, 1, 400)
-    cells = [Made(label, network + trees, network=network, trees=trees), Made(label, network, network=network)]
+    cells = [
+        Made(label, network + trees, network=network, trees=trees),
+        Made(label, network, network=network),
+    ]
     for cell, share in zip(cells, (0.5, 0.0)):
         cell.metrics["tree_share"] = share
     outcomes: Any = {"gelgt": cells, "other": [Made(label, trees)]}
-    own, other = compare("t", "binary_classification", outcomes, dict.fromkeys(outcomes, "gelgt"), 50)
+    own, other = compare(
+        "t", "binary_classification", outcomes, dict.fromkeys(outcomes, "gelgt"), 50
+    )
     assert own["parts"]["trees"]["scores"] == other["scores"]
-    assert own["parts"]["network"]["scores"][0] == own["parts"]["network"]["scores"][1] == own["scores"][1]
+    assert (
+        own["parts"]["network"]["scores"][0]
+        == own["parts"]["network"]["scores"][1]
+        == own["scores"][1]
+    )
     assert (own["parts"]["network"]["seeds"], own["parts"]["trees"]["seeds"]) == (2, 1)
     assert own["tree_share"] == 0.25
-    assert own["parts"]["trees"]["low"] < own["parts"]["trees"]["test"] < own["parts"]["trees"]["high"]
+    assert (
+        own["parts"]["trees"]["low"] < own["parts"]["trees"]["test"] < own["parts"]["trees"]["high"]
+    )
     assert "parts" not in other

@@ -1,4 +1,5 @@
-"""`gelgt bench graph` at a size that takes seconds: the shape of its answer, the peer's correctness, nothing left behind."""
+"""`gelgt bench graph` at a size that takes seconds: the shape of its answer, the peer's
+correctness, nothing left behind."""
 
 import os
 import subprocess
@@ -33,9 +34,16 @@ def test_it_measures_each_phase_and_leaves_nothing(tmp_path: Path) -> None:
         assert 20 < result["peak_mib"] < 4_000
     by = {(r["tool"], r["rows"], r["phase"]): r["seconds"] for r in found["results"]}
     ratios = found["ratios"]
-    assert ratios["import_vs_pandas"] == pytest.approx(by["pandas", 3_000, "import"] / by["gelgt", 3_000, "import"], abs=0.001)
-    once = {size: sum(by["gelgt", size, p] for p in ("import", "graph", "features")) for size in (3_000, 6_000)}
-    assert ratios["cost_per_row_6k_vs_3k"] == pytest.approx(once[6_000] / once[3_000] / 2, abs=0.001)
+    assert ratios["import_vs_pandas"] == pytest.approx(
+        by["pandas", 3_000, "import"] / by["gelgt", 3_000, "import"], abs=0.001
+    )
+    once = {
+        size: sum(by["gelgt", size, p] for p in ("import", "graph", "features"))
+        for size in (3_000, 6_000)
+    }
+    assert ratios["cost_per_row_6k_vs_3k"] == pytest.approx(
+        once[6_000] / once[3_000] / 2, abs=0.001
+    )
     assert len(lines) == 2 + len(phases)
     assert os.listdir(tmp_path) == []
 
@@ -68,8 +76,16 @@ def test_a_failing_phase_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_peak_memory_is_not_the_parents() -> None:
     """A child of a heavy process reports its own peak, not what its parent held when it forked."""
     block = np.ones(2**26)  # 512 MiB
-    code = "from gelgt.bench.phases import peak_mib; light = peak_mib(); block = bytearray(2**27); print(light, peak_mib())"
-    light, heavy = map(float, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    code = (
+        "from gelgt.bench.phases import peak_mib; light = peak_mib(); block = "
+        "bytearray(2**27); print(light, peak_mib())"
+    )
+    light, heavy = map(
+        float,
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split(),
+    )
     assert block.sum() > 0
     assert light < 200
     assert light + 100 < heavy < light + 200

@@ -1,4 +1,5 @@
-"""Looks into trained runs: effective neighbours, kernels by epoch; and the page that collects everything."""
+"""Looks into trained runs: effective neighbours, kernels by epoch; and the page that collects
+everything."""
 
 import json
 from pathlib import Path
@@ -20,7 +21,9 @@ from gelgt.training.run_folder import Run, load_run
 
 
 @pytest.fixture(scope="module")
-def studied(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def studied(
+    db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Path]:
     out = tmp_path_factory.mktemp("studied")
     changes = {
         "model.width": 16,
@@ -48,7 +51,8 @@ def run(studied: tuple[dict[str, Any], Path]) -> Run:
 
 def test_gates_are_between_none_and_all() -> None:
     hop = torch.tensor([0, 1, 1, 2, 2, 3])
-    assert gates(torch.full((6,), -50.0), hop).sum() == pytest.approx(2)  # nothing but the first hop
+    # nothing but the first hop
+    assert gates(torch.full((6,), -50.0), hop).sum() == pytest.approx(2)
     assert gates(torch.full((6,), 50.0), hop).sum() == pytest.approx(5)  # everything but the seed
     assert gates(torch.zeros(6), hop).sum() == pytest.approx(2 + 3 / 2)
 
@@ -109,7 +113,9 @@ def test_charts_are_whole(studied: tuple[dict[str, Any], Path]) -> None:
     assert "shop, soon: test roc_auc, 2 seeds, seed-time" in text
     assert f"]({chart.name})" in (out / "sweep-hops.md").read_text()
     write_study({**result, "study": "ablation", "points": []}, out / "dots")
-    text = "".join(ElementTree.parse(out / "dots" / "ablation-soon-roc_auc.svg").getroot().itertext())
+    text = "".join(
+        ElementTree.parse(out / "dots" / "ablation-soon-roc_auc.svg").getroot().itertext()
+    )
     assert "hops=3" in text
 
 
@@ -128,21 +134,41 @@ def test_the_page_of_results(studied: tuple[dict[str, Any], Path], tmp_path: Pat
     assert left.count("\n| rel-") == 30
 
 
-def test_what_was_run_is_not_listed_as_missing(studied: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+def test_what_was_run_is_not_listed_as_missing(
+    studied: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
     """And a made-up twin is not what the paper ran."""
     result, _ = studied
     for rows, count in ((11_411, 29), (300, 30)):
-        tasks = {"driver-dnf": {"type": "binary_classification", "rows": {"train": rows, "val": 1, "test": 1}}}
+        tasks = {
+            "driver-dnf": {
+                "type": "binary_classification",
+                "rows": {"train": rows, "val": 1, "test": 1},
+            }
+        }
         entries = [entry | {"task": "driver-dnf"} for entry in result["results"]]
-        content = {**result, "study": "quality", "dataset": "rel-f1", "tasks": tasks, "results": entries}
+        content = {
+            **result,
+            "study": "quality",
+            "dataset": "rel-f1",
+            "tasks": tasks,
+            "results": entries,
+        }
         (tmp_path / "quality.json").write_text(json.dumps(content))
-        assert results_page(collect([tmp_path / "quality.json"])).partition("not run here")[2].count("\n| rel-") == count
+        assert (
+            results_page(collect([tmp_path / "quality.json"]))
+            .partition("not run here")[2]
+            .count("\n| rel-")
+            == count
+        )
 
 
 def test_the_page_in_docs_is_what_its_files_say() -> None:
     """`make results` writes it."""
     docs = Path(__file__).parents[2] / "docs"
-    assert results_page(collect([docs / "results"])) == (docs / "results.md").read_text(encoding="utf-8")
+    assert results_page(collect([docs / "results"])) == (docs / "results.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_folder_without_studies_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The mechanism works: on a planted lag of 30 days the bias finds it, and a model without the bias does not."""
+"""The mechanism works: on a planted lag of 30 days the bias finds it, and a model without the bias
+does not."""
 
 import pytest
 import torch
@@ -14,12 +15,15 @@ LAG = 30.0
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     """Two lags of history a seed: small enough for two trainings."""
-    return Data.of(LAG, 8000, tmp_path_factory.mktemp("lag") / "db", eval_rows=600, budget=22, seed=2)
+    return Data.of(
+        LAG, 8000, tmp_path_factory.mktemp("lag") / "db", eval_rows=600, budget=22, seed=2
+    )
 
 
 def test_bias_finds_the_planted_lag(data: Data) -> None:
-    # Of seeds 0 to 4 this one leaves the plateau first. 0, 1, 2 and 4 put a kernel at the lag within these steps; 3 needs 800 steps and
-    # suppresses all other ages instead, so that no single kernel has the lag as its centre.
+    # Of seeds 0 to 4 this one leaves the plateau first. 0, 1, 2 and 4 put a kernel at the lag
+    # within these steps; 3 needs 800 steps and suppresses all other ages instead, so that no single
+    # kernel has the lag as its centre.
     training = Training(max_steps=450)
     given = train(data, small_config("gaussian", has_age=False), 2, training)
     none = train(data, small_config("none", has_age=False), 2, training)
@@ -32,13 +36,16 @@ def test_bias_finds_the_planted_lag(data: Data) -> None:
 
 
 def test_nothing_but_the_bias_knows_time(data: Data) -> None:
-    """Without bias and age encoder, moving every event in time changes no prediction; with the bias it does."""
+    """Without bias and age encoder, moving every event in time changes no prediction; with the bias
+    it does."""
     batch = next(iter(data.loader("test", 8)))
     inputs = ModelInput.of(batch, data.features, {"events": ("happened_at",)})
     moved = ModelInput(type(batch)(**(vars(batch) | {"age": batch.age * 3})), inputs.rows)
 
     def change(config: GelGTConfig) -> float:
-        model = GelGTModel(config, data.graph, data.features, hide={"events": ("happened_at",)}).eval()
+        model = GelGTModel(
+            config, data.graph, data.features, hide={"events": ("happened_at",)}
+        ).eval()
         with torch.no_grad():
             return float((model(inputs) - model(moved)).abs().max())
 
@@ -49,7 +56,9 @@ def test_nothing_but_the_bias_knows_time(data: Data) -> None:
 
 def test_training_is_fixed_by_its_seed(data: Data) -> None:
     training = Training(max_steps=20, eval_every=10)
-    first, again, other = (train(data, small_config("gaussian", has_age=True), seed, training) for seed in (3, 3, 4))
+    first, again, other = (
+        train(data, small_config("gaussian", has_age=True), seed, training) for seed in (3, 3, 4)
+    )
     assert first.curve == again.curve != other.curve
     assert first.kernels == again.kernels
 
@@ -60,7 +69,13 @@ def test_start_of_the_kernels_can_be_set(data: Data) -> None:
     def start(bias: object, ages: torch.Tensor) -> None:
         seen.append(float(ages.max()))
 
-    train(data, small_config("gaussian", has_age=False), 0, Training(max_steps=10, eval_every=10), start)
+    train(
+        data,
+        small_config("gaussian", has_age=False),
+        0,
+        Training(max_steps=10, eval_every=10),
+        start,
+    )
     assert len(seen) == 1
     assert 1.9 * LAG < seen[0] < 2.5 * LAG
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, HOMOPHILY, is_published, published, published_models, published_tasks
+from gelgt.bench.paper import (
+    EFFECTIVE_NEIGHBOURS,
+    HOMOPHILY,
+    is_published,
+    published,
+    published_models,
+    published_tasks,
+)
 from gelgt.bench.results import collect, results_page
 
 
@@ -22,10 +29,13 @@ from gelgt.bench.results import collect, results_page
         ("ablation", "rel-stack", "user-badge", "without-gnn", "roc_auc", 0.8917, None),
         ("bias", "rel-hm", "user-churn", "time-bins", "roc_auc", 0.67, None),
         ("generality", "rel-event", "user-repeat", "relgnn+sampling", "roc_auc", 0.7898, None),
-        ("sweep-hops", "rel-f1", "driver-dnf", "gelgt", "roc_auc", 0.7608, 0.0175),  # a whole model is the same in all studies
+        # a whole model is the same in all studies
+        ("sweep-hops", "rel-f1", "driver-dnf", "gelgt", "roc_auc", 0.7608, 0.0175),
     ],
 )
-def test_figures(study: str, dataset: str, task: str, model: str, metric: str, value: float, spread: float | None) -> None:
+def test_figures(
+    study: str, dataset: str, task: str, model: str, metric: str, value: float, spread: float | None
+) -> None:
     found = published(study, dataset, task, model, metric)
     assert found is not None
     assert (found.value, found.spread) == (value, spread)
@@ -52,17 +62,34 @@ def test_every_task_of_the_paper() -> None:
     tasks = published_tasks()
     assert len(tasks) == 12 + 9 + 8 + 1
     assert set(HOMOPHILY) == set(EFFECTIVE_NEIGHBOURS) <= set(tasks)
-    assert {"rdl", "hgt", "hgt-pe", "griffin", "relgt", "relgnn", "rgp", "nodeformer", "rel-llm", "lightgbm", "gelgt"} == set(
-        published_models()
-    )
+    assert {
+        "rdl",
+        "hgt",
+        "hgt-pe",
+        "griffin",
+        "relgt",
+        "relgnn",
+        "rgp",
+        "nodeformer",
+        "rel-llm",
+        "lightgbm",
+        "gelgt",
+    } == set(published_models())
     for dataset, task in tasks[:21]:
-        figures = [published("quality", dataset, task, model, metric) for model in ("rdl", "gelgt") for metric in ("roc_auc", "mae")]
+        figures = [
+            published("quality", dataset, task, model, metric)
+            for model in ("rdl", "gelgt")
+            for metric in ("roc_auc", "mae")
+        ]
         assert sum(figure is not None for figure in figures) == 2
 
 
 def test_the_preset_paper_stands_beside_the_published_figures() -> None:
-    """From the file of means that is kept in docs/results: the figures of the paper in the same line, and what is to be said of ours."""
-    page = results_page(collect([Path(__file__).parents[2] / "docs" / "results" / "rel-f1-paper-preset.json"]))
+    """From the file of means that is kept in docs/results: the figures of the paper in the same
+    line, and what is to be said of ours."""
+    page = results_page(
+        collect([Path(__file__).parents[2] / "docs" / "results" / "rel-f1-paper-preset.json"])
+    )
     lines = page.splitlines()
     (line,) = (line for line in lines if line.startswith("| driver-dnf | roc_auc ↑ | 0.7608"))
     assert len(line.split("|")) == 7

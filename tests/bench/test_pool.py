@@ -1,4 +1,5 @@
-"""Several runs at once: the same results as one after the other; a run that fails or dies leaves the others alone."""
+"""Several runs at once: the same results as one after the other; a run that fails or dies leaves
+the others alone."""
 
 import os
 import signal
@@ -16,7 +17,8 @@ ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 
 
 def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
-    """Four runs: one finds a damaged checkpoint, one is killed, the other two come out as they do alone."""
+    """Four runs: one finds a damaged checkpoint, one is killed, the other two come out as they do
+    alone."""
     wish = Wish(out, seeds=(0, 1, 2, 3), changes=tiny | {"train.epochs": 3}, jobs=2)
     cells = plan(ONE, [task], wish)
     cells[1].folder.mkdir(parents=True)
@@ -36,14 +38,22 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
     assert failed[2] == "the process ended with code -9 (killed)"
     assert len({news.process for news in heard if news.what == "begin"}) >= 2
     assert "[2 of 4 seeds]" in study_markdown(result)
-    alone = run_study(ONE, db, [task], Wish(out.with_name("alone"), seeds=(0, 3), changes=wish.changes), draws=5)
+    alone = run_study(
+        ONE, db, [task], Wish(out.with_name("alone"), seeds=(0, 3), changes=wish.changes), draws=5
+    )
     assert result["results"][0]["scores"] == alone["results"][0]["scores"]
 
 
-def test_stopping_leaves_runs_that_go_on(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
-    wish = Wish(out, seeds=(0, 1), changes=tiny | {"train.epochs": 400, "train.patience": 400}, jobs=2)
+def test_stopping_leaves_runs_that_go_on(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
+    wish = Wish(
+        out, seeds=(0, 1), changes=tiny | {"train.epochs": 400, "train.patience": 400}, jobs=2
+    )
     begun: list[News] = []
-    result = run_study(ONE, db, [task], wish, tell=begun.append, stop=lambda: len(begun) > 0, draws=5)
+    result = run_study(
+        ONE, db, [task], wish, tell=begun.append, stop=lambda: len(begun) > 0, draws=5
+    )
     assert [left["seed"] for left in result["left"]] == [0, 1]
     assert result["failed"] == []
     said = [news.what for news in begun]

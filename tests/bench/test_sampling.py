@@ -1,4 +1,5 @@
-"""`gelgt bench sampling` at a tiny size: every row of the table is there, and the peer was compared."""
+"""`gelgt bench sampling` at a tiny size: every row of the table is there, and the peer was
+compared."""
 
 from gelgt.bench.sampling import bench_sampling
 
@@ -8,7 +9,9 @@ def test_bench_sampling() -> None:
     samplers = {(r["graph"], r["sampler"]) for r in result["results"]}
     assert {("shop", f"gelgt {s}") for s in ("bfs", "random", "recent", "full")} <= samplers
     assert ("shop", "python bfs") in samplers
-    assert {"sparse, even", "dense, skewed", "generated 0.02M, hub"} <= {graph for graph, _ in samplers}
+    assert {"sparse, even", "dense, skewed", "generated 0.02M, hub"} <= {
+        graph for graph, _ in samplers
+    }
     assert {r["budget"] for r in result["results"]} == {100, 200, 300, 500, 1000}
     assert {r["hops"] for r in result["results"]} == {2, 3, 4, 5}
     assert {r["threads"] for r in result["results"]} == {1, 2}

@@ -48,36 +48,63 @@ def broken() -> Any:
 
 
 PAIR = Study(
-    "ablation", "With and without", (Variant("gelgt"), Variant("without-gnn", settings=lambda base: {"model.gnn_layers": 0})), "gelgt"
+    "ablation",
+    "With and without",
+    (Variant("gelgt"), Variant("without-gnn", settings=lambda base: {"model.gnn_layers": 0})),
+    "gelgt",
 )
 
 
-def test_nothing_is_trained_twice(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_nothing_is_trained_twice(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     counts = []
     for seeds in (range(1), range(2), range(2)):
         progress = Count()
-        result = run_study(PAIR, db, [task], Wish(out, seeds=seeds, changes=tiny), progress=progress, draws=20)
+        result = run_study(
+            PAIR, db, [task], Wish(out, seeds=seeds, changes=tiny), progress=progress, draws=20
+        )
         counts.append(progress.epochs)
     assert counts == [2, 2, 0]
-    assert [(e["model"], e["seeds"]) for e in result["results"]] == [("gelgt", 2), ("without-gnn", 2)]
+    assert [(e["model"], e["seeds"]) for e in result["results"]] == [
+        ("gelgt", 2),
+        ("without-gnn", 2),
+    ]
     # Another study in the same folder finds gelgt's runs there.
     progress = Count()
     with_more = studies.with_baselines(studies.quality())
-    result = run_study(with_more, db, [task], Wish(out, seeds=range(2), changes=tiny), progress=progress, draws=20)
+    result = run_study(
+        with_more, db, [task], Wish(out, seeds=range(2), changes=tiny), progress=progress, draws=20
+    )
     assert progress.epochs == 0
-    assert [e["model"] for e in result["results"]] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
-    assert result["models"] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]  # a constant is for values
+    assert [e["model"] for e in result["results"]] == [
+        "gelgt",
+        "lightgbm",
+        "lightgbm-2hop",
+        "entity-mean",
+    ]
+    # a constant is for values
+    assert result["models"] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
 
 
 def test_another_budget_is_another_run(task: Task, out: Path, tiny: dict[str, Any]) -> None:
     folders = {
-        plan(PAIR, [task], Wish(out, seeds=(0,), changes=changes, budget=budget, preset=preset))[0].folder
-        for changes, budget, preset in ((tiny, None, "cpu"), (tiny, 60, "cpu"), ({}, None, "cpu"), (tiny, None, "gpu"))
+        plan(PAIR, [task], Wish(out, seeds=(0,), changes=changes, budget=budget, preset=preset))[
+            0
+        ].folder
+        for changes, budget, preset in (
+            (tiny, None, "cpu"),
+            (tiny, 60, "cpu"),
+            ({}, None, "cpu"),
+            (tiny, None, "gpu"),
+        )
     }
     assert len(folders) == 4
 
 
-def test_runs_of_something_else_are_refused(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_runs_of_something_else_are_refused(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     wish = Wish(out, seeds=(0,), changes=tiny)
     run_study(Study("x", "", (Variant("gelgt"),), "gelgt"), db, [task], wish, draws=5)
     cell = plan(PAIR, [task], wish)[0]
@@ -90,13 +117,24 @@ def test_runs_of_something_else_are_refused(db: Database, task: Task, out: Path,
         moved.is_done(json.loads((cell.folder / "metrics.json").read_text())["data"]["hash"])
 
 
-def test_a_failing_run_is_reported_and_the_rest_goes_on(db: Database, task: Task, out: Path, tiny: dict[str, Any], broken: str) -> None:
+def test_a_failing_run_is_reported_and_the_rest_goes_on(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any], broken: str
+) -> None:
     told: list[str] = []
     study = studies.quality([broken, "gelgt"])
     changes = tiny | {"model.wiring": "parallel"}  # which only gelgt has
-    result = run_study(study, db, [task], Wish(out, seeds=(0,), changes=changes), tell=lambda news: told.append(news.what), draws=20)
+    result = run_study(
+        study,
+        db,
+        [task],
+        Wish(out, seeds=(0,), changes=changes),
+        tell=lambda news: told.append(news.what),
+        draws=20,
+    )
     assert told == ["begin", "failed", "begin", "done"]
-    assert result["failed"] == [{"task": "soon", "model": "broken", "seed": 0, "error": "RuntimeError: out of ideas"}]
+    assert result["failed"] == [
+        {"task": "soon", "model": "broken", "seed": 0, "error": "RuntimeError: out of ideas"}
+    ]
     assert [e["model"] for e in result["results"]] == ["gelgt"]
     text = study_markdown(result)
     assert "| soon | roc_auc ↑ | – |" in text
@@ -104,7 +142,14 @@ def test_a_failing_run_is_reported_and_the_rest_goes_on(db: Database, task: Task
     complaint = next(out.glob("soon/broken*/seed-0.error.txt"))
     assert "in embed" in complaint.read_text()
     # Once it works, it is trained, and the complaint is gone.
-    Broken.embed, before = (lambda self, inputs: inputs.batch.age.new_zeros(len(inputs.batch.index), self.config.width)), Broken.embed  # type: ignore[method-assign]
+    Broken.embed, before = (
+        (
+            lambda self, inputs: inputs.batch.age.new_zeros(
+                len(inputs.batch.index), self.config.width
+            )
+        ),
+        Broken.embed,
+    )  # type: ignore[method-assign]
     try:
         result = run_study(study, db, [task], Wish(out, seeds=(0,), changes=changes), draws=20)
     finally:
@@ -113,7 +158,9 @@ def test_a_failing_run_is_reported_and_the_rest_goes_on(db: Database, task: Task
     assert not complaint.exists()
 
 
-def test_a_study_that_is_stopped_goes_on(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_a_study_that_is_stopped_goes_on(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     class Stop:
         """True from the second time on that somebody asks after a step."""
 
@@ -129,13 +176,23 @@ def test_a_study_that_is_stopped_goes_on(db: Database, task: Task, out: Path, ti
     assert result["results"] == []
     assert "Stopped before 2 runs" in study_markdown(result)
     resumed = run_study(PAIR, db, [task], wish, draws=20)
-    whole = run_study(PAIR, db, [task], Wish(out.with_name("whole"), seeds=(0,), changes=wish.changes), draws=20)
+    whole = run_study(
+        PAIR, db, [task], Wish(out.with_name("whole"), seeds=(0,), changes=wish.changes), draws=20
+    )
     assert [e["scores"] for e in resumed["results"]] == [e["scores"] for e in whole["results"]]
 
 
-def test_tables_of_several_tasks(db: Database, task: Task, amount: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_tables_of_several_tasks(
+    db: Database, task: Task, amount: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     study = studies.with_baselines(studies.quality())
-    result = run_study(study, db, [task, amount], Wish(out, seeds=(0, 1), changes=tiny, command="gelgt bench quality"), draws=20)
+    result = run_study(
+        study,
+        db,
+        [task, amount],
+        Wish(out, seeds=(0, 1), changes=tiny, command="gelgt bench quality"),
+        draws=20,
+    )
     write_study(result, out)
     assert json.loads((out / "quality.json").read_text())["study"] == "quality"
     text = (out / "quality.md").read_text(encoding="utf-8")
@@ -144,17 +201,24 @@ def test_tables_of_several_tasks(db: Database, task: Task, amount: Task, out: Pa
     assert "LightGBM learns the labels that gelgt learns (train.windows=1," in text
     wide = [line for line in text.splitlines() if "↑ |" in line or "↓ |" in line]
     assert all(line.count("**") >= 2 for line in wide)  # more where a part is as good as the whole
-    assert next(line for line in wide if line.startswith("| soon")).endswith("| – |")  # a constant has no ranking
+    # a constant has no ranking
+    assert next(line for line in wide if line.startswith("| soon")).endswith("| – |")
     assert "| amount | mae ↓ |" in text
     assert "regime seed-time" in text
     assert "seeds 0, 1" in text
     assert "entity-mean 0." in text  # without a spread: it has no seed
 
 
-def test_baselines_are_made_once_for_the_same_labels(task: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_baselines_are_made_once_for_the_same_labels(
+    task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     def folders(**changes: Any) -> dict[str, Path]:
         settings = tiny | {name.replace("__", "."): value for name, value in changes.items()}
-        cells = plan(studies.with_baselines(studies.quality()), [task], Wish(out, seeds=(0,), changes=settings))
+        cells = plan(
+            studies.with_baselines(studies.quality()),
+            [task],
+            Wish(out, seeds=(0,), changes=settings),
+        )
         return {cell.kind: cell.folder for cell in cells}
 
     own, wider, refitted = folders(), folders(model__width=32), folders(train__refit=True)
@@ -176,13 +240,22 @@ def test_baselines_of_an_older_version_are_made_anew(db: Database, task: Task, o
     assert not cell.is_done(content["data"]["hash"])
 
 
-def test_a_study_from_before_parts_were_told_apart(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
+def test_a_study_from_before_parts_were_told_apart(
+    db: Database, task: Task, out: Path, tiny: dict[str, Any]
+) -> None:
     study = studies.with_baselines(studies.quality())
     new = run_study(study, db, [task], Wish(out, seeds=(0,), changes=tiny), draws=5)
-    old = {key: value for key, value in new.items() if key != "baseline_labels"} | {"models": ["gelgt", "lightgbm", "entity-mean"]}
+    old = {key: value for key, value in new.items() if key != "baseline_labels"} | {
+        "models": ["gelgt", "lightgbm", "entity-mean"]
+    }
     entries = [e for e in new["results"] if e["model"] != "lightgbm-2hop"]
-    old["results"] = [{key: value for key, value in e.items() if key not in ("parts", "tree_share")} for e in entries]
-    line = next(line for line in study_markdown(old).splitlines() if line.startswith("| soon | roc_auc"))
+    old["results"] = [
+        {key: value for key, value in e.items() if key not in ("parts", "tree_share")}
+        for e in entries
+    ]
+    line = next(
+        line for line in study_markdown(old).splitlines() if line.startswith("| soon | roc_auc")
+    )
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     assert cells[2:5] == ["–", "–", "–"]
     assert cells[7] == "–"
@@ -208,18 +281,35 @@ def test_what_the_studies_change(task: Task, out: Path) -> None:
         name: name for name in ("gaussian", "linear-decay", "time-bins", "none")
     }
     sizes = by_name(studies.sweep_size(), task, wish)
-    assert [(c.sampling.budget, c.model.keep) for c in sizes.values()] == [(100, 67), (200, 133), (300, 200), (400, 267), (500, 333)]
-    assert [c.sampling.hops for c in by_name(studies.sweep_hops(), task, wish).values()] == [2, 3, 4, 5]
+    assert [(c.sampling.budget, c.model.keep) for c in sizes.values()] == [
+        (100, 67),
+        (200, 133),
+        (300, 200),
+        (400, 267),
+        (500, 333),
+    ]
+    assert [c.sampling.hops for c in by_name(studies.sweep_hops(), task, wish).values()] == [
+        2,
+        3,
+        4,
+        5,
+    ]
     # The preset's own values are the preset's own run, whatever the study calls it.
     folders = {
         plan(study, [task], wish)[place].folder
-        for study, place in ((studies.ablation(), 0), (studies.bias(), 0), (studies.sweep_size(), 2), (studies.sweep_hops(), 0))
+        for study, place in (
+            (studies.ablation(), 0),
+            (studies.bias(), 0),
+            (studies.sweep_size(), 2),
+            (studies.sweep_hops(), 0),
+        )
     }
     assert len(folders) == 1
 
 
 def test_a_part_that_the_preset_does_not_have_cannot_be_removed(task: Task, out: Path) -> None:
-    """The same run under another name would read as a finding, and two processes would train it in one folder."""
+    """The same run under another name would read as a finding, and two processes would train it in
+    one folder."""
     with_mix, without = (Wish(out, seeds=(0,), changes={"train.mix": mix}) for mix in (3, 1))
     assert "without-mix" in by_name(studies.ablation(), task, with_mix)
     assert "without-mix" not in by_name(studies.ablation(), task, without)
@@ -237,7 +327,11 @@ def test_generality_compares_each_model_with_itself(task: Task, out: Path) -> No
         "relgnn": "relgnn",
         "relgnn+sampling": "relgnn",
     }
-    assert (cells["relgt"].sampling.strategy, cells["relgt"].model.keep, cells["relgt"].model.bias) == ("random", None, "none")
+    assert (
+        cells["relgt"].sampling.strategy,
+        cells["relgt"].model.keep,
+        cells["relgt"].model.bias,
+    ) == ("random", None, "none")
     both = cells["relgt+sampling+bias"]
     assert (both.sampling.strategy, both.model.keep, both.model.bias) == ("bfs", 200, "gaussian")
     for model in ("relgt", "relgnn"):

@@ -1,4 +1,5 @@
-"""Runs commands as the `gelgt` script does: in this process with its streams as pipes, or in one of its own."""
+"""Runs commands as the `gelgt` script does: in this process with its streams as pipes, or in one of
+its own."""
 
 import json
 import os
@@ -14,7 +15,8 @@ import pytest
 import gelgt
 from gelgt.testing import Shop
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `gelgt.cli.main` does, before anything here loads torch
+# as `gelgt.cli.main` does, before anything here loads torch
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,14 @@ GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 def process(*arguments: object, **environment: str) -> Result:
     """A command as a process of its own, with both streams as pipes."""
     own = {**os.environ, **ONE_THREAD, **environment}
-    done = subprocess.run([*GELGT, *map(str, arguments)], capture_output=True, text=True, env=own, check=False, timeout=300)
+    done = subprocess.run(
+        [*GELGT, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=own,
+        check=False,
+        timeout=300,
+    )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
@@ -101,7 +110,11 @@ class Trained:
 def trained(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """One run for all tests that only read one."""
     folder = tmp_path_factory.mktemp("trained") / "runs" / "soon"
-    return Trained(folder, small_shop.path, process("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--json"))
+    return Trained(
+        folder,
+        small_shop.path,
+        process("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--json"),
+    )
 
 
 @pytest.fixture(scope="session")

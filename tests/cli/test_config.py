@@ -24,10 +24,24 @@ def test_so_has_every_value_of_other_models(name: str) -> None:
 
 
 def test_origins(run: Run) -> None:
-    shown = run("config", "show", "--preset", "paper", "--task-type", "regression", "--set", "model.width=64", "--json").json
+    shown = run(
+        "config",
+        "show",
+        "--preset",
+        "paper",
+        "--task-type",
+        "regression",
+        "--set",
+        "model.width=64",
+        "--json",
+    ).json
     assert shown["preset"] == "paper"
     values = shown["values"]
-    assert values["model.width"] == {"value": 64, "origin": "set", "meaning": "d, of every row's vector and of the seed vectors."}
+    assert values["model.width"] == {
+        "value": 64,
+        "origin": "set",
+        "meaning": "d, of every row's vector and of the seed vectors.",
+    }
     assert (values["model.keep"]["value"], values["model.keep"]["origin"]) == (300, "derived")
     assert values["model.norm"]["origin"] == "preset"
     assert values["sampling.hops"]["origin"] == "default"
@@ -38,13 +52,25 @@ def test_for_people(run: Run) -> None:
     assert (result.code, result.err) == (0, "")
     row = next(line for line in result.out.splitlines() if line.startswith("model.width "))
     assert row.split()[:3] == ["model.width", "64", "preset"]
-    assert len({line.index(" preset  ") for line in result.out.splitlines() if line.startswith("model.") and " preset  " in line}) == 1
+    assert (
+        len(
+            {
+                line.index(" preset  ")
+                for line in result.out.splitlines()
+                if line.startswith("model.") and " preset  " in line
+            }
+        )
+        == 1
+    )
 
 
 def test_of_a_run(run: Run, trained: Any) -> None:
     values = run("config", "show", trained.folder, "--json").json["values"]
     assert (values["train.epochs"]["value"], values["train.epochs"]["origin"]) == (1, "set")
-    assert (values["sampling.visibility"]["value"], values["sampling.visibility"]["origin"]) == ("seed-time", "derived")
+    assert (values["sampling.visibility"]["value"], values["sampling.visibility"]["origin"]) == (
+        "seed-time",
+        "derived",
+    )
     assert run("config", "show", trained.folder, "--preset", "gpu", "--json").error == "bad_option"
 
 

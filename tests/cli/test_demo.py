@@ -1,4 +1,5 @@
-"""`gelgt demo`: one run from a SQLite file to scores, predictions and a report, with nothing but JSON on standard output."""
+"""`gelgt demo`: one run from a SQLite file to scores, predictions and a report, with nothing but
+JSON on standard output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,12 @@ def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
     assert set(found["truths"]) == {"repurchase_lag", "two_hop_quality", "noise"}
     assert set(found["train"]["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
     folder = tmp_path / "demo"
-    assert sorted(p.name for p in folder.iterdir()) == ["predictions.parquet", "project", "run", "shop.db"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "predictions.parquet",
+        "project",
+        "run",
+        "shop.db",
+    ]
     assert gelgt.open(folder / "project").task("orders-soon").rows == found["task"]["rows"]
     assert load_run(folder / "run").metrics["metrics"] == found["train"]["metrics"]
     assert pd.read_parquet(found["predict"]["out"])["id"].tolist() == found["predict"]["entities"]
@@ -34,7 +40,14 @@ def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
     # Again, for people: it replaces the first, and each step names the command that repeats it.
     result = run("demo", "--out", folder, "--quick", "--seed", 1)
     assert result.code == 0, result.err
-    for step in ("gelgt import", "gelgt inspect", "gelgt task", "gelgt train", "gelgt predict", "gelgt report"):
+    for step in (
+        "gelgt import",
+        "gelgt inspect",
+        "gelgt task",
+        "gelgt train",
+        "gelgt predict",
+        "gelgt report",
+    ):
         assert f"({step} " in result.out or f"; {step} " in result.out
     assert "oracle" in result.out
     assert "planted repurchase_lag" in result.out
@@ -45,4 +58,6 @@ def test_files_of_the_users_own_are_kept(run: Run, tmp_path: Path) -> None:
     (tmp_path / "shop.db").write_text("a shop of my own")
     result = run("demo", "--out", tmp_path, "--quick", "--json")
     assert (result.code, result.error) == (2, "not_empty")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"shop.db": "a shop of my own"}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "shop.db": "a shop of my own"
+    }

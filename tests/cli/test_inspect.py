@@ -21,7 +21,10 @@ def test_for_people(run: Run, shop_source: Path) -> None:
     assert orders.split()[:4] == ["orders", "1,536", "id", "placed_at*"]
     assert orders.endswith("customer_id → customers")
     assert "* inferred, not declared by the source" in lines
-    assert "orders: placed_at timestamp, channel categorical, shipping_fee numerical, coupon categorical, is_gift categorical" in lines
+    assert (
+        "orders: placed_at timestamp, channel categorical, shipping_fee numerical, coupon "
+        "categorical, is_gift categorical" in lines
+    )
     assert lines[-1] == "No findings."
 
 
@@ -33,18 +36,24 @@ def test_for_scripts(run: Run, shop_source: Path) -> None:
 
 
 def test_some_tables(run: Run, shop_source: Path) -> None:
-    assert list(run("inspect", shop_source, "--tables", "orders, customers", "--json").json["tables"]) == ["customers", "orders"]
+    assert list(
+        run("inspect", shop_source, "--tables", "orders, customers", "--json").json["tables"]
+    ) == ["customers", "orders"]
 
 
 def test_a_schema_file(run: Run, shop_source: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text("orders: {time_col: null, kinds: {coupon: text}}")
-    orders = run("inspect", shop_source, "--schema", tmp_path / "schema.yaml", "--json").json["tables"]["orders"]
+    orders = run("inspect", shop_source, "--schema", tmp_path / "schema.yaml", "--json").json[
+        "tables"
+    ]["orders"]
     assert orders["time_column"] is None
     assert orders["columns"]["coupon"]["kind"] == "text"
 
 
 def test_findings_are_listed(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").write_text("id,created_at,country\n1,2024-01-01,SE\n2,2024-01-02,SE\n")
+    (tmp_path / "orders.csv").write_text(
+        "id,created_at,country\n1,2024-01-01,SE\n2,2024-01-02,SE\n"
+    )
     lines = run("inspect", tmp_path).out.splitlines()
     assert "1 finding" in lines
     assert "  constant_column: orders.country (2): one value in all rows: 'SE'" in lines

@@ -1,4 +1,5 @@
-"""What is printed: plain in a pipe, rich on a terminal, names never taken for markup, secrets never repeated."""
+"""What is printed: plain in a pipe, rich on a terminal, names never taken for markup, secrets never
+repeated."""
 
 import io
 import json
@@ -21,7 +22,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
-    """Makes standard output a terminal; to be called in the test, because pytest sets the streams anew before it."""
+    """Makes standard output a terminal; to be called in the test, because pytest sets the streams
+    anew before it."""
 
     def start() -> Terminal:
         monkeypatch.setenv("TERM", "xterm-256color")
@@ -54,7 +56,11 @@ def test_notes_stand_beside_the_result(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_tables_are_aligned_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["table", "rows"], [("orders", "1,536"), ("[b]odd[/b]", "7")], right=[1])
-    assert capsys.readouterr().out.splitlines() == ["table        rows", "orders      1,536", "[b]odd[/b]      7"]
+    assert capsys.readouterr().out.splitlines() == [
+        "table        rows",
+        "orders      1,536",
+        "[b]odd[/b]      7",
+    ]
 
 
 def test_tables_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,9 +83,14 @@ def test_json_is_one_line_whatever_it_holds(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    error = gelgt.GelgtError("unknown_table", "There is no table '[oders]'.", hint="Did you mean 'orders'?")
+    error = gelgt.GelgtError(
+        "unknown_table", "There is no table '[oders]'.", hint="Did you mean 'orders'?"
+    )
     print_error(error, as_json=False)
-    assert capsys.readouterr() == ("", "error (unknown_table): There is no table '[oders]'.\n  Did you mean 'orders'?\n")
+    assert capsys.readouterr() == (
+        "",
+        "error (unknown_table): There is no table '[oders]'.\n  Did you mean 'orders'?\n",
+    )
     print_error(error, as_json=True)
     streams = capsys.readouterr()
     assert json.loads(streams.out) == {"error": error.to_dict()}
@@ -87,7 +98,12 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_wrong_command_line_is_a_users_error(run: Run) -> None:
-    for arguments in (("inspect",), ("inspekt", "x"), ("inspect", "x", "--wrong"), ("task", "x", "y", "--eval-timestamps", "many")):
+    for arguments in (
+        ("inspect",),
+        ("inspekt", "x"),
+        ("inspect", "x", "--wrong"),
+        ("task", "x", "y", "--eval-timestamps", "many"),
+    ):
         plain = run(*arguments)
         assert (plain.code, plain.out) == (2, "")
         assert plain.err
@@ -105,12 +121,26 @@ def test_version_and_help(run: Run) -> None:
     assert run("--version") == type(run("--version"))(0, f"{gelgt.__version__}\n", "")
     help_ = run("--help")
     assert help_.code == 0
-    for verb in ("inspect", "import", "task", "train", "evaluate", "predict", "report", "config", "demo", "bench"):
+    for verb in (
+        "inspect",
+        "import",
+        "task",
+        "train",
+        "evaluate",
+        "predict",
+        "report",
+        "config",
+        "demo",
+        "bench",
+    ):
         assert verb in help_.out
 
 
 def test_a_bug_is_no_users_error(script: Run) -> None:
-    code = "import gelgt.sources as s\ndef broken(*a, **k): raise RuntimeError('boom')\ns.open = broken\n"
+    code = (
+        "import gelgt.sources as s\ndef broken(*a, **k): raise RuntimeError('boom')\ns.open = "
+        "broken\n"
+    )
     import subprocess
 
     command = [sys.executable, "-c", code + "from gelgt.cli import main; main()", "inspect", "x"]

@@ -1,4 +1,5 @@
-"""From a PostgreSQL server to a Parquet file of predictions, as a role that may only read; its password is found nowhere."""
+"""From a PostgreSQL server to a Parquet file of predictions, as a role that may only read; its
+password is found nowhere."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +15,16 @@ from gelgt.testing import Shop, to_sql
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32", "--set", "train.members=1")
+TINY = (
+    "--set",
+    "train.epochs=1",
+    "--set",
+    "train.steps_per_epoch=3",
+    "--set",
+    "train.batch_size=32",
+    "--set",
+    "train.members=1",
+)
 PASSWORD = "only:r3ad/ing@p'lease"
 
 
@@ -22,10 +32,16 @@ PASSWORD = "only:r3ad/ing@p'lease"
 def reader(small_shop: Shop, postgres: Any) -> str:
     """The address of the shop on a real server, for a role that may read its tables and no more."""
     to_sql(small_shop, postgres.url, replace=True)
-    engine = sa.create_engine(postgres.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(
+        postgres.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+    )
     with engine.connect() as connection:
-        connection.exec_driver_sql("DROP OWNED BY reader" if _has_reader(connection) else "CREATE ROLE reader LOGIN")
-        connection.exec_driver_sql(f"ALTER ROLE reader PASSWORD '{PASSWORD.replace(chr(39), chr(39) * 2)}'")
+        connection.exec_driver_sql(
+            "DROP OWNED BY reader" if _has_reader(connection) else "CREATE ROLE reader LOGIN"
+        )
+        connection.exec_driver_sql(
+            f"ALTER ROLE reader PASSWORD '{PASSWORD.replace(chr(39), chr(39) * 2)}'"
+        )
         connection.exec_driver_sql("ALTER ROLE reader SET default_transaction_read_only = on")
         connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
     engine.dispose()
@@ -33,7 +49,9 @@ def reader(small_shop: Shop, postgres: Any) -> str:
 
 
 def _has_reader(connection: Any) -> bool:
-    return bool(connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = 'reader'").first())
+    return bool(
+        connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = 'reader'").first()
+    )
 
 
 @pytest.mark.postgres
@@ -50,7 +68,10 @@ def test_the_story(run: Run, reader: str, tmp_path: Path, monkeypatch: pytest.Mo
         printed.append(result.out + result.err)
         return result
 
-    assert call("inspect", url, "--json").json["tables"]["orders"]["primary_key"]["origin"] == "declared"
+    assert (
+        call("inspect", url, "--json").json["tables"]["orders"]["primary_key"]["origin"]
+        == "declared"
+    )
     task = call("task", url, SENTENCE, "--name", "soon", "--json").json
     trained = call("train", url, "soon", "--out", folder, *TINY)
     assert trained.code == 0, trained.err
@@ -64,15 +85,24 @@ def test_the_story(run: Run, reader: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert (refused.code, refused.error) == (2, "cannot_open")
     assert "PGPASSWORD" in refused.json["error"]["hint"]
     assert not out.exists()
-    named = call("predict", folder, "--source", url, "--all", "--at", "2024-12-26", "--out", out, "--json").json
+    named = call(
+        "predict", folder, "--source", url, "--all", "--at", "2024-12-26", "--out", out, "--json"
+    ).json
     frame = pd.read_parquet(out)
     assert (named["rows"], named["out"], named["source"]) == (len(frame), str(out), reader)
     assert list(frame.columns) == ["id", "time", "prediction", "probability"]
     scored = call("evaluate", folder, "--json", PGPASSWORD=PASSWORD).json
     assert scored["metrics"]["test"] == metrics["metrics"]["test"]
 
-    secrets = [form.encode() for form in (PASSWORD, quote(PASSWORD, safe=""), json.dumps(PASSWORD)[1:-1])]
+    secrets = [
+        form.encode() for form in (PASSWORD, quote(PASSWORD, safe=""), json.dumps(PASSWORD)[1:-1])
+    ]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"metrics.json", "report.html", "manifest.yaml", "soon.parquet"} <= {path.name for path in files}
-    for path, content in [*((p, p.read_bytes()) for p in files), *(("stream", text.encode()) for text in printed)]:
+    assert {"metrics.json", "report.html", "manifest.yaml", "soon.parquet"} <= {
+        path.name for path in files
+    }
+    for path, content in [
+        *((p, p.read_bytes()) for p in files),
+        *(("stream", text.encode()) for text in printed),
+    ]:
         assert not any(secret in content for secret in secrets), path

@@ -1,4 +1,5 @@
-"""`gelgt bench quality` and its kin: a table for people, one object for programs, and nothing trained twice."""
+"""`gelgt bench quality` and its kin: a table for people, one object for programs, and nothing
+trained twice."""
 
 import json
 import os
@@ -15,11 +16,32 @@ import pytest
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=2", "--set", "train.batch_size=32", "--set", "train.members=1")
+TINY = (
+    "--set",
+    "train.epochs=1",
+    "--set",
+    "train.steps_per_epoch=2",
+    "--set",
+    "train.batch_size=32",
+    "--set",
+    "train.members=1",
+)
 
 
 def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    asked = ("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "2", "--out", tmp_path / "q", *TINY)
+    asked = (
+        "bench",
+        "quality",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--seeds",
+        "2",
+        "--out",
+        tmp_path / "q",
+        *TINY,
+    )
     shown = run(*asked)
     assert shown.code == 0, shown.err
     assert "regime seed-time" in shown.out
@@ -31,59 +53,138 @@ def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -
 
     again = run(*asked, "--json")
     assert "epoch" not in again.err
-    assert [entry["model"] for entry in again.json["results"]] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
+    assert [entry["model"] for entry in again.json["results"]] == [
+        "gelgt",
+        "lightgbm",
+        "lightgbm-2hop",
+        "entity-mean",
+    ]
     assert set(again.json["results"][0]["parts"]) == {"network", "trees"}
-    assert "gelgt network alone  gelgt trees alone  gelgt share of trees  gelgt together" in re.sub(r"  +", "  ", shown.out)
+    assert "gelgt network alone  gelgt trees alone  gelgt share of trees  gelgt together" in re.sub(
+        r"  +", "  ", shown.out
+    )
     assert again.json["seeds"] == [0, 1]
     assert again.json["failed"] == again.json["left"] == []
 
 
 def test_models_that_are_named(run: Run, shop_source: Path, tmp_path: Path) -> None:
     named = ("--model", "entity-mean", "--model", "lightgbm", "--no-baselines")
-    found = run("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--out", tmp_path / "q", *named, "--json")
+    found = run(
+        "bench",
+        "quality",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "q",
+        *named,
+        "--json",
+    )
     assert found.json["models"] == ["entity-mean", "lightgbm"]
     assert "entity-mean beats it" in found.json["results"][1]
 
 
 def test_a_sweep(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    asked = ("bench", "sweep", "size", "--values", "8,16", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--no-baselines")
+    asked = (
+        "bench",
+        "sweep",
+        "size",
+        "--values",
+        "8,16",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--seeds",
+        "1",
+        "--no-baselines",
+    )
     found = run(*asked, "--out", tmp_path / "s", *TINY, "--json")
     assert found.json["models"] == ["K=8", "K=16"]
     assert found.json["points"] == [8, 16]
     assert (tmp_path / "s" / "sweep-size.json").is_file()
 
 
-def test_without_lightgbm_and_duckdb(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lightgbm_and_duckdb(
+    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A machine that only trains has neither; labels are there already."""
     run("task", project, SENTENCE, "--name", "soon")
     for missing in ("lightgbm", "duckdb", "sqlalchemy"):
         monkeypatch.setitem(sys.modules, missing, None)
-    asked = ("bench", "quality", "--dataset", project, "--task", "soon", "--seeds", "1", "--out", tmp_path / "q", *TINY)
+    asked = (
+        "bench",
+        "quality",
+        "--dataset",
+        project,
+        "--task",
+        "soon",
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "q",
+        *TINY,
+    )
     shown = run(*asked)
     assert shown.code == 0, shown.err
     assert "LightGBM is not installed" in shown.err
     assert "overlapping label windows need the package duckdb" in shown.err
     assert "entity-mean" in shown.out
-    assert json.loads((tmp_path / "q" / "quality.json").read_text())["models"] == ["gelgt", "entity-mean"]
+    assert json.loads((tmp_path / "q" / "quality.json").read_text())["models"] == [
+        "gelgt",
+        "entity-mean",
+    ]
 
 
 def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    asked = ("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--out", tmp_path / "q", "--json")
+    asked = (
+        "bench",
+        "quality",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--out",
+        tmp_path / "q",
+        "--json",
+    )
     assert run(*asked, "--preset", "large").error == "unknown_preset"
     assert run(*asked, "--set", "model.wdth=3").error == "unknown_setting"
     assert run(*asked, "--visibility", "all").error == "bad_option"
     assert run(*asked, "--model", "gelgd").error == "unknown_model"
     assert run(*asked, "--device", "cuda:99").error == "no_device"
-    assert run("bench", "sweep", "depth", "--dataset", shop_source, "--task", SENTENCE, "--json").error == "bad_option"
+    assert (
+        run("bench", "sweep", "depth", "--dataset", shop_source, "--task", SENTENCE, "--json").error
+        == "bad_option"
+    )
     assert not (tmp_path / "q").exists()
 
 
 def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
     """A terminal sends it to all of them; the table is written with what is there."""
     long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])
-    asked = ("bench", "quality", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "2", "--jobs", "2", "--no-baselines", *long)
+    asked = (
+        "bench",
+        "quality",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+        "--no-baselines",
+        *long,
+    )
     # A process of the background may ignore Ctrl-C, and its children inherit that.
-    command = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from gelgt.cli import main; main()"
+    command = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from "
+        "gelgt.cli import main; main()"
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", command, *map(str, (*asked, "--out", tmp_path / "q"))],
@@ -94,7 +195,10 @@ def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
         env=environment,
     )
     deadline = time.monotonic() + 240
-    while len(list(tmp_path.glob("q/*/*/seed-*/checkpoint.safetensors"))) < 2 and time.monotonic() < deadline:
+    while (
+        len(list(tmp_path.glob("q/*/*/seed-*/checkpoint.safetensors"))) < 2
+        and time.monotonic() < deadline
+    ):
         assert process.poll() is None
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
@@ -106,10 +210,23 @@ def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
 
 
 def test_both_regimes_in_pieces_of_every_task(run: Run, project: Path, tmp_path: Path) -> None:
-    """Two tasks that nobody names, two regimes, and a time after which the rest is left for the next time."""
+    """Two tasks that nobody names, two regimes, and a time after which the rest is left for the
+    next time."""
     for name, days in (("soon", 10), ("later", 20)):
         run("task", project, SENTENCE.replace("10", str(days)), "--name", name)
-    asked = ("bench", "quality", "--dataset", project, "--visibility", "both", "--seeds", "1", "--out", tmp_path / "q", "--no-baselines")
+    asked = (
+        "bench",
+        "quality",
+        "--dataset",
+        project,
+        "--visibility",
+        "both",
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "q",
+        "--no-baselines",
+    )
     cut = run(*asked, "--stop-after", "0.01s", *TINY)
     assert cut.code == 130, cut.err
     assert "the same command goes on" in cut.out
@@ -135,7 +252,19 @@ def test_no_task_to_be_found(run: Run, shop_source: Path, tmp_path: Path) -> Non
 
 
 def test_some_variants_of_an_ablation(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    asked = ("bench", "ablation", "--dataset", shop_source, "--task", SENTENCE, "--seeds", "1", "--no-baselines", "--out", tmp_path / "a")
+    asked = (
+        "bench",
+        "ablation",
+        "--dataset",
+        shop_source,
+        "--task",
+        SENTENCE,
+        "--seeds",
+        "1",
+        "--no-baselines",
+        "--out",
+        tmp_path / "a",
+    )
     found = run(*asked, "--variant", "without-trees", "--set", "model.trees=true", *TINY, "--json")
     assert found.json["models"] == ["gelgt", "without-trees"]
     wrong = run(*asked, "--variant", "without-tree")

@@ -1,4 +1,5 @@
-"""`gelgt task`: sentences, SQL, files of labels and saved tasks become label tables; errors say where."""
+"""`gelgt task`: sentences, SQL, files of labels and saved tasks become label tables; errors say
+where."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,11 +46,17 @@ def test_for_people(run: Run, project: Path) -> None:
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
     assert lines[0] == "soon: binary classification for each row of customers"
-    assert [line.split()[0] for line in lines if line.startswith(("train ", "val ", "test "))] == ["train", "val", "test"]
+    assert [line.split()[0] for line in lines if line.startswith(("train ", "val ", "test "))] == [
+        "train",
+        "val",
+        "test",
+    ]
     assert lines[-1] == f"written to {project / 'tasks' / 'soon'}"
     keys = set(map(str, gelgt.open(project).keys("customers").column(0).to_pylist()))  # type: ignore[union-attr]
     start = next(i for i, line in enumerate(lines) if line.startswith("timestamp "))
-    assert {line.split()[2] for line in lines[start + 1 : start + 6]} <= keys, "a person sees their own keys"
+    assert {line.split()[2] for line in lines[start + 1 : start + 6]} <= keys, (
+        "a person sees their own keys"
+    )
 
 
 def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
@@ -62,7 +69,18 @@ def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
 
 
 def test_split_options(run: Run, shop_source: Path) -> None:
-    options = ("--val", "2024-08-01", "--test", "2024-10-01", "--eval-timestamps", 2, "--max-rows", 100, "--dry-run", "--json")
+    options = (
+        "--val",
+        "2024-08-01",
+        "--test",
+        "2024-10-01",
+        "--eval-timestamps",
+        2,
+        "--max-rows",
+        100,
+        "--dry-run",
+        "--json",
+    )
     found = run("task", shop_source, SENTENCE, *options).json
     assert found["val_timestamp"] == "2024-08-01 00:00:00"
     assert found["rows"]["train"] == 100
@@ -73,7 +91,10 @@ def test_split_options(run: Run, shop_source: Path) -> None:
 def test_sql_and_its_file_say_the_same(run: Run, shop_source: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.sql").write_text(SQL)
     options = ("--entity", "customers.id", "--timedelta", "30 days", "--dry-run", "--json")
-    inline, file = run("task", shop_source, SQL, *options).json, run("task", shop_source, tmp_path / "labels.sql", *options).json
+    inline, file = (
+        run("task", shop_source, SQL, *options).json,
+        run("task", shop_source, tmp_path / "labels.sql", *options).json,
+    )
     assert inline == file
     assert inline["task_type"] == "regression"
     assert inline["target_col"] == "orders"
@@ -82,18 +103,33 @@ def test_sql_and_its_file_say_the_same(run: Run, shop_source: Path, tmp_path: Pa
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_file_of_labels(ending: str, run: Run, shop_source: Path, tmp_path: Path) -> None:
     keys = gelgt.open(shop_source).keys("customers").column("id").to_pylist()[:20]  # type: ignore[union-attr]
-    labels = pd.DataFrame([(k, f"2024-{m:02}-01", (k + m) % 2) for m in range(3, 13) for k in keys], columns=["id", "at", "churn"])
+    labels = pd.DataFrame(
+        [(k, f"2024-{m:02}-01", (k + m) % 2) for m in range(3, 13) for k in keys],
+        columns=["id", "at", "churn"],
+    )
     path = tmp_path / f"labels.{ending}"
     if ending == "csv":
         labels.to_csv(path, index=False)
     else:
         labels.assign(at=pd.to_datetime(labels["at"])).to_parquet(path)
-    result = run("task", shop_source, path, "--entity", "customers.id", "--timedelta", "30 days", "--dry-run", "--json")
+    result = run(
+        "task",
+        shop_source,
+        path,
+        "--entity",
+        "customers.id",
+        "--timedelta",
+        "30 days",
+        "--dry-run",
+        "--json",
+    )
     assert result.code == 0, result.out
     assert result.json["kind"] == "external"
     assert result.json["task_type"] == "binary_classification"
     assert result.json["target_col"] == "churn"
-    assert [result.json["seed_times"][split]["last"][:10] for split in ("train", "val", "test")] == [
+    assert [
+        result.json["seed_times"][split]["last"][:10] for split in ("train", "val", "test")
+    ] == [
         "2024-09-01",
         "2024-10-01",
         "2024-12-01",
@@ -101,9 +137,23 @@ def test_a_file_of_labels(ending: str, run: Run, shop_source: Path, tmp_path: Pa
 
 
 def test_files_that_cannot_be_read(run: Run, shop_source: Path, tmp_path: Path) -> None:
-    for name, content in {"a.sql": b"\xff", "a.csv": b"", "b.csv": b"a,b\n1,2\n1,2,3\n", "a.parquet": b"x"}.items():
+    for name, content in {
+        "a.sql": b"\xff",
+        "a.csv": b"",
+        "b.csv": b"a,b\n1,2\n1,2,3\n",
+        "a.parquet": b"x",
+    }.items():
         (tmp_path / name).write_bytes(content)
-        result = run("task", shop_source, tmp_path / name, "--entity", "customers.id", "--timedelta", "1 day", "--json")
+        result = run(
+            "task",
+            shop_source,
+            tmp_path / name,
+            "--entity",
+            "customers.id",
+            "--timedelta",
+            "1 day",
+            "--json",
+        )
         assert result.code == 2, name
         assert result.error in ("unreadable_file", "empty_file", "bad_csv"), name
         assert name in result.json["error"]["message"]
@@ -111,7 +161,9 @@ def test_files_that_cannot_be_read(run: Run, shop_source: Path, tmp_path: Path) 
 
 
 def test_an_error_points_into_the_sentence(run: Run, shop_source: Path) -> None:
-    result = run("task", shop_source, "PREDICT COUNT(oders.*, 0, 30, days) > 0 FOR EACH customers.id")
+    result = run(
+        "task", shop_source, "PREDICT COUNT(oders.*, 0, 30, days) > 0 FOR EACH customers.id"
+    )
     assert (result.code, result.out) == (2, "")
     lines = result.err.splitlines()
     assert lines[0] == "error (unknown_table): At character 15:"
@@ -128,7 +180,10 @@ def test_an_error_points_into_the_sentence(run: Run, shop_source: Path) -> None:
         ((SENTENCE, "--task-type", "guess"), "unknown_task_type"),
         ((SENTENCE, "--eval-timestamps", "0"), "bad_option"),
         ((SQL,), "missing_option"),
-        (("SELECT 1 FROM nowhere", "--entity", "customers.id", "--timedelta", "30 days"), "bad_sql"),
+        (
+            ("SELECT 1 FROM nowhere", "--entity", "customers.id", "--timedelta", "30 days"),
+            "bad_sql",
+        ),
         ((SENTENCE, "--name", "a/b"), "bad_name"),
     ],
 )
@@ -151,4 +206,7 @@ def test_a_folder_of_its_own(run: Run, project: Path, tmp_path: Path) -> None:
     result = run("task", project, SENTENCE, "--out", tmp_path / "mine", "--json")
     assert result.json["out"] == str(tmp_path / "mine")
     assert not (project / "tasks").exists()
-    assert run("task", project, tmp_path / "mine", "--dry-run", "--json").json["rows"] == result.json["rows"]
+    assert (
+        run("task", project, tmp_path / "mine", "--dry-run", "--json").json["rows"]
+        == result.json["rows"]
+    )

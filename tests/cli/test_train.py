@@ -1,4 +1,5 @@
-"""`gelgt train`: the run it leaves, the object it prints, what it shows in a pipe, what it refuses, and Ctrl-C."""
+"""`gelgt train`: the run it leaves, the object it prints, what it shows in a pipe, what it refuses,
+and Ctrl-C."""
 
 import contextlib
 import json
@@ -19,14 +20,28 @@ from gelgt.training import load_run
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
-TINY = ("--set", "train.epochs=1", "--set", "train.steps_per_epoch=3", "--set", "train.batch_size=32", "--set", "train.members=1")
+TINY = (
+    "--set",
+    "train.epochs=1",
+    "--set",
+    "train.steps_per_epoch=3",
+    "--set",
+    "train.batch_size=32",
+    "--set",
+    "train.members=1",
+)
 GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 
 
 def test_the_object_and_the_folder(trained: Any) -> None:
     assert trained.result.code == 0
     found = trained.result.json
-    assert (found["regime"], found["seed"], found["preset"], found["ended"]) == ("seed-time", 0, "cpu", "all epochs")
+    assert (found["regime"], found["seed"], found["preset"], found["ended"]) == (
+        "seed-time",
+        0,
+        "cpu",
+        "all epochs",
+    )
     assert found["run"] == str(trained.folder)
     assert 0 <= found["metrics"]["val"]["roc_auc"] <= 1
     assert 0 <= found["metrics"]["test"]["roc_auc"] <= 1
@@ -61,17 +76,37 @@ def test_the_command_is_kept(trained: Any) -> None:
     assert f"'{SENTENCE}'" in command
 
 
-def test_for_people(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores beside baselines, the regime, the times it looks for, where things lie and what to type next."""
+def test_for_people(
+    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores beside baselines, the regime, the times it looks for, where things lie and what to
+    type next."""
     monkeypatch.chdir(tmp_path)
     assert run("task", project, SENTENCE, "--name", "soon").code == 0
-    options = ("--seed", 3, "--visibility", "frozen", "--baseline-hops", 2, "--refit", "--no-report")
+    options = (
+        "--seed",
+        3,
+        "--visibility",
+        "frozen",
+        "--baseline-hops",
+        2,
+        "--refit",
+        "--no-report",
+    )
     result = run("train", project, "soon", *TINY, *options)
     assert result.code == 0, result.err
     folder = Path("runs/soon")
     assert load_run(folder).metrics["seed"] == 3
     assert not (folder / "report.html").exists()
-    for text in ("validation roc_auc", "test roc_auc", "lightgbm-2hop", "entity-mean", "regime frozen", "centre ", "run     runs/soon"):
+    for text in (
+        "validation roc_auc",
+        "test roc_auc",
+        "lightgbm-2hop",
+        "entity-mean",
+        "regime frozen",
+        "centre ",
+        "run     runs/soon",
+    ):
         assert text in result.out
     assert "gelgt predict  runs/soon" in result.out
     assert "✓ refit" in result.err
@@ -102,13 +137,17 @@ def test_for_people(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest
         (("--val", "2050-01-01"), "bad_split"),
     ],
 )
-def test_errors(options: tuple[str, ...], code: str, run: Run, shop_source: Path, tmp_path: Path) -> None:
+def test_errors(
+    options: tuple[str, ...], code: str, run: Run, shop_source: Path, tmp_path: Path
+) -> None:
     result = run("train", shop_source, SENTENCE, "--out", tmp_path / "run", *options, "--json")
     assert (result.code, result.error) == (2, code)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_holds_something_else_is_kept(run: Run, shop_source: Path, tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_else_is_kept(
+    run: Run, shop_source: Path, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     result = run("train", shop_source, SENTENCE, "--out", tmp_path, "--json")
     assert (result.code, result.error) == (2, "not_empty")
@@ -137,7 +176,9 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
     assert whole["epochs"] >= 2
 
 
-def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_shop: Shop, tmp_path: Path) -> None:
+def test_control_c_keeps_the_best_weights_and_resume_goes_on(
+    run: Run, small_shop: Shop, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     settings = (
         "--set",
@@ -154,7 +195,9 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_sho
     command = ("train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings)
     endless = [*GELGT, *command, "--set", "train.epochs=100000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stderr is not None
     assert any(line.strip().startswith("epoch  2/") for line in process.stderr)
     process.send_signal(signal.SIGINT)
@@ -175,10 +218,20 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(run: Run, small_sho
 
 
 def test_control_c_before_training_ends_at_once(small_shop: Shop, tmp_path: Path) -> None:
-    command = [*GELGT, "train", str(small_shop.path), SENTENCE, "--out", str(tmp_path / "run"), "--json"]
+    command = [
+        *GELGT,
+        "train",
+        str(small_shop.path),
+        SENTENCE,
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
     # A test run in the background of a shell ignores Ctrl-C, and hands that down.
     heeded = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeded)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeded
+    )
     assert process.stderr is not None
     assert any(line.startswith("✓ task") for line in process.stderr)
     process.send_signal(signal.SIGINT)

@@ -23,10 +23,15 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_db(tmp_path: Path) -> MakeDatabase:
-    """make_db({"orders": (arrow table, {"pkey": …, "time_col": …, "kinds": {…}})}, val="2020-01-01") -> Database"""
+    """make_db({"orders": (arrow table, {"pkey": …, "time_col": …, "kinds": {…}})},
+    val="2020-01-01") -> Database"""
     made = 0
 
-    def make(tables: Mapping[str, tuple[pa.Table, Mapping[str, Any]]], val: str | None = None, row_group_size: int = 1000) -> Database:
+    def make(
+        tables: Mapping[str, tuple[pa.Table, Mapping[str, Any]]],
+        val: str | None = None,
+        row_group_size: int = 1000,
+    ) -> Database:
         nonlocal made
         made += 1
         folder = tmp_path / f"db{made}"
@@ -36,10 +41,19 @@ def make_db(tmp_path: Path) -> MakeDatabase:
         manifest = {
             "name": "tiny",
             "val_timestamp": val,
-            "tables": {name: {k: v for k, v in spec.items() if k != "kinds"} for name, (_, spec) in tables.items()},
-            "gelgt": {"tables": {name: {"kinds": spec.get("kinds", {})} for name, (_, spec) in tables.items()}},
+            "tables": {
+                name: {k: v for k, v in spec.items() if k != "kinds"}
+                for name, (_, spec) in tables.items()
+            },
+            "gelgt": {
+                "tables": {
+                    name: {"kinds": spec.get("kinds", {})} for name, (_, spec) in tables.items()
+                }
+            },
         }
-        (folder / "manifest.yaml").write_text(yaml.safe_dump(manifest, allow_unicode=True, sort_keys=False), encoding="utf-8")
+        (folder / "manifest.yaml").write_text(
+            yaml.safe_dump(manifest, allow_unicode=True, sort_keys=False), encoding="utf-8"
+        )
         return read_folder(folder, "tiny")
 
     return make

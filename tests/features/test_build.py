@@ -1,4 +1,5 @@
-"""`open_features`: cached whole or not at all, with the findings a user should see, and with given statistics."""
+"""`open_features`: cached whole or not at all, with the findings a user should see, and with given
+statistics."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,14 +16,24 @@ START = datetime(2020, 1, 1)
 
 
 def events(days: list[int], **columns: Any) -> pa.Table:
-    return pa.table({"at": pa.array([START + timedelta(days=d) for d in days], pa.timestamp("us")), **columns})
+    return pa.table(
+        {"at": pa.array([START + timedelta(days=d) for d in days], pa.timestamp("us")), **columns}
+    )
 
 
 def test_fitted_until_the_validation_time_by_default(make_db: Any) -> None:
-    db = make_db({"t": (events([0, 9], c=["a", "b"]), {"time_col": "at", "kinds": {"c": "categorical"}})}, val="2020-01-05")
+    db = make_db(
+        {"t": (events([0, 9], c=["a", "b"]), {"time_col": "at", "kinds": {"c": "categorical"}})},
+        val="2020-01-05",
+    )
     assert open_features(db).statistics.tables["t"]["c"].categories == ("a",)
     assert open_features(db).statistics.fit_until == "2020-01-05T00:00:00.000000"
-    for later in ("2020-02-01", datetime(2020, 2, 1), np.datetime64("2020-02-01"), pd.Timestamp("2020-02-01T05:00+05:00")):
+    for later in (
+        "2020-02-01",
+        datetime(2020, 2, 1),
+        np.datetime64("2020-02-01"),
+        pd.Timestamp("2020-02-01T05:00+05:00"),
+    ):
         assert open_features(db, later).statistics.tables["t"]["c"].categories == ("a", "b")
         assert open_features(db, later).statistics.fit_until == "2020-02-01T00:00:00.000000"
     assert open_features(db).arrays("t")["categorical"].tolist() == [[0], [-1]]
@@ -62,9 +73,16 @@ def test_findings_name_what_was_lost(make_db: Any, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("kind", "column"), [("timestamp", pa.array([1, 2])), ("timestamp", pa.array(["a", "b"])), ("multicategorical", pa.array([1.5, 2]))]
+    ("kind", "column"),
+    [
+        ("timestamp", pa.array([1, 2])),
+        ("timestamp", pa.array(["a", "b"])),
+        ("multicategorical", pa.array([1.5, 2])),
+    ],
 )
-def test_a_wrong_kind_is_an_error_and_leaves_nothing(make_db: Any, kind: str, column: pa.Array) -> None:
+def test_a_wrong_kind_is_an_error_and_leaves_nothing(
+    make_db: Any, kind: str, column: pa.Array
+) -> None:
     db = make_db({"my table": (pa.table({"x": column}), {"kinds": {"x": kind}})})
     with pytest.raises(GelgtError, match=rf"'my table\.x' holds .* cannot be {kind}"):
         open_features(db)
@@ -73,17 +91,25 @@ def test_a_wrong_kind_is_an_error_and_leaves_nothing(make_db: Any, kind: str, co
 
 def test_given_statistics_encode_a_newer_database(make_db: Any) -> None:
     spec = {"kinds": {"c": "categorical", "n": "numerical", "s": "text"}}
-    old = open_features(make_db({"t": (pa.table({"c": [1, 2, 2], "n": [1.0, 2.0, 3.0], "s": ["a", "b", "c"]}), spec)}))
+    old = open_features(
+        make_db(
+            {"t": (pa.table({"c": [1, 2, 2], "n": [1.0, 2.0, 3.0], "s": ["a", "b", "c"]}), spec)}
+        )
+    )
     newer = pa.table({"s": ["a", None], "c": [2.0, 7.0], "extra": [0, 0], "n": [1e6, None]})
     db = make_db(
         {
-            "t": (newer, {"kinds": {"c": "numerical", "n": "ignored", "s": "ignored", "extra": "numerical"}}),
+            "t": (
+                newer,
+                {"kinds": {"c": "numerical", "n": "ignored", "s": "ignored", "extra": "numerical"}},
+            ),
             "new": (pa.table({"x": [1]}), {}),
         }
     )
     statistics = FeatureStatistics.from_dict(old.statistics.to_dict())
     features = open_features(db, statistics=statistics)
-    assert features.statistics == old.statistics  # the kinds of the training run, not those of the new database
+    # the kinds of the training run, not those of the new database
+    assert features.statistics == old.statistics
     assert features.arrays("t")["categorical"].tolist() == [[0], [-1]]
     assert np.isnan(features.arrays("t")["numerical"][1, 0])
     assert np.array_equal(features.arrays("t")["text"][0], old.arrays("t")["text"][0])
@@ -91,10 +117,14 @@ def test_given_statistics_encode_a_newer_database(make_db: Any) -> None:
 
 
 def test_schema_drift_names_what_is_gone(make_db: Any) -> None:
-    statistics = open_features(make_db({"orders": (pa.table({"price": [1.0, 2.0]}), {"kinds": {"price": "numerical"}})})).statistics
+    statistics = open_features(
+        make_db({"orders": (pa.table({"price": [1.0, 2.0]}), {"kinds": {"price": "numerical"}})})
+    ).statistics
     with pytest.raises(GelgtError, match=r"no table 'orders' any more.*Did you mean 'order'"):
         open_features(make_db({"order": (pa.table({"price": [1.0]}), {})}), statistics=statistics)
-    with pytest.raises(GelgtError, match=r"no column 'orders.price' any more.*Did you mean 'prices'") as caught:
+    with pytest.raises(
+        GelgtError, match=r"no column 'orders.price' any more.*Did you mean 'prices'"
+    ) as caught:
         open_features(make_db({"orders": (pa.table({"prices": [1.0]}), {})}), statistics=statistics)
     assert caught.value.code == "schema_drift"
 

@@ -23,11 +23,19 @@ def count(*batches: pa.Array) -> tuple[tuple[str, ...], tuple[int, ...], int]:
 
 
 def test_by_falling_count_then_by_name() -> None:
-    assert count(pa.array(["b", "a", "c", None]), pa.array(["c", "é", "Z"])) == (("c", "Z", "a", "b", "é"), (2, 1, 1, 1, 1), 0)
+    assert count(pa.array(["b", "a", "c", None]), pa.array(["c", "é", "Z"])) == (
+        ("c", "Z", "a", "b", "é"),
+        (2, 1, 1, 1, 1),
+        0,
+    )
 
 
 def test_int_and_float_agree() -> None:
-    assert count(pa.array([3, 3, 1])) == count(pa.array([3.0, 1.0]), pa.array([np.nan, 3.0])) == (("3", "1"), (2, 1), 0)
+    assert (
+        count(pa.array([3, 3, 1]))
+        == count(pa.array([3.0, 1.0]), pa.array([np.nan, 3.0]))
+        == (("3", "1"), (2, 1), 0)
+    )
     assert count(pa.array([0.0, -0.0])) == (("0",), (2,), 0)
 
 
@@ -45,7 +53,9 @@ def test_adding_up_in_between_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_million_categories_are_cut_in_bounded_time() -> None:
-    values = np.random.default_rng(0).permutation(np.concatenate([np.arange(1_000_000), np.arange(500)]))
+    values = np.random.default_rng(0).permutation(
+        np.concatenate([np.arange(1_000_000), np.arange(500)])
+    )
     start = time.perf_counter()
     names, counts, dropped = count(*(pa.array(part) for part in np.array_split(values, 8)))
     assert time.perf_counter() - start < 20

@@ -52,7 +52,9 @@ def encode(folder: Path, batch_rows: int) -> TableEncoder:
 def test_every_kind(tmp_path: Path) -> None:
     encoder = encode(tmp_path / "a", 100)
     read = {path.stem: load_array(path) for path in (tmp_path / "a").glob("*.npy")}
-    np.testing.assert_array_equal(read["numerical"], np.array([[1], [np.nan], [np.nan], [4]], np.float32))
+    np.testing.assert_array_equal(
+        read["numerical"], np.array([[1], [np.nan], [np.nan], [4]], np.float32)
+    )
     assert read["categorical"].tolist() == [[1], [0], [-1], [-1]]
     assert read["timestamp"].tolist() == [[0], [MISSING_TIME], [-1], [1]]
     assert read["text"].dtype == np.float16
@@ -61,7 +63,11 @@ def test_every_kind(tmp_path: Path) -> None:
     assert read["multicategorical-0-offsets"].tolist() == [0, 2, 3, 3, 5]
     assert read["multicategorical-0-places"].tolist() == [0, 2, -1, 0, 1]
     found = {key: count for key, count in encoder.counts.items() if count}
-    assert found == {("non_finite", "n"): 1, ("unseen_category", "c"): 1, ("unseen_category", "m"): 2}
+    assert found == {
+        ("non_finite", "n"): 1,
+        ("unseen_category", "c"): 1,
+        ("unseen_category", "m"): 2,
+    }
 
 
 def test_batches_do_not_matter(tmp_path: Path) -> None:

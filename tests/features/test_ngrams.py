@@ -53,6 +53,11 @@ def slow_vector(text: str, dim: int) -> np.ndarray:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.text("abcxyz019 .,-éß東🚲", max_size=30), min_size=1, max_size=5), st.sampled_from([64, 128]))
+@given(
+    st.lists(st.text("abcxyz019 .,-éß東🚲", max_size=30), min_size=1, max_size=5),
+    st.sampled_from([64, 128]),
+)
 def test_equals_the_definition(texts: list[str], dim: int) -> None:
-    np.testing.assert_array_equal(HashedNgrams(dim).embed(pa.array(texts)), np.stack([slow_vector(t, dim) for t in texts]))
+    np.testing.assert_array_equal(
+        HashedNgrams(dim).embed(pa.array(texts)), np.stack([slow_vector(t, dim) for t in texts])
+    )

@@ -13,9 +13,11 @@ from gelgt.features import open_features
 from gelgt.graph import open_graph
 from gelgt.schema.model import KINDS
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\x00", exclude_categories=["C"]), min_size=1, max_size=6).filter(
-    lambda s: s.strip(" .") == s
-)
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_characters="/\x00", exclude_categories=["C"]),
+    min_size=1,
+    max_size=6,
+).filter(lambda s: s.strip(" .") == s)
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2),
     pa.float64(): st.floats(),
@@ -44,27 +46,45 @@ def databases(draw: st.DrawFn) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     tables = {}
     for name in names:
         rows = draw(st.integers(0, 7))
-        data: dict[str, pa.Array] = {c: draw(columns(rows)) for c in draw(st.lists(NAMES, max_size=4, unique=True))}
+        data: dict[str, pa.Array] = {
+            c: draw(columns(rows)) for c in draw(st.lists(NAMES, max_size=4, unique=True))
+        }
         spec: dict[str, Any] = {"time_col": None, "fkeys": {}, "kinds": {}}
         for c in data:
             if draw(st.booleans()):
                 spec["kinds"][c] = draw(st.sampled_from(KINDS))
         if draw(st.booleans()):
             days = draw(st.lists(st.none() | st.integers(0, 10), min_size=rows, max_size=rows))
-            data["the time"] = pa.array([None if d is None else datetime(2020, 1, 1) + timedelta(days=d) for d in days], pa.timestamp("us"))
+            data["the time"] = pa.array(
+                [None if d is None else datetime(2020, 1, 1) + timedelta(days=d) for d in days],
+                pa.timestamp("us"),
+            )
             spec["time_col"] = "the time"
         for j, parent in enumerate(draw(st.lists(st.sampled_from(names), max_size=2))):
-            data[f"key {j}"] = pa.array(draw(st.lists(st.none() | st.integers(-1, 8), min_size=rows, max_size=rows)), pa.int64())
+            data[f"key {j}"] = pa.array(
+                draw(st.lists(st.none() | st.integers(-1, 8), min_size=rows, max_size=rows)),
+                pa.int64(),
+            )
             spec["fkeys"][f"key {j}"] = parent
         data.setdefault("id", pa.array(range(rows), pa.int64()))
         tables[name] = (pa.table(data), spec)
     return tables
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(tables=databases())
-@example(tables={"t": (pa.table({"x": pa.array([], pa.string())}), {"kinds": {"x": "multicategorical"}})})
-@example(tables={"t": (pa.table({"x": pa.nulls(1, pa.list_(pa.string()))}), {"kinds": {"x": "categorical"}})})
+@example(
+    tables={"t": (pa.table({"x": pa.array([], pa.string())}), {"kinds": {"x": "multicategorical"}})}
+)
+@example(
+    tables={
+        "t": (pa.table({"x": pa.nulls(1, pa.list_(pa.string()))}), {"kinds": {"x": "categorical"}})
+    }
+)
 def test_success_or_an_error_of_ours(make_db: Any, tables: dict[str, Any]) -> None:
     db = make_db(tables, val="2020-01-06")
     graph = open_graph(db)

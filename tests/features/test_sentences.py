@@ -1,4 +1,5 @@
-"""The optional embedder, with a stand-in for the library: the real one is an extra and needs a model."""
+"""The optional embedder, with a stand-in for the library: the real one is an extra and needs a
+model."""
 
 import sys
 from types import SimpleNamespace
@@ -30,8 +31,14 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 
 def test_embeds_what_is_filled_and_never_downloads_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=StandIn))
+    monkeypatch.setitem(
+        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=StandIn)
+    )
     assert SentenceEmbedder("here").embed(pa.array(["ab", None])).tolist() == [[2, 1, 1], [0, 0, 0]]
     with pytest.raises(GelgtError, match="download=True"):
         SentenceEmbedder("missing")
-    assert SentenceEmbedder("missing", download=True).spec() == {"name": "sentence-transformers", "model": "missing", "dim": 3}
+    assert SentenceEmbedder("missing", download=True).spec() == {
+        "name": "sentence-transformers",
+        "model": "missing",
+        "dim": 3,
+    }

@@ -40,7 +40,13 @@ def test_round_trip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["{}", "[]", "nonsense", '{"format": 99}', '{"format": 1, "fit_until": null, "embedder": {}, "tables": {"t": {"c": {"kind": "odd"}}}}'],
+    [
+        "{}",
+        "[]",
+        "nonsense",
+        '{"format": 99}',
+        '{"format": 1, "fit_until": null, "embedder": {}, "tables": {"t": {"c": {"kind": "odd"}}}}',
+    ],
 )
 def test_foreign_json_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "stats.json").write_text(content)

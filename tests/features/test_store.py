@@ -14,7 +14,15 @@ from gelgt.features import open_features
 
 def opened(make_db: Any, value: float = 1.0, name: str = "n", **options: Any) -> Any:
     return open_features(
-        make_db({"t": (pa.table({name: [value, 2.0], "s": ["a", "b"]}), {"kinds": {name: "numerical", "s": "text"}})}, **options)
+        make_db(
+            {
+                "t": (
+                    pa.table({name: [value, 2.0], "s": ["a", "b"]}),
+                    {"kinds": {name: "numerical", "s": "text"}},
+                )
+            },
+            **options,
+        )
     )
 
 
@@ -28,7 +36,11 @@ def test_content_hash_follows_the_content_not_the_place(make_db: Any) -> None:
 def test_whole_numbers_of_either_type_give_the_same_features(make_db: Any) -> None:
     kinds = {"kinds": {"n": "numerical", "c": "categorical"}}
     ints, floats = (
-        open_features(make_db({"t": (pa.table({"n": pa.array([3, 1, 3], t), "c": pa.array([3, 1, 3], t)}), kinds)}))
+        open_features(
+            make_db(
+                {"t": (pa.table({"n": pa.array([3, 1, 3], t), "c": pa.array([3, 1, 3], t)}), kinds)}
+            )
+        )
         for t in (pa.int64(), pa.float64())
     )
     assert ints.content_hash() == floats.content_hash()
@@ -49,4 +61,9 @@ def test_unknown_table_names_the_nearest(make_db: Any) -> None:
 def test_reopening_and_importing_need_no_heavy_library() -> None:
     heavy = "{'torch', 'torch_frame', 'pandas', 'numba'}"
     code = f"import sys, gelgt.features; print({heavy} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "set()"
+    )

@@ -27,7 +27,8 @@ def embed(*texts: str | None, dim: int = 64) -> np.ndarray:
 
 
 def test_golden_vectors() -> None:
-    """A changed hash changes every feature of every trained model: raise the version in `spec` with it."""
+    """A changed hash changes every feature of every trained model: raise the version in `spec` with
+    it."""
     assert digest(embed(*GOLDEN_TEXTS)) == GOLDEN
     assert HashedNgrams().spec() == {"name": "hashed-ngrams", "version": 1, "dim": 64}
 
@@ -35,10 +36,16 @@ def test_golden_vectors() -> None:
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import hashlib, pyarrow as pa; from gelgt.features.text import HashedNgrams;"
-        f"print(hashlib.sha256(HashedNgrams().embed(pa.array({GOLDEN_TEXTS!r}, pa.string())).astype('<f2').tobytes()).hexdigest()[:16])"
+        f"print(hashlib.sha256(HashedNgrams().embed(pa.array({GOLDEN_TEXTS!r}, "
+        "pa.string())).astype('<f2').tobytes()).hexdigest()[:16])"
     )
     env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONIOENCODING": "utf-8"}
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout.strip() == GOLDEN
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+        ).stdout.strip()
+        == GOLDEN
+    )
 
 
 def test_unit_length_or_zero() -> None:
@@ -83,7 +90,8 @@ def test_slices_and_large_strings() -> None:
 
 
 def test_long_text_is_cut_between_characters() -> None:
-    prefix = "wort " * (MAX_BYTES // 5)  # 4095 bytes, so that a two-byte character straddles the limit
+    # 4095 bytes, so that a two-byte character straddles the limit
+    prefix = "wort " * (MAX_BYTES // 5)
     assert np.array_equal(*embed(prefix + "ö", prefix + "ä und mehr"))
     start = time.perf_counter()
     embed("long text " * 1_000_000)

@@ -1,4 +1,5 @@
-"""Rows after the training period leave its statistics, and every earlier row, bit for bit as they were."""
+"""Rows after the training period leave its statistics, and every earlier row, bit for bit as they
+were."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,7 +31,9 @@ def rows(days: np.ndarray, seed: int, extreme: bool) -> dict[str, pa.Array]:
         "c": pa.array(rng.choice(names, size)),
         "code": pa.array(rng.integers(90, 99, size) if extreme else rng.integers(0, 5, size)),
         "m": pa.array([";".join(rng.choice(names, 2)) for _ in range(size)]),
-        "w": pa.array([t + timedelta(days=90_000 if extreme else 3) for t in times], pa.timestamp("us")),
+        "w": pa.array(
+            [t + timedelta(days=90_000 if extreme else 3) for t in times], pa.timestamp("us")
+        ),
         "s": pa.array([f"text {rng.choice(names)}" for _ in range(size)]),
     }
 
@@ -41,7 +44,8 @@ def features(make_db: Any, columns: dict[str, pa.Array]) -> Features:
 
 
 def test_appended_rows_change_nothing_before_them(make_db: Any) -> None:
-    early = rows(np.sort(np.random.default_rng(0).uniform(0, 152, 300)), 1, extreme=False)  # up to 2020-06-01
+    # up to 2020-06-01
+    early = rows(np.sort(np.random.default_rng(0).uniform(0, 152, 300)), 1, extreme=False)
     late = rows(np.linspace(152.5, 300, 200), 2, extreme=True)
     before = features(make_db, early)
     after = features(make_db, {c: pa.concat_arrays([early[c], late[c]]) for c in early})

@@ -33,8 +33,13 @@ def make_db(tmp_path: Path) -> MakeDatabase:
         (folder / "db").mkdir(parents=True)
         for name, (rows, _) in tables.items():
             pq.write_table(rows, folder / "db" / f"{name}.parquet")
-        manifest = {"name": "tiny", "tables": {name: dict(spec) for name, (_, spec) in tables.items()}}
-        (folder / "manifest.yaml").write_text(yaml.safe_dump(manifest, allow_unicode=True, sort_keys=False), encoding="utf-8")
+        manifest = {
+            "name": "tiny",
+            "tables": {name: dict(spec) for name, (_, spec) in tables.items()},
+        }
+        (folder / "manifest.yaml").write_text(
+            yaml.safe_dump(manifest, allow_unicode=True, sort_keys=False), encoding="utf-8"
+        )
         return read_folder(folder, "tiny")
 
     return make

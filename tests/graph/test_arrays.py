@@ -27,7 +27,9 @@ def test_array_of_unknown_length(tmp_path: Path, sizes: list[int]) -> None:
     with ArrayWriter(tmp_path / "a.npy", np.int64) as writer:
         for block in blocks:
             writer.append(block)
-    assert np.array_equal(load_array(tmp_path / "a.npy"), np.concatenate([np.zeros(0, np.int64), *blocks]))
+    assert np.array_equal(
+        load_array(tmp_path / "a.npy"), np.concatenate([np.zeros(0, np.int64), *blocks])
+    )
 
 
 @pytest.mark.parametrize(("rows", "width"), [(0, 2), (5, 1), (7, 3)])
@@ -41,7 +43,13 @@ def test_rows_written_in_any_order(tmp_path: Path, rows: int, width: int) -> Non
 
 def test_hash_sees_names_types_shapes_and_bytes() -> None:
     base = np.arange(6, dtype=np.int32)
-    variants = [("a", base), ("b", base), ("a", base.astype(np.int64)), ("a", base.reshape(2, 3)), ("a", base[::-1])]
+    variants = [
+        ("a", base),
+        ("b", base),
+        ("a", base.astype(np.int64)),
+        ("a", base.reshape(2, 3)),
+        ("a", base[::-1]),
+    ]
     assert len({hash_arrays("x", [v]) for v in variants}) == len(variants)
     assert hash_arrays("x", [("a", base)]) != hash_arrays("y", [("a", base)])
     assert hash_arrays("x", [("a", base[::2])]) == hash_arrays("x", [("a", base[::2].copy())])

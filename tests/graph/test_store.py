@@ -40,7 +40,11 @@ def test_describe_counts_what_is_there(real_db: Any) -> None:
     assert told["edges"] == sum(r["edges"] for r in told["relations"]) == 225_513
     assert told["max_degree"] == degree.max()
     assert told["mean_degree"] == pytest.approx(degree.mean())
-    assert told["tables"]["results"] == {"rows": 25_860, "first": "1950-05-13T00:00:00", "last": "2023-03-05T15:00:00"}
+    assert told["tables"]["results"] == {
+        "rows": 25_860,
+        "first": "1950-05-13T00:00:00",
+        "last": "2023-03-05T15:00:00",
+    }
     assert told["tables"]["drivers"]["first"] is None
 
 
@@ -55,13 +59,20 @@ def test_hetero_data_equals_relbench(real_db: Any) -> None:
     reverse = data["users", "rev_f2p_UserId", "votes"].edge_index
     assert set(map(tuple, reverse.T.tolist())) == {(u, v) for v, u in expected.T.tolist()}
     assert bool((reverse[0].diff() >= 0).all())
-    assert data["votes"].time.tolist() == (votes["CreationDate"].astype("datetime64[s]").astype("int64")).tolist()
+    assert (
+        data["votes"].time.tolist()
+        == (votes["CreationDate"].astype("datetime64[s]").astype("int64")).tolist()
+    )
     assert "time" not in data["tags"]
     assert data.validate()
 
 
 def test_survives_pickling_as_a_path(make_db: Any) -> None:
-    graph = open_graph(make_db({"t": (pa.table({"id": [0, 1], "up": [1, 1]}), {"pkey": "id", "fkeys": {"up": "t"}})}))
+    graph = open_graph(
+        make_db(
+            {"t": (pa.table({"id": [0, 1], "up": [1, 1]}), {"pkey": "id", "fkeys": {"up": "t"}})}
+        )
+    )
     twin = pickle.loads(pickle.dumps(graph))
     assert twin.content_hash() == graph.content_hash()
     assert twin.neighbours(1).tolist() == [1, 0, 1]  # its own parent, then both children
@@ -76,4 +87,9 @@ def test_unknown_table_names_the_nearest(make_db: Any) -> None:
 def test_opening_needs_no_heavy_library() -> None:
     heavy = "{'torch', 'torch_frame', 'torch_geometric', 'pandas', 'numba'}"
     code = f"import sys, gelgt.graph; print({heavy} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "set()"
+    )

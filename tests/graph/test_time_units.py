@@ -1,4 +1,5 @@
-"""The same rows give the same times, in whatever unit or zone a file holds them; pandas is the judge."""
+"""The same rows give the same times, in whatever unit or zone a file holds them; pandas is the
+judge."""
 
 from typing import Any
 
@@ -8,12 +9,21 @@ import pytest
 
 from gelgt.graph import open_graph
 
-MOMENTS = ["1969-12-31 23:59:58", "1950-05-13", "2000-02-29 12:30:01", "2024-07-01 00:00:00", "2038-01-19 03:14:08", "1970-01-01"]
+MOMENTS = [
+    "1969-12-31 23:59:58",
+    "1950-05-13",
+    "2000-02-29 12:30:01",
+    "2024-07-01 00:00:00",
+    "2038-01-19 03:14:08",
+    "1970-01-01",
+]
 DAYS = ["1969-12-31", "1950-05-13", "2000-02-29", "2024-07-01"]
 
 
 def node_times(make_db: Any, column: pa.Array) -> list[int]:
-    return open_graph(make_db({"t": (pa.table({"at": column}), {"time_col": "at"})})).node_time.tolist()
+    return open_graph(
+        make_db({"t": (pa.table({"at": column}), {"time_col": "at"})})
+    ).node_time.tolist()
 
 
 def pandas_seconds(series: pd.Series) -> list[int]:
@@ -31,7 +41,9 @@ def test_unit_and_zone_make_no_difference(make_db: Any, unit: str, zone: str | N
 
 
 def test_local_times_of_a_zone_are_that_instant(make_db: Any) -> None:
-    local = pd.Series(pd.to_datetime(["2024-07-01 02:00", "2024-01-01 01:00"])).dt.tz_localize("Europe/Berlin")
+    local = pd.Series(pd.to_datetime(["2024-07-01 02:00", "2024-01-01 01:00"])).dt.tz_localize(
+        "Europe/Berlin"
+    )
     utc = local.dt.tz_convert("UTC").dt.tz_localize(None)
     assert node_times(make_db, pa.array(local)) == pandas_seconds(utc) == [1719792000, 1704067200]
 
@@ -44,5 +56,13 @@ def test_dates_are_midnight(make_db: Any, arrow: pa.DataType) -> None:
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 def test_fractions_round_down_on_both_sides_of_1970(make_db: Any, unit: str) -> None:
-    series = pd.Series(pd.to_datetime(["1969-12-31 23:59:58.999", "1970-01-01 00:00:00.001", "2024-07-01 00:00:00.999"]))
-    assert node_times(make_db, pa.array(series.dt.as_unit(unit))) == pandas_seconds(series) == [-2, 0, 1719792000]
+    series = pd.Series(
+        pd.to_datetime(
+            ["1969-12-31 23:59:58.999", "1970-01-01 00:00:00.001", "2024-07-01 00:00:00.999"]
+        )
+    )
+    assert (
+        node_times(make_db, pa.array(series.dt.as_unit(unit)))
+        == pandas_seconds(series)
+        == [-2, 0, 1719792000]
+    )

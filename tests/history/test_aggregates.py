@@ -1,4 +1,5 @@
-"""Every aggregate against a walk over plain frames that reads the path from the column's own name."""
+"""Every aggregate against a walk over plain frames that reads the path from the column's own
+name."""
 
 import dataclasses
 import re
@@ -31,10 +32,17 @@ PRICES = np.random.default_rng(0).normal(size=200)
 
 
 class Walk:
-    """One seed in plain frames: rows are (time on the path, row), times -inf where a table has none and NaN where it is null."""
+    """One seed in plain frames: rows are (time on the path, row), times -inf where a table has none
+    and NaN where it is null."""
 
     def __init__(self, tiny: Any, table: str, row: int, limit: int, reference: int) -> None:
-        self.tiny, self.table, self.row, self.limit, self.reference = tiny, table, row, limit, reference
+        self.tiny, self.table, self.row, self.limit, self.reference = (
+            tiny,
+            table,
+            row,
+            limit,
+            reference,
+        )
         self.walked: dict[str, tuple[str, list[tuple[float, int]]]] = {}
 
     def time(self, table: str, row: int) -> float:
@@ -49,7 +57,9 @@ class Walk:
             if way == "<":
                 table, column = name.split(".")
                 named = self.tiny.frames[table][column]
-                found = [(t, int(r)) for t, parent in events for r in np.flatnonzero(named == parent)]
+                found = [
+                    (t, int(r)) for t, parent in events for r in np.flatnonzero(named == parent)
+                ]
             else:
                 chosen = events[-1:] if newest else events
                 found = [(t, self.tiny.frames[table][name][r]) for t, r in chosen]
@@ -58,7 +68,8 @@ class Walk:
             # Every row of a path must be seen, and an event is as old as the newest of them.
             seen = [(t, r, self.time(table, r)) for t, r in found]
             events = [(max(t, own), r) for t, r, own in seen if own < self.limit]
-            events.sort(key=None if way == "<" else lambda event: event[0])  # ties: by row, or by the row that names it
+            # ties: by row, or by the row that names it
+            events.sort(key=None if way == "<" else lambda event: event[0])
             if newest or (way == ">" and path.startswith(">")):
                 events = [(-np.inf, r) for _, r in events]  # one row, to start from
         return table, events
@@ -79,15 +90,29 @@ class Walk:
             return (self.reference - times[-1]) / DAY if events else np.nan
         if what == "mean gap":
             return float(np.diff(times).mean()) / DAY if len(events) > 1 else np.nan
-        column, kind = re.fullmatch(r"(\w+) (mean|min|max|recent mean|last|last age|share of \w+)", what).groups()  # type: ignore[union-attr]
+        column, kind = re.fullmatch(
+            r"(\w+) (mean|min|max|recent mean|last|last age|share of \w+)", what
+        ).groups()  # type: ignore[union-attr]
         if kind == "last age":
             return self.cell(features, table, f"{column} age", events[-1][1]) if events else np.nan
         if kind.startswith("share"):
-            return float((self.tiny.frames[table][column][[r for _, r in events]] == kind.split()[-1]).mean()) if events else np.nan
+            return (
+                float(
+                    (
+                        self.tiny.frames[table][column][[r for _, r in events]] == kind.split()[-1]
+                    ).mean()
+                )
+                if events
+                else np.nan
+            )
         cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
         if kind == "last":
             return cells.iloc[-1] if len(cells) else np.nan
-        return float((cells.tail(5) if kind == "recent mean" else cells).agg(kind.split()[-1])) if len(cells) else np.nan
+        return (
+            float((cells.tail(5) if kind == "recent mean" else cells).agg(kind.split()[-1]))
+            if len(cells)
+            else np.nan
+        )
 
     def cell(self, features: Any, table: str, column: str, row: int) -> float:
         frame = self.tiny.frames[table]
@@ -97,18 +122,39 @@ class Walk:
             return (self.reference - frame[column.removesuffix(" age")][row]) / DAY
         if (table, column) in CODES:
             categories = features.statistics.tables[table][column].categories
-            return categories.index(frame[column][row]) if frame[column][row] in categories else np.nan
+            return (
+                categories.index(frame[column][row]) if frame[column][row] in categories else np.nan
+            )
         return float(frame[column][row])
 
 
-def compute(tiny: Any, task: Any, config: SamplingConfig, rows: Any, times: Any, hops: int, siblings: bool = False) -> Aggregates:
+def compute(
+    tiny: Any,
+    task: Any,
+    config: SamplingConfig,
+    rows: Any,
+    times: Any,
+    hops: int,
+    siblings: bool = False,
+) -> Aggregates:
     at = (np.asarray(rows), np.asarray(times))
-    return aggregates(tiny.db, tiny.db.graph(), tiny.db.features(), task, config, *at, hops=hops, siblings=siblings)
+    return aggregates(
+        tiny.db,
+        tiny.db.graph(),
+        tiny.db.features(),
+        task,
+        config,
+        *at,
+        hops=hops,
+        siblings=siblings,
+    )
 
 
 @pytest.mark.parametrize("regime", ["strict", "inclusive", "frozen"])
 @pytest.mark.parametrize("entity", ["users", "products", "shops", "orders"])
-def test_every_column_is_what_a_walk_over_the_frames_finds(tiny: Any, make_task: Any, entity: str, regime: str) -> None:
+def test_every_column_is_what_a_walk_over_the_frames_finds(
+    tiny: Any, make_task: Any, entity: str, regime: str
+) -> None:
     task = dataclasses.replace(make_task([(0, 9, 0.0)], [], [], "regression"), entity_table=entity)
     horizon = START + 20 * DAY
     config = SamplingConfig(
@@ -119,7 +165,10 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(tiny: Any, make_task:
     rng = np.random.default_rng(1)
     rows = rng.integers(0, len(tiny.frames[entity]), 40)
     times = START + rng.integers(3, 45, 40) * DAY
-    exists = [not (entity in TIMES and not tiny.frames[entity][TIMES[entity]][r] <= t) for r, t in zip(rows, times)]
+    exists = [
+        not (entity in TIMES and not tiny.frames[entity][TIMES[entity]][r] <= t)
+        for r, t in zip(rows, times)
+    ]
     rows, times = rows[exists], times[exists]
     assert len(rows) > 15
     found = compute(tiny, task, config, rows, times, hops=2)
@@ -127,11 +176,15 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(tiny: Any, make_task:
     features, compared = tiny.db.features(), 0
     for s, (row, time) in enumerate(zip(rows.tolist(), times.tolist())):
         limit = time + (regime == "inclusive")
-        limit, reference = (min(limit, horizon + 1), min(time, horizon)) if regime == "frozen" else (limit, time)
+        limit, reference = (
+            (min(limit, horizon + 1), min(time, horizon)) if regime == "frozen" else (limit, time)
+        )
         walk = Walk(tiny, entity, row, limit, reference)
         expected = np.array([walk.value(features, name) for name in found.names], np.float32)
         same = np.isclose(found.values[s], expected, rtol=2e-5, atol=1e-4, equal_nan=True)
-        assert same.all(), [(found.names[i], found.values[s, i], expected[i]) for i in np.flatnonzero(~same)]
+        assert same.all(), [
+            (found.names[i], found.values[s, i], expected[i]) for i in np.flatnonzero(~same)
+        ]
         compared += int(np.isfinite(expected).sum())
     assert compared > 500
 
@@ -151,11 +204,19 @@ def test_siblings_are_those_of_the_second_hop(tiny: Any, make_task: Any) -> None
     task = make_task([(0, 9, 0.0)], [], [], "regression")
     rng = np.random.default_rng(3)
     rows, times = rng.integers(0, 30, 40), START + rng.integers(5, 40, 40) * DAY
-    one, more, two = (compute(tiny, task, SamplingConfig(), rows, times, *which) for which in ((1, False), (1, True), (2, False)))
+    one, more, two = (
+        compute(tiny, task, SamplingConfig(), rows, times, *which)
+        for which in ((1, False), (1, True), (2, False))
+    )
     assert set(one.names) < set(more.names) < set(two.names)
-    assert np.array_equal(more.values, two.values[:, [two.names.index(name) for name in more.names]], equal_nan=True)
+    assert np.array_equal(
+        more.values, two.values[:, [two.names.index(name) for name in more.names]], equal_nan=True
+    )
     added = [name for name in more.names if name not in one.names]
-    assert all(re.fullmatch(r"< (\w+)\.\w+ > newest (\w+) < \1\.\2: \w+ (recent )?mean", name) for name in added), added
+    assert all(
+        re.fullmatch(r"< (\w+)\.\w+ > newest (\w+) < \1\.\2: \w+ (recent )?mean", name)
+        for name in added
+    ), added
     assert np.isfinite(more.values[:, [more.names.index(name) for name in added]]).any(0).all()
 
 
@@ -172,9 +233,17 @@ def test_seeds_of_one_call_do_not_know_each_other(tiny: Any, make_task: Any) -> 
 def test_hidden_columns_are_invisible(tiny: Any, make_task: Any) -> None:
     hide = (("orders", "amount"), ("users", "team"), ("notes", "order_id"), ("orders", "placed"))
     task = make_task([(0, 9, 0.0)], [], [], "regression", remove_columns=hide)
-    names = compute(tiny, task, SamplingConfig(), np.arange(30), np.full(30, START + 30 * DAY), 2).names
+    names = compute(
+        tiny, task, SamplingConfig(), np.arange(30), np.full(30, START + 30 * DAY), 2
+    ).names
     assert any("orders.user_id: channel" in name for name in names)
-    assert not [name for name in names if re.search(r"\b(amount|team)\b", name) or "notes" in name or name.endswith("placed last age")]
+    assert not [
+        name
+        for name in names
+        if re.search(r"\b(amount|team)\b", name)
+        or "notes" in name
+        or name.endswith("placed last age")
+    ]
 
 
 def test_a_row_that_does_not_exist_yet_says_nothing(tiny: Any, make_task: Any) -> None:
@@ -192,7 +261,12 @@ def test_a_task_without_a_window_counts_thirty_days(tiny: Any, make_task: Any) -
     for days in (None, 0, 30):
         window = None if days is None else pd.Timedelta(days=days)
         found[days] = compute(
-            tiny, make_task([(0, 9, 0.0)], [], [], "regression", timedelta=window), SamplingConfig(), rows, times, 1
+            tiny,
+            make_task([(0, 9, 0.0)], [], [], "regression", timedelta=window),
+            SamplingConfig(),
+            rows,
+            times,
+            1,
         ).values
     assert found[None].tobytes() == found[0].tobytes() == found[30].tobytes()
 
@@ -203,23 +277,49 @@ def test_a_parent_table_without_rows(hops: int, tmp_path: Path) -> None:
     days = pd.date_range("2024-01-01", periods=200)
     frames = {
         "users": pd.DataFrame({"id": [1, 2]}),
-        "shops": pd.DataFrame({"id": pd.Series([], dtype="int64"), "size": pd.Series([], dtype="float64")}),
+        "shops": pd.DataFrame(
+            {"id": pd.Series([], dtype="int64"), "size": pd.Series([], dtype="float64")}
+        ),
         "orders": pd.DataFrame(
-            {"id": range(200), "user_id": [1, 2] * 100, "shop_id": pd.array([None] * 200, "Int64"), "at": days, "price": PRICES}
+            {
+                "id": range(200),
+                "user_id": [1, 2] * 100,
+                "shop_id": pd.array([None] * 200, "Int64"),
+                "at": days,
+                "price": PRICES,
+            }
         ),
     }
     schema = {
         "users": {"pkey": "id", "time_col": None},
         "shops": {"pkey": "id", "time_col": None},
-        "orders": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users", "shop_id": "shops"}},
+        "orders": {
+            "pkey": "id",
+            "time_col": "at",
+            "fkeys": {"user_id": "users", "shop_id": "shops"},
+        },
     }
     db = gelgt.open(frames, schema=schema, out=tmp_path / "db")
     task = db.task("PREDICT COUNT(orders.*, 0, 10, days) FOR EACH users.id")
     times = np.full(2, int(days[100].timestamp()))
     features = open_features(db, fit_until=task.val_timestamp)
-    found = aggregates(db, db.graph(), features, task, SamplingConfig(), np.arange(2), times, hops=hops, siblings=True)
+    found = aggregates(
+        db,
+        db.graph(),
+        features,
+        task,
+        SamplingConfig(),
+        np.arange(2),
+        times,
+        hops=hops,
+        siblings=True,
+    )
     place = {name: n for n, name in enumerate(found.names)}
     assert found.values[:, place["< orders.user_id: count"]].tolist() == [50, 50]
     beyond = [name for name in found.names if "newest shop_id" in name]
     assert beyond
-    assert all(np.isnan(found.values[:, place[name]]).all() for name in beyond if not name.split(": ")[-1].startswith("count"))
+    assert all(
+        np.isnan(found.values[:, place[name]]).all()
+        for name in beyond
+        if not name.split(": ")[-1].startswith("count")
+    )

@@ -1,4 +1,5 @@
-"""Tiny trained runs, made once: the demo shop whole and cut at a time, with hostile rows behind the cut."""
+"""Tiny trained runs, made once: the demo shop whole and cut at a time, with hostile rows behind the
+cut."""
 
 import shutil
 import sqlite3
@@ -35,14 +36,17 @@ TINY: Mapping[str, Any] = {
 }
 SENTENCES = {
     "binary": "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id",
-    "regression": "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id WHERE COUNT(visits.*, -40, 0, days) > 0",
+    "regression": "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id WHERE "
+    "COUNT(visits.*, -40, 0, days) > 0",
     "multiclass": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
     "products": "PREDICT COUNT(order_items.*, 0, 10, days) > 0 FOR EACH products.sku",
     "autocomplete": "PREDICT orders.is_gift FOR EACH orders.id",
 }
 
 
-def tiny_run(db: Database, task: Any, out: Path, changes: Mapping[str, Any] | None = None, **options: Any) -> Run:
+def tiny_run(
+    db: Database, task: Any, out: Path, changes: Mapping[str, Any] | None = None, **options: Any
+) -> Run:
     """A run of a few steps, without the dear baseline."""
     config = RunConfig.of("cpu", task.task_type, {**TINY, **(changes or {})})
     return train_run(db, task, out, config, Options(baseline_hops=(), device="cpu", **options))
@@ -64,7 +68,9 @@ class Twins:
 
     def task(self, name: str, db: Database | None = None) -> gelgt.Task:
         """A task whose labels all lie before the cut."""
-        return (db or self.whole).task(SENTENCES[name], val=self.val, test=self.test, eval_timestamps=1)
+        return (db or self.whole).task(
+            SENTENCES[name], val=self.val, test=self.test, eval_timestamps=1
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -81,15 +87,23 @@ def twins(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     at = pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=20, hours=7)
     shutil.copy(made.path, folder / "cut.db")
     change(folder / "whole.db", HOSTILE, at)
-    change(folder / "cut.db", [f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()], at)
+    change(
+        folder / "cut.db",
+        [f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()],
+        at,
+    )
     val, test = at - pd.Timedelta(days=70), at - pd.Timedelta(days=30)
     stated = {"val_timestamp": str(val), "test_timestamp": str(test)}
-    whole, cut = (gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name) for name in ("whole", "cut"))
+    whole, cut = (
+        gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name)
+        for name in ("whole", "cut")
+    )
     return Twins(folder, whole, cut, at, val, test)
 
 
 def change(path: Path, statements: Any, at: pd.Timestamp | None = None, least: int = 100) -> None:
-    """Run statements on a SQLite file; with fewer changes than `least` there would be nothing to test."""
+    """Run statements on a SQLite file; with fewer changes than `least` there would be nothing to
+    test."""
     connection = sqlite3.connect(path)
     with connection:
         for statement in statements:

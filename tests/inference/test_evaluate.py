@@ -1,4 +1,5 @@
-"""Scores of a run: those of its metrics.json on the same data, new labels on other data, and what RelBench itself says."""
+"""Scores of a run: those of its metrics.json on the same data, new labels on other data, and what
+RelBench itself says."""
 
 import shutil
 from collections.abc import Callable
@@ -23,8 +24,15 @@ def test_scores_are_those_of_the_run(twins: Twins, run_of: Callable[[str], Run],
     for split in ("val", "test"):
         found = evaluate_run(run, twins.whole, split, device="cpu")
         assert found["metrics"][split] == run.metrics["metrics"][split], "bit for bit"
-        assert found["baselines"] == {n: {split: s[split]} for n, s in run.metrics["baselines"].items()}
-        assert (found["regime"], found["seed"], found["run"], found["notices"]) == ("seed-time", 0, str(run.folder), [])
+        assert found["baselines"] == {
+            n: {split: s[split]} for n, s in run.metrics["baselines"].items()
+        }
+        assert (found["regime"], found["seed"], found["run"], found["notices"]) == (
+            "seed-time",
+            0,
+            str(run.folder),
+            [],
+        )
     assert evaluate_run(run, twins.whole, "train")["rows"] == run.metrics["task"]["rows"]["train"]
 
 
@@ -38,15 +46,24 @@ def test_an_unknown_split(twins: Twins, binary_run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["binary", "multiclass"])
-def test_labels_are_made_again_on_other_data(twins: Twins, run_of: Callable[[str], Run], tmp_path: Path, name: str) -> None:
-    """Rows that come and go behind the last window: another hash, and other row numbers of nothing that counts."""
+def test_labels_are_made_again_on_other_data(
+    twins: Twins, run_of: Callable[[str], Run], tmp_path: Path, name: str
+) -> None:
+    """Rows that come and go behind the last window: another hash, and other row numbers of nothing
+    that counts."""
     run = run_of(name)
     found = evaluate_run(run, twins.cut)
     assert found["metrics"]["test"] == run.metrics["metrics"]["test"]
     assert found["baselines"] == {}
     assert "baselines" in found["notices"][0]
     shutil.copy(twins.folder / "cut.db", tmp_path / "shop.db")
-    change(tmp_path / "shop.db", ["DELETE FROM orders WHERE id % 4 = 0", "UPDATE orders SET channel = 'pigeon' WHERE id % 4 = 1"])
+    change(
+        tmp_path / "shop.db",
+        [
+            "DELETE FROM orders WHERE id % 4 = 0",
+            "UPDATE orders SET channel = 'pigeon' WHERE id % 4 = 1",
+        ],
+    )
     other = evaluate_run(run, tmp_path / "shop.db")
     assert other["metrics"]["test"] != run.metrics["metrics"]["test"]
     assert any("never saw" in text for text in other["notices"]) == (name == "multiclass")
@@ -54,11 +71,17 @@ def test_labels_are_made_again_on_other_data(twins: Twins, run_of: Callable[[str
 
 def test_given_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> None:
     keys = twins.cut.keys("customers").column(0).to_pylist()[:60]  # type: ignore[union-attr]
-    days = pd.date_range(twins.val - pd.Timedelta(days=40), twins.at - pd.Timedelta(days=5), freq="7D")
-    frame = pd.DataFrame([(key, day, float(key % 7)) for key in keys for day in days], columns=["id", "day", "size"])
+    days = pd.date_range(
+        twins.val - pd.Timedelta(days=40), twins.at - pd.Timedelta(days=5), freq="7D"
+    )
+    frame = pd.DataFrame(
+        [(key, day, float(key % 7)) for key in keys for day in days], columns=["id", "day", "size"]
+    )
     signed_up = twins.cut.read("customers", ["signed_up_at"]).column(0).to_pylist()[:60]
     frame = frame[frame["day"] > frame["id"].map(dict(zip(keys, signed_up)))]
-    task = twins.cut.task(frame, entity="customers.id", timedelta="7 days", val=twins.val, test=twins.test)
+    task = twins.cut.task(
+        frame, entity="customers.id", timedelta="7 days", val=twins.val, test=twins.test
+    )
     run = tiny_run(twins.cut, task, tmp_path / "run")
     assert evaluate_run(run, twins.cut)["metrics"]["test"] == run.metrics["metrics"]["test"]
     with pytest.raises(GelgtError) as caught:
@@ -88,13 +111,20 @@ def test_a_refitted_model_says_so(twins: Twins, tmp_path: Path) -> None:
 
 
 def test_another_task(twins: Twins, binary_run: Run) -> None:
-    later = twins.whole.task(SENTENCES["binary"], val=twins.val, test=twins.test + pd.Timedelta(days=10), eval_timestamps=1)
+    later = twins.whole.task(
+        SENTENCES["binary"],
+        val=twins.val,
+        test=twins.test + pd.Timedelta(days=10),
+        eval_timestamps=1,
+    )
     found = evaluate_run(binary_run, twins.whole, task=later)
     assert found["rows"] == later.rows["test"]
     assert found["metrics"]["test"] != binary_run.metrics["metrics"]["test"]
     assert found["baselines"] == {}
     same = evaluate_run(binary_run, twins.whole, task=twins.task("binary"))
-    assert same == evaluate_run(binary_run, twins.whole), "the same labels, so its baselines stand beside it"
+    assert same == evaluate_run(binary_run, twins.whole), (
+        "the same labels, so its baselines stand beside it"
+    )
     with pytest.raises(GelgtError) as caught:
         evaluate_run(binary_run, twins.whole, task=SENTENCES["products"])
     assert caught.value.code == "other_task"
@@ -104,8 +134,12 @@ def test_another_task(twins: Twins, binary_run: Run) -> None:
 
 
 # RelBench.
-@pytest.mark.parametrize(("task", "visibility"), [("driver-top3", "frozen"), ("driver-position", "seed-time")])
-def test_relbench_scores_our_table_alike(relbench_data: Callable[[str], Path], tmp_path: Path, task: str, visibility: Any) -> None:
+@pytest.mark.parametrize(
+    ("task", "visibility"), [("driver-top3", "frozen"), ("driver-position", "seed-time")]
+)
+def test_relbench_scores_our_table_alike(
+    relbench_data: Callable[[str], Path], tmp_path: Path, task: str, visibility: Any
+) -> None:
     from relbench.load import RelBenchDataset
     from relbench.submit import evaluate_task
 
@@ -131,7 +165,9 @@ def test_relbench_scores_our_table_alike(relbench_data: Callable[[str], Path], t
     assert evaluated == pytest.approx(theirs)
 
 
-def test_relbench_takes_no_classes(twins: Twins, run_of: Callable[[str], Run], tmp_path: Path) -> None:
+def test_relbench_takes_no_classes(
+    twins: Twins, run_of: Callable[[str], Run], tmp_path: Path
+) -> None:
     with pytest.raises(GelgtError) as caught:
         write_relbench(run_of("multiclass"), twins.whole, tmp_path / "out.csv")
     assert caught.value.code == "no_submission"

@@ -8,7 +8,9 @@ import pytest
 from gelgt.inference.memory import release_memory
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's own account of the process")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="reads Linux's own account of the process"
+)
 def test_holes_in_the_heap_are_given_back() -> None:
     def resident() -> int:
         with open("/proc/self/statm") as file:

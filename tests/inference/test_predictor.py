@@ -1,4 +1,5 @@
-"""Predictions: whom, when, in which order; the same bits twice, and the same numbers in any company."""
+"""Predictions: whom, when, in which order; the same bits twice, and the same numbers in any
+company."""
 
 import sqlite3
 from collections.abc import Callable
@@ -62,7 +63,9 @@ def test_columns_of_every_kind_of_task(twins: Twins, run_of: Callable[[str], Run
     assert products.schema.field("sku").type == pa.string()
 
 
-def test_rows_of_an_autocomplete_task_have_times_of_their_own(twins: Twins, run_of: Callable[[str], Run]) -> None:
+def test_rows_of_an_autocomplete_task_have_times_of_their_own(
+    twins: Twins, run_of: Callable[[str], Run]
+) -> None:
     predictor = Predictor(run_of("autocomplete"), twins.cut)
     found = predictor.predict()
     placed = twins.cut.read("orders", ["placed_at"]).column(0)
@@ -73,14 +76,19 @@ def test_rows_of_an_autocomplete_task_have_times_of_their_own(twins: Twins, run_
     assert "is_gift" in predictor.hide["orders"]
 
 
-def test_the_hidden_column_does_not_reach_the_model(twins: Twins, run_of: Callable[[str], Run], tmp_path: Path) -> None:
+def test_the_hidden_column_does_not_reach_the_model(
+    twins: Twins, run_of: Callable[[str], Run], tmp_path: Path
+) -> None:
     """Flip the target of every row: predictions of an autocomplete task must not move."""
     import shutil
 
     shutil.copy(twins.folder / "cut.db", tmp_path / "flipped.db")
     change(tmp_path / "flipped.db", ["UPDATE orders SET is_gift = 1 - is_gift"])
     run = run_of("autocomplete")
-    found = [Predictor(run, url).predict().table for url in (twins.url("cut"), f"sqlite:///{tmp_path / 'flipped.db'}")]
+    found = [
+        Predictor(run, url).predict().table
+        for url in (twins.url("cut"), f"sqlite:///{tmp_path / 'flipped.db'}")
+    ]
     assert found[0].equals(found[1])
 
 
@@ -92,9 +100,16 @@ def test_twice_gives_the_same_bits(predictor: Predictor, twins: Twins, binary_ru
     assert first.equals(again.predict(at=twins.at).table)
 
 
-def test_company_does_not_matter(predictor: Predictor, twins: Twins, binary_run: Run, ids: list[int], monkeypatch: Any) -> None:
+def test_company_does_not_matter(
+    predictor: Predictor, twins: Twins, binary_run: Run, ids: list[int], monkeypatch: Any
+) -> None:
     all_of_them = predictor.predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
-    small = Predictor(binary_run, twins.whole, batch_size=7).predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
+    small = (
+        Predictor(binary_run, twins.whole, batch_size=7)
+        .predict(ids, at=twins.at)
+        .to_pandas()["probability"]
+        .to_numpy()
+    )
     np.testing.assert_allclose(small, all_of_them, atol=1e-5, rtol=0)
     monkeypatch.setattr("gelgt.inference.predictor.CHUNK", 11)
     chunked = predictor.predict(ids, at=twins.at).to_pandas()["probability"].to_numpy()
@@ -112,21 +127,35 @@ def test_the_generator_of_the_world_is_left_alone(twins: Twins, binary_run: Run)
 
 
 @pytest.mark.parametrize("as_of", [None, "2000-01-01", "early"])
-def test_scored_rows_are_predicted_alike(twins: Twins, binary_run: Run, tmp_path: Path, as_of: str | None) -> None:
-    """What a run was scored on is what it predicts, whatever time its ages are measured from (--as-of)."""
+def test_scored_rows_are_predicted_alike(
+    twins: Twins, binary_run: Run, tmp_path: Path, as_of: str | None
+) -> None:
+    """What a run was scored on is what it predicts, whatever time its ages are measured from
+    (--as-of)."""
     run = binary_run
     if as_of is not None:
         moment = twins.val - pd.Timedelta(days=90) if as_of == "early" else pd.Timestamp(as_of)
-        run = tiny_run(twins.whole, twins.task("binary"), tmp_path / "run", as_of=int(moment.timestamp()))
+        run = tiny_run(
+            twins.whole, twins.task("binary"), tmp_path / "run", as_of=int(moment.timestamp())
+        )
     predictor = Predictor(run, twins.whole, "cpu")
     for split in ("val", "test"):
         scored = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
         found = predictor.predict(frame=scored.select(["id", "time"])).table
-        np.testing.assert_allclose(found.column("probability"), scored.column("probability"), atol=1e-5, rtol=0)
+        np.testing.assert_allclose(
+            found.column("probability"), scored.column("probability"), atol=1e-5, rtol=0
+        )
     data = score_split(run, twins.whole, "test", device="cpu").data
     with torch.inference_mode():
-        expected = [predictor.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)]
-    np.testing.assert_allclose(predictor.embed(frame=scored.select(["id", "time"])).vectors, np.concatenate(expected), atol=1e-4, rtol=0)
+        expected = [
+            predictor.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)
+        ]
+    np.testing.assert_allclose(
+        predictor.embed(frame=scored.select(["id", "time"])).vectors,
+        np.concatenate(expected),
+        atol=1e-4,
+        rtol=0,
+    )
 
 
 def test_a_frozen_run_predicts_from_every_row_before_the_time(twins: Twins, tmp_path: Path) -> None:
@@ -168,8 +197,20 @@ def test_batches_are_let_go(predictor: Predictor, twins: Twins, monkeypatch: Any
 
 
 # Keys.
-@pytest.mark.parametrize("give", [list, np.array, pd.Series, pa.array, lambda k: [str(v) for v in k], lambda k: [float(v) for v in k]])
-def test_keys_in_many_forms(predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[list[int]], Any]) -> None:
+@pytest.mark.parametrize(
+    "give",
+    [
+        list,
+        np.array,
+        pd.Series,
+        pa.array,
+        lambda k: [str(v) for v in k],
+        lambda k: [float(v) for v in k],
+    ],
+)
+def test_keys_in_many_forms(
+    predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[list[int]], Any]
+) -> None:
     wanted = [ids[7], ids[2], ids[7]]
     found = predictor.predict(give(wanted), at=twins.at).table
     assert found.column("id").to_pylist() == wanted, "their order, and twice what is asked twice"
@@ -177,7 +218,9 @@ def test_keys_in_many_forms(predictor: Predictor, twins: Twins, ids: list[int], 
     assert values[0] == pytest.approx(values[2], abs=1e-6)
 
 
-def test_one_key_and_text_keys(twins: Twins, run_of: Callable[[str], Run], predictor: Predictor, ids: list[int]) -> None:
+def test_one_key_and_text_keys(
+    twins: Twins, run_of: Callable[[str], Run], predictor: Predictor, ids: list[int]
+) -> None:
     assert predictor.predict(ids[0], at=twins.at).table.column("id").to_pylist() == [ids[0]]
     products = Predictor(run_of("products"), twins.whole)
     keys = twins.whole.keys("products")
@@ -189,17 +232,28 @@ def test_one_key_and_text_keys(twins: Twins, run_of: Callable[[str], Run], predi
 
 def test_unknown_keys_are_listed(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
     error = failure(lambda: predictor.predict([ids[0], -5, -6, -5], at=twins.at))
-    assert (error.code, error.message) == ("unknown_keys", "3 keys are not in the table 'customers': -5, -6.")
+    assert (error.code, error.message) == (
+        "unknown_keys",
+        "3 keys are not in the table 'customers': -5, -6.",
+    )
     error = failure(lambda: predictor.predict([str(ids[0]), "ann", "1.5"], at=twins.at))
-    assert (error.code, error.message) == ("unknown_keys", "2 keys are not in the table 'customers': 'ann', '1.5'.")
+    assert (error.code, error.message) == (
+        "unknown_keys",
+        "2 keys are not in the table 'customers': 'ann', '1.5'.",
+    )
     assert failure(lambda: predictor.predict([None], at=twins.at)).code == "unknown_keys"
     assert failure(lambda: predictor.predict([], at=twins.at)).code == "no_entities"
     frame = pd.DataFrame({"id": [ids[0], -7], "time": twins.at})
     error = failure(lambda: predictor.predict(frame=frame))
-    assert (error.code, error.message) == ("unknown_keys", "1 key is not in the table 'customers': -7.")
+    assert (error.code, error.message) == (
+        "unknown_keys",
+        "1 key is not in the table 'customers': -7.",
+    )
 
 
-def test_entities_that_are_not_there_yet(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
+def test_entities_that_are_not_there_yet(
+    predictor: Predictor, twins: Twins, ids: list[int]
+) -> None:
     times = twins.cut.read("customers", ["signed_up_at"]).column(0).to_pylist()
     before = times[-1] - pd.Timedelta(days=1)
     late = [key for key, time in zip(ids, times) if time > before]
@@ -215,15 +269,22 @@ def test_entities_that_are_not_there_yet(predictor: Predictor, twins: Twins, ids
 def test_now_is_just_after_the_newest_row(predictor: Predictor, twins: Twins) -> None:
     made = predictor.predict()
     [time] = set(made.table.column("time").to_pylist())
-    newest = max(max(t for t in twins.whole.read(n, [c]).column(0).to_pylist()) for n, c in _timed(twins.whole))
+    newest = max(
+        max(t for t in twins.whole.read(n, [c]).column(0).to_pylist())
+        for n, c in _timed(twins.whole)
+    )
     assert time == newest.replace(microsecond=0) + pd.Timedelta(seconds=1)
     [notice] = made.notices
     assert str(time) in notice
     assert predictor.predict(at=time).notices == ()
 
 
-def test_now_is_now_while_rows_are_fresh(predictor: Predictor, twins: Twins, monkeypatch: Any) -> None:
-    now = pd.Timestamp(twins.whole.read("page_pings", ["pinged_at"]).column(0).to_pylist()[-1]) + pd.Timedelta(days=3)
+def test_now_is_now_while_rows_are_fresh(
+    predictor: Predictor, twins: Twins, monkeypatch: Any
+) -> None:
+    now = pd.Timestamp(
+        twins.whole.read("page_pings", ["pinged_at"]).column(0).to_pylist()[-1]
+    ) + pd.Timedelta(days=3)
     monkeypatch.setattr(pd.Timestamp, "now", lambda zone: now.tz_localize(zone))
     made = predictor.predict()
     assert set(made.table.column("time").to_pylist()) == {now.floor("s").to_pydatetime()}
@@ -231,11 +292,18 @@ def test_now_is_now_while_rows_are_fresh(predictor: Predictor, twins: Twins, mon
 
 
 def _timed(db: Database) -> list[tuple[str, str]]:
-    return [(name, column) for name in db.table_names if (column := db.table(name).time_col) is not None]
+    return [
+        (name, column) for name in db.table_names if (column := db.table(name).time_col) is not None
+    ]
 
 
-@pytest.mark.parametrize("give", [str, pd.Timestamp.to_pydatetime, pd.Timestamp.to_datetime64, lambda t: t.tz_localize("UTC")])
-def test_times_in_many_forms(predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[pd.Timestamp], Any]) -> None:
+@pytest.mark.parametrize(
+    "give",
+    [str, pd.Timestamp.to_pydatetime, pd.Timestamp.to_datetime64, lambda t: t.tz_localize("UTC")],
+)
+def test_times_in_many_forms(
+    predictor: Predictor, twins: Twins, ids: list[int], give: Callable[[pd.Timestamp], Any]
+) -> None:
     expected = predictor.predict(ids[:3], at=twins.at).table
     assert predictor.predict(ids[:3], at=give(twins.at)).table.equals(expected)
 
@@ -245,8 +313,13 @@ def test_a_time_that_is_none(predictor: Predictor) -> None:
 
 
 def test_future_conditions_are_left_out_with_a_notice(twins: Twins, tmp_path: Path) -> None:
-    sentence = "PREDICT SUM(orders.shipping_fee, 0, 10, days) FOR EACH customers.id WHERE COUNT(orders.*, 0, 10, days) > 0"
-    run = tiny_run(twins.cut, twins.cut.task(sentence, val=twins.val, test=twins.test), tmp_path / "run")
+    sentence = (
+        "PREDICT SUM(orders.shipping_fee, 0, 10, days) FOR EACH customers.id WHERE "
+        "COUNT(orders.*, 0, 10, days) > 0"
+    )
+    run = tiny_run(
+        twins.cut, twins.cut.task(sentence, val=twins.val, test=twins.test), tmp_path / "run"
+    )
     made = Predictor(run, twins.cut).predict(at=twins.at)
     assert len(made) == twins.cut.num_rows("customers")
     assert made.notices == ("The condition on the future cannot be known and is left out.",)
@@ -255,7 +328,14 @@ def test_future_conditions_are_left_out_with_a_notice(twins: Twins, tmp_path: Pa
 # Frames.
 def test_a_frame_keeps_its_order(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
     at = twins.at.floor("s")
-    frame = pd.DataFrame({"other": 1.5, "when": [at, at - pd.Timedelta(hours=1), at], "id": [ids[4], ids[3], ids[0]]}, index=[9, 8, 7])
+    frame = pd.DataFrame(
+        {
+            "other": 1.5,
+            "when": [at, at - pd.Timedelta(hours=1), at],
+            "id": [ids[4], ids[3], ids[0]],
+        },
+        index=[9, 8, 7],
+    )
     found = predictor.predict(frame=frame).to_pandas()
     assert found["id"].tolist() == frame["id"].tolist()
     assert found["time"].tolist() == frame["when"].tolist()
@@ -271,17 +351,40 @@ def test_a_frame_keeps_its_order(predictor: Predictor, twins: Twins, ids: list[i
 
 def test_frames_that_cannot_be_read(predictor: Predictor, twins: Twins, ids: list[int]) -> None:
     at = twins.at.floor("s")
-    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"customer": [1], "time": [at]}))).code == "unknown_column"
-    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]]}))).code == "unknown_column"
-    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [], "time": []}))).code == "no_entities"
-    assert failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]], "time": ["soon"]}))).code == "bad_time"
-    assert failure(lambda: predictor.predict(pd.DataFrame({"id": [ids[0]]}), at=at)).code == "bad_option"
-    assert failure(lambda: predictor.predict([1], frame=pd.DataFrame({"id": [1], "time": [at]}))).code == "bad_option"
+    assert (
+        failure(lambda: predictor.predict(frame=pd.DataFrame({"customer": [1], "time": [at]}))).code
+        == "unknown_column"
+    )
+    assert (
+        failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]]}))).code
+        == "unknown_column"
+    )
+    assert (
+        failure(lambda: predictor.predict(frame=pd.DataFrame({"id": [], "time": []}))).code
+        == "no_entities"
+    )
+    assert (
+        failure(
+            lambda: predictor.predict(frame=pd.DataFrame({"id": [ids[0]], "time": ["soon"]}))
+        ).code
+        == "bad_time"
+    )
+    assert (
+        failure(lambda: predictor.predict(pd.DataFrame({"id": [ids[0]]}), at=at)).code
+        == "bad_option"
+    )
+    assert (
+        failure(lambda: predictor.predict([1], frame=pd.DataFrame({"id": [1], "time": [at]}))).code
+        == "bad_option"
+    )
 
 
 # Vectors.
 def test_vectors(twins: Twins, ids: list[int], tmp_path: Path) -> None:
-    run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run", {"model.trees": False})  # the head alone predicts
+    # the head alone predicts
+    run = tiny_run(
+        twins.cut, twins.task("binary", twins.cut), tmp_path / "run", {"model.trees": False}
+    )
     predictor = Predictor(run, twins.cut)
     made = predictor.embed(ids[:6], at=twins.at)
     assert made.table.column_names == ["id", "time", *(f"vector_{i}" for i in range(16))]
@@ -301,7 +404,8 @@ def test_a_source_that_has_grown(twins: Twins, tmp_path: Path) -> None:
     """Trained on the cut shop, asked about customers and orders that came later."""
     run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run")
     known = set(twins.cut.keys("customers").column(0).to_pylist())  # type: ignore[union-attr]
-    found = Predictor(run, twins.url("whole")).predict().to_pandas()  # the last customer signs up on the last day
+    # the last customer signs up on the last day
+    found = Predictor(run, twins.url("whole")).predict().to_pandas()
     new = found[~found["id"].isin(known)]
     assert len(new) > 0
     assert found["probability"].notna().all()
@@ -314,40 +418,61 @@ def sensors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     connection = sqlite3.connect(folder / "sensors.db")
     random = np.random.default_rng(0)
     with connection:
-        connection.execute("CREATE TABLE sensors (site TEXT, number INTEGER, height REAL, PRIMARY KEY (site, number))")
         connection.execute(
-            "CREATE TABLE readings (id INTEGER PRIMARY KEY, site TEXT, number INTEGER, taken_at DATETIME, value REAL,"
+            "CREATE TABLE sensors (site TEXT, number INTEGER, height REAL, PRIMARY KEY (site, "
+            "number))"
+        )
+        connection.execute(
+            "CREATE TABLE readings (id INTEGER PRIMARY KEY, site TEXT, number INTEGER, taken_at "
+            "DATETIME, value REAL,"
             " FOREIGN KEY (site, number) REFERENCES sensors (site, number))"
         )
         keys = [(site, number) for site in "xyz" for number in range(1, 9)]
-        connection.executemany("INSERT INTO sensors VALUES (?, ?, ?)", [(*key, random.normal()) for key in keys])
-        times = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.sort(random.integers(0, 200 * 86_400, 600)), unit="s")
+        connection.executemany(
+            "INSERT INTO sensors VALUES (?, ?, ?)", [(*key, random.normal()) for key in keys]
+        )
+        times = pd.Timestamp("2024-01-01") + pd.to_timedelta(
+            np.sort(random.integers(0, 200 * 86_400, 600)), unit="s"
+        )
         connection.executemany(
             "INSERT INTO readings VALUES (?, ?, ?, ?, ?)",
-            [(i, *keys[random.integers(len(keys))], str(t), random.normal()) for i, t in enumerate(times)],
+            [
+                (i, *keys[random.integers(len(keys))], str(t), random.normal())
+                for i, t in enumerate(times)
+            ],
         )
     connection.close()
     db = gelgt.open(folder / "sensors.db")
     days = pd.date_range("2024-01-20", "2024-07-10", freq="10D")
     frame = pd.DataFrame(
-        [(*key, day, int(random.integers(2))) for day in days for key in keys], columns=["site", "number", "day", "broken"]
+        [(*key, day, int(random.integers(2))) for day in days for key in keys],
+        columns=["site", "number", "day", "broken"],
     )
-    task = db.task(frame, entity="sensors", timedelta="10 days", val="2024-05-01", test="2024-06-01")
+    task = db.task(
+        frame, entity="sensors", timedelta="10 days", val="2024-05-01", test="2024-06-01"
+    )
     return folder, tiny_run(db, task, folder / "run")
 
 
 def test_keys_of_several_parts(sensors: tuple[Path, Run]) -> None:
     folder, run = sensors
     predictor = Predictor(run, folder / "sensors.db")
-    found = predictor.predict([("y", 3), {"number": 1, "site": "x"}, ("y", "3")], at="2024-06-10").table
+    found = predictor.predict(
+        [("y", 3), {"number": 1, "site": "x"}, ("y", "3")], at="2024-06-10"
+    ).table
     assert found.select(["site", "number"]).to_pylist() == [
         {"site": "y", "number": 3},
         {"site": "x", "number": 1},
         {"site": "y", "number": 3},
     ]
     frame = pd.DataFrame({"number": [3], "site": ["y"], "time": pd.to_datetime(["2024-06-10"])})
-    assert predictor.predict(frame=frame).table.column("probability")[0].as_py() == pytest.approx(found.column("probability")[0].as_py())
+    assert predictor.predict(frame=frame).table.column("probability")[0].as_py() == pytest.approx(
+        found.column("probability")[0].as_py()
+    )
     error = failure(lambda: predictor.predict([("y", 3), ("q", 1)], at="2024-06-10"))
-    assert (error.code, error.message) == ("unknown_keys", "1 key is not in the table 'sensors': ('q', 1).")
+    assert (error.code, error.message) == (
+        "unknown_keys",
+        "1 key is not in the table 'sensors': ('q', 1).",
+    )
     assert failure(lambda: predictor.predict(["y"], at="2024-06-10")).code == "bad_key"
     assert len(predictor.predict(at="2024-06-10")) == 24

@@ -1,4 +1,5 @@
-"""Sources that changed since training: what is missing is an error that names it, what is new changes nothing."""
+"""Sources that changed since training: what is missing is an error that names it, what is new
+changes nothing."""
 
 import shutil
 import sqlite3
@@ -41,23 +42,53 @@ def failure(run: Run, source: Any) -> GelgtError:
 
 
 MISSING = {
-    "table": ("ALTER TABLE visits RENAME TO visit", "missing_table", ["'visits'", "Did you mean 'visit'?"]),
+    "table": (
+        "ALTER TABLE visits RENAME TO visit",
+        "missing_table",
+        ["'visits'", "Did you mean 'visit'?"],
+    ),
     "column": (
         "ALTER TABLE orders RENAME COLUMN channel TO channels",
         "missing_column",
         ["'orders'", "'channel'", "Did you mean 'channels'?"],
     ),
-    "dropped": ("ALTER TABLE orders DROP COLUMN coupon", "missing_column", ["'orders'", "'coupon'"]),
-    "time": ("ALTER TABLE orders RENAME COLUMN placed_at TO placed", "missing_column", ["'placed_at'", "Did you mean 'placed'?"]),
-    "key": ("ALTER TABLE visits RENAME COLUMN product_sku TO product", "missing_column", ["'visits'", "'product_sku'"]),
-    "words": ("UPDATE orders SET shipping_fee = 'dear'", "changed_type", ["'orders.shipping_fee'", "float64", "string", "'dear'"]),
-    "times": ("UPDATE products SET price = 'cheap', quality = 'good'", "changed_type", ["'products.price'", "string"]),
+    "dropped": (
+        "ALTER TABLE orders DROP COLUMN coupon",
+        "missing_column",
+        ["'orders'", "'coupon'"],
+    ),
+    "time": (
+        "ALTER TABLE orders RENAME COLUMN placed_at TO placed",
+        "missing_column",
+        ["'placed_at'", "Did you mean 'placed'?"],
+    ),
+    "key": (
+        "ALTER TABLE visits RENAME COLUMN product_sku TO product",
+        "missing_column",
+        ["'visits'", "'product_sku'"],
+    ),
+    "words": (
+        "UPDATE orders SET shipping_fee = 'dear'",
+        "changed_type",
+        ["'orders.shipping_fee'", "float64", "string", "'dear'"],
+    ),
+    "times": (
+        "UPDATE products SET price = 'cheap', quality = 'good'",
+        "changed_type",
+        ["'products.price'", "string"],
+    ),
 }
 
 
-# A database that is opened by itself finds another time or key where one was renamed: see `test_other_keys`.
-@pytest.mark.parametrize(("name", "is_opened"), [(n, o) for n in MISSING for o in (False, True) if not (o and n in ("time", "key"))])
-def test_what_is_missing_or_has_changed(binary_run: Run, drifted: Callable[..., str], name: str, is_opened: bool) -> None:
+# A database that is opened by itself finds another time or key where one was renamed: see
+# `test_other_keys`.
+@pytest.mark.parametrize(
+    ("name", "is_opened"),
+    [(n, o) for n in MISSING for o in (False, True) if not (o and n in ("time", "key"))],
+)
+def test_what_is_missing_or_has_changed(
+    binary_run: Run, drifted: Callable[..., str], name: str, is_opened: bool
+) -> None:
     statement, code, words = MISSING[name]
     source: Any = drifted(statement)
     error = failure(binary_run, gelgt.open(source) if is_opened else source)
@@ -67,9 +98,12 @@ def test_what_is_missing_or_has_changed(binary_run: Run, drifted: Callable[..., 
     assert "train again" in error.hint
 
 
-def test_what_is_new_changes_nothing(binary_run: Run, twins: Twins, drifted: Callable[..., str]) -> None:
+def test_what_is_new_changes_nothing(
+    binary_run: Run, twins: Twins, drifted: Callable[..., str]
+) -> None:
     source = drifted(
-        "CREATE TABLE aaa_reviews (id INTEGER PRIMARY KEY, customer_id INTEGER REFERENCES customers (id), written_at DATETIME, n INTEGER)",
+        "CREATE TABLE aaa_reviews (id INTEGER PRIMARY KEY, customer_id INTEGER REFERENCES "
+        "customers (id), written_at DATETIME, n INTEGER)",
         "INSERT INTO aaa_reviews SELECT id, customer_id, placed_at, 5 FROM orders",
         "ALTER TABLE orders ADD COLUMN aaa_mood TEXT DEFAULT 'fine'",
         "ALTER TABLE customers ADD COLUMN friend_id INTEGER REFERENCES customers (id)",
@@ -82,14 +116,18 @@ def test_what_is_new_changes_nothing(binary_run: Run, twins: Twins, drifted: Cal
         made = predictor.predict(at=twins.at)
         assert made.table.equals(expected.table)
         assert "Tables that the model does not know are left out: aaa_reviews." in made.notices
-        assert "Columns of 'orders' that the model does not know are left out: aaa_mood." in made.notices
+        assert (
+            "Columns of 'orders' that the model does not know are left out: aaa_mood."
+            in made.notices
+        )
         assert expected.notices == ()
 
 
 def test_new_tables_are_not_read(binary_run: Run, drifted: Callable[..., str]) -> None:
     source = drifted(
         "CREATE TABLE broken (id INTEGER PRIMARY KEY, x TEXT)",
-        "INSERT INTO broken VALUES (1, CAST(x'ff' AS TEXT))",  # no text at all: an import would fail
+        # no text at all: an import would fail
+        "INSERT INTO broken VALUES (1, CAST(x'ff' AS TEXT))",
     )
     with pytest.raises(GelgtError):
         gelgt.open(source)
@@ -99,13 +137,18 @@ def test_new_tables_are_not_read(binary_run: Run, drifted: Callable[..., str]) -
 def test_types_that_read_alike(binary_run: Run, twins: Twins, drifted: Callable[..., str]) -> None:
     """A column of whole numbers with one fraction, and one of numbers with many words."""
     source = drifted(
-        "UPDATE customers SET birth_year = birth_year + 0.5 WHERE id = (SELECT max(id) FROM customers)",
+        "UPDATE customers SET birth_year = birth_year + 0.5 WHERE id = (SELECT max(id) FROM "
+        "customers)",
         "UPDATE page_pings SET latency_ms = 'about ' || id WHERE id % 2 = 0",
     )
     opened = open_for(binary_run, source)
     assert opened.db.table("page_pings").columns["latency_ms"] == "string"
-    assert opened.notices == ("'page_pings.latency_ms' holds text now; what is no number counts as missing.",)
-    assert len(Predictor(binary_run, opened).predict(at=twins.at)) == twins.cut.num_rows("customers")
+    assert opened.notices == (
+        "'page_pings.latency_ms' holds text now; what is no number counts as missing.",
+    )
+    assert len(Predictor(binary_run, opened).predict(at=twins.at)) == twins.cut.num_rows(
+        "customers"
+    )
 
 
 def test_columns_of_nulls_have_no_type(binary_run: Run, twins: Twins, tmp_path: Path) -> None:
@@ -116,15 +159,20 @@ def test_columns_of_nulls_have_no_type(binary_run: Run, twins: Twins, tmp_path: 
     opened = open_for(binary_run, folder)
     assert opened.db.table("page_pings").columns["latency_ms"] == "string"
     assert opened.notices == ()
-    assert len(Predictor(binary_run, opened).predict(at=twins.at)) == twins.cut.num_rows("customers")
+    assert len(Predictor(binary_run, opened).predict(at=twins.at)) == twins.cut.num_rows(
+        "customers"
+    )
 
 
 def test_other_keys(binary_run: Run, twins: Twins, tmp_path: Path) -> None:
-    """A database that was opened with other keys or times is refused; its address would be opened with the run's."""
+    """A database that was opened with other keys or times is refused; its address would be opened
+    with the run's."""
     cases = {
         "The time column of 'orders' was placed_at": {"orders": {"time_col": None}},
         "The primary key of 'visits' was id": {"visits": {"pkey": None}},
-        "foreign key 'customer_id' of 'visits' was customers": {"visits": {"fkeys": {"product_sku": "products"}}},
+        "foreign key 'customer_id' of 'visits' was customers": {
+            "visits": {"fkeys": {"product_sku": "products"}}
+        },
     }
     for words, schema in cases.items():
         error = failure(binary_run, gelgt.open(twins.url("cut"), schema=schema))
@@ -149,11 +197,19 @@ def test_the_database_itself_is_used_where_nothing_differs(binary_run: Run, twin
     assert open_for(binary_run, twins.whole).db is twins.whole
 
 
-@pytest.mark.parametrize("write", [to_csv, to_parquet, to_duckdb, None], ids=["csv", "parquet", "duckdb", "frames"])
-def test_the_same_rows_from_another_kind_of_source(binary_run: Run, twins: Twins, tmp_path: Path, write: Any) -> None:
+@pytest.mark.parametrize(
+    "write", [to_csv, to_parquet, to_duckdb, None], ids=["csv", "parquet", "duckdb", "frames"]
+)
+def test_the_same_rows_from_another_kind_of_source(
+    binary_run: Run, twins: Twins, tmp_path: Path, write: Any
+) -> None:
     """Files and frames declare no keys; they are taken from the run."""
     cut = Shop(twins.folder / "cut.db", "", "", (), 0.0)
-    source = to_frames(cut) if write is None else write(cut, tmp_path / "shop.duckdb" if write is to_duckdb else tmp_path / "files")
+    source = (
+        to_frames(cut)
+        if write is None
+        else write(cut, tmp_path / "shop.duckdb" if write is to_duckdb else tmp_path / "files")
+    )
     expected = Predictor(binary_run, twins.cut).predict(at=twins.at).table
     found = Predictor(binary_run, source).predict(at=twins.at)
     assert found.table.equals(expected)
@@ -162,7 +218,10 @@ def test_the_same_rows_from_another_kind_of_source(binary_run: Run, twins: Twins
 
 def test_views(binary_run: Run, twins: Twins, drifted: Callable[..., str]) -> None:
     """A table that has become a view is still offered, by its name."""
-    source = drifted("ALTER TABLE visits RENAME TO visits_2024", "CREATE VIEW visits AS SELECT * FROM visits_2024")
+    source = drifted(
+        "ALTER TABLE visits RENAME TO visits_2024",
+        "CREATE VIEW visits AS SELECT * FROM visits_2024",
+    )
     made = Predictor(binary_run, source).predict(at=twins.at)
     assert made.table.equals(Predictor(binary_run, twins.cut).predict(at=twins.at).table)
 
@@ -174,8 +233,11 @@ def test_no_source(binary_run: Run, tmp_path: Path) -> None:
     assert failure(binary_run, tmp_path / "text.db").code == "unknown_file"
 
 
-def test_the_source_of_a_run_is_found_from_any_folder(twins: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two folders have a shop.db each; predictions read the one that was trained on, wherever they are asked for."""
+def test_the_source_of_a_run_is_found_from_any_folder(
+    twins: Twins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two folders have a shop.db each; predictions read the one that was trained on, wherever they
+    are asked for."""
     here, there = tmp_path / "here", tmp_path / "there"
     for folder, name in ((here, "cut"), (there, "whole")):
         folder.mkdir()
@@ -206,7 +268,9 @@ def test_the_source_of_a_run_is_found_from_any_folder(twins: Twins, tmp_path: Pa
 def test_statements_hold_what_a_user_chose(binary_run: Run, twins: Twins) -> None:
     schema = twins.whole.schema
     kinds = dict(schema.tables["orders"].kinds)
-    kinds["coupon"] = replace(kinds["coupon"], kind="multicategorical", origin="manifest", separator=";")
+    kinds["coupon"] = replace(
+        kinds["coupon"], kind="multicategorical", origin="manifest", separator=";"
+    )
     tables = {**schema.tables, "orders": replace(schema.tables["orders"], kinds=kinds)}
     made = stated(replace(schema, tables=tables))
     assert made["val_timestamp"] == schema.val_timestamp
@@ -220,7 +284,8 @@ def test_statements_hold_what_a_user_chose(binary_run: Run, twins: Twins) -> Non
 
 
 def test_keys_that_cannot_be_stated_are_the_databases_own(tmp_path: Path) -> None:
-    """Composite keys, a shared key, a key to another unique column: an import with the statement gives the same database."""
+    """Composite keys, a shared key, a key to another unique column: an import with the statement
+    gives the same database."""
     connection = sqlite3.connect(tmp_path / "library.db")
     with connection:
         connection.executescript(
@@ -251,7 +316,13 @@ def test_ignored_columns_may_go(twins: Twins, tmp_path: Path) -> None:
 
     db = gelgt.open(twins.url("cut"), schema={"orders": {"kinds": {"coupon": "ignored"}}})
     run = tiny_run(
-        db, db.task("PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id", val=twins.val, test=twins.test), tmp_path / "run"
+        db,
+        db.task(
+            "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id",
+            val=twins.val,
+            test=twins.test,
+        ),
+        tmp_path / "run",
     )
     shutil.copy(twins.folder / "cut.db", tmp_path / "less.db")
     change(tmp_path / "less.db", ["ALTER TABLE orders DROP COLUMN coupon"], least=0)

@@ -77,7 +77,13 @@ def _use(folder: Path, twins: Twins) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["gelgt: 3", "kind: forecast", "kind: [1]", "name: x\nkind: autocomplete\ntask_type: regression\nentity_table: 3"]
+    "content",
+    [
+        "gelgt: 3",
+        "kind: forecast",
+        "kind: [1]",
+        "name: x\nkind: autocomplete\ntask_type: regression\nentity_table: 3",
+    ],
 )
 def test_tasks_that_are_none(folder: Path, twins: Twins, content: str) -> None:
     (folder / "task.yaml").write_text(content)
@@ -117,7 +123,10 @@ class Bomb:
         return Path.touch, (self.mark,)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "features.json", "task.yaml", "labels/test.parquet", "profile.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", "features.json", "task.yaml", "labels/test.parquet", "profile.json"],
+)
 def test_a_pickle_never_runs(folder: Path, twins: Twins, tmp_path: Path, name: str) -> None:
     mark = tmp_path / "it ran"
     content = pickle.dumps(Bomb(mark))
@@ -161,7 +170,10 @@ def test_sql_of_a_stranger_cannot_reach_out(folder: Path, twins: Twins, tmp_path
     (tmp_path / "secret.csv").write_text("a\n1\n")
     content = load_yaml(folder / "task.yaml")
     content["gelgt"].pop("sentence")
-    for sql in (f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')", f"COPY (SELECT 1) TO '{tmp_path / 'made.csv'}'"):
+    for sql in (
+        f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')",
+        f"COPY (SELECT 1) TO '{tmp_path / 'made.csv'}'",
+    ):
         dump_yaml({**content, "sql": sql}, folder / "task.yaml")
         finish_run(folder)
         with pytest.raises(GelgtError) as caught:

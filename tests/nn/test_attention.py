@@ -1,4 +1,5 @@
-"""Gaussian attention: the written formula in float64, exact gradients, exact padding, one compiled graph."""
+"""Gaussian attention: the written formula in float64, exact gradients, exact padding, one compiled
+graph."""
 
 import math
 from typing import Any
@@ -28,7 +29,8 @@ def gaussian(heads: int, dtype: torch.dtype = torch.float64, **changes: Any) -> 
 def problem(
     seed: int, seeds: int = 2, heads: int = 2, rows: int = 5, width: int = 4
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """q, k, v (B, H, N, d/H), ages, has-time flags and a mask with padding at the end, all in float64."""
+    """q, k, v (B, H, N, d/H), ages, has-time flags and a mask with padding at the end, all in
+    float64."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v = torch.randn(3, seeds, heads, rows, width, dtype=torch.float64, generator=generator)
     age = 50 * torch.rand(seeds, rows, dtype=torch.float64, generator=generator)
@@ -41,8 +43,11 @@ def problem(
     return q, k, v, age, known, mask
 
 
-def written(q: Tensor, k: Tensor, v: Tensor, age: Tensor, known: Tensor, mask: Tensor, bias: GaussianBias) -> Tensor:
-    """softmax(QKᵀ/√(d/H) + bias) V by loops over plain numbers; μ, σ, W, b are read off the bias."""
+def written(
+    q: Tensor, k: Tensor, v: Tensor, age: Tensor, known: Tensor, mask: Tensor, bias: GaussianBias
+) -> Tensor:
+    """softmax(QKᵀ/√(d/H) + bias) V by loops over plain numbers; μ, σ, W, b are read off the
+    bias."""
     mu, sigma = bias.mu.tolist(), bias.sigma.tolist()
     mix, shift = bias.weight.tolist(), bias.mix.bias.tolist()
     out = torch.zeros_like(v)
@@ -53,17 +58,25 @@ def written(q: Tensor, k: Tensor, v: Tensor, age: Tensor, known: Tensor, mask: T
                 for j in range(q.shape[2]):
                     if not mask[b, j]:
                         continue
-                    score = sum(float(q[b, h, i, c]) * float(k[b, h, j, c]) for c in range(q.shape[3])) / math.sqrt(q.shape[3])
+                    score = sum(
+                        float(q[b, h, i, c]) * float(k[b, h, j, c]) for c in range(q.shape[3])
+                    ) / math.sqrt(q.shape[3])
                     if known[b, i] and known[b, j]:
                         time = abs(float(age[b, i]) - float(age[b, j]))
                         score += (
-                            sum(mix[h][g] * math.exp(-((time - mu[g]) ** 2) / (bias.factor * sigma[g] ** 2)) for g in range(len(mu)))
+                            sum(
+                                mix[h][g]
+                                * math.exp(-((time - mu[g]) ** 2) / (bias.factor * sigma[g] ** 2))
+                                for g in range(len(mu))
+                            )
                             + shift[h]
                         )
                     scores[j] = score
                 total = sum(math.exp(s) for s in scores.values())
                 for c in range(v.shape[3]):
-                    out[b, h, i, c] = sum(math.exp(s) / total * float(v[b, h, j, c]) for j, s in scores.items())
+                    out[b, h, i, c] = sum(
+                        math.exp(s) / total * float(v[b, h, j, c]) for j, s in scores.items()
+                    )
     return out
 
 
@@ -79,7 +92,13 @@ def test_attention_is_the_written_formula(name: str, form: str) -> None:
         with torch.no_grad():
             found = BACKENDS[name](q, k, v, mask_bias(bias(age, known), mask, torch.float64), 0.0)
             single = gaussian(2, torch.float32, kernel_form=form)
-            low = BACKENDS[name](q.float(), k.float(), v.float(), mask_bias(single(age.float(), known), mask, torch.float32), 0.0)
+            low = BACKENDS[name](
+                q.float(),
+                k.float(),
+                v.float(),
+                mask_bias(single(age.float(), known), mask, torch.float32),
+                0.0,
+            )
         assert (found - expected).abs().max() < 1e-10
         torch.testing.assert_close(low.double(), expected, rtol=1e-5, atol=2e-6)
 
@@ -87,13 +106,20 @@ def test_attention_is_the_written_formula(name: str, form: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("weights", ["positive", "free"])
 @pytest.mark.parametrize(("form", "parameters"), FORMS)
-def test_gradients_are_finite_differences(name: str, weights: str, form: str, parameters: str) -> None:
+def test_gradients_are_finite_differences(
+    name: str, weights: str, form: str, parameters: str
+) -> None:
     """Of q, k, v, μ, σ, W and b, through bias and attention together."""
     bias = gaussian(2, kernel_form=form, kernel_parameters=parameters, kernel_weights=weights)
     q, k, v, age, known, mask = problem(1, rows=4, width=3)
-    inputs = [t.detach().clone().requires_grad_() for t in (q, k, v, bias.centre, bias.width, bias.mix.weight, bias.mix.bias)]
+    inputs = [
+        t.detach().clone().requires_grad_()
+        for t in (q, k, v, bias.centre, bias.width, bias.mix.weight, bias.mix.bias)
+    ]
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, centre: Tensor, width: Tensor, mix: Tensor, shift: Tensor) -> Tensor:
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, centre: Tensor, width: Tensor, mix: Tensor, shift: Tensor
+    ) -> Tensor:
         values = {"centre": centre, "width": width, "mix.weight": mix, "mix.bias": shift}
         added = functional_call(bias, values, (age, known))
         return BACKENDS[name](q, k, v, mask_bias(added, mask, torch.float64), 0.0)
@@ -109,22 +135,35 @@ def test_padded_keys_have_no_weight_at_all(name: str, has_bias: bool) -> None:
     q, k, _, age, known, mask = problem(2, rows=6, width=6)
     assert not mask.all()
     added = mask_bias(gaussian(2)(age, known).detach() if has_bias else None, mask, torch.float64)
-    weights = BACKENDS[name](q, k, torch.eye(6, dtype=torch.float64).expand(2, 2, 6, 6).contiguous(), added, 0.0)
+    weights = BACKENDS[name](
+        q, k, torch.eye(6, dtype=torch.float64).expand(2, 2, 6, 6).contiguous(), added, 0.0
+    )
     padded = ~mask[:, None, None, :].expand_as(weights)
     assert (weights[padded] == 0).all()
     assert (weights[~padded] > 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
     wild = torch.where(mask[:, None, :, None], k, 1e6)
-    again = BACKENDS[name](q, wild, torch.eye(6, dtype=torch.float64).expand(2, 2, 6, 6).contiguous(), added, 0.0)
+    again = BACKENDS[name](
+        q, wild, torch.eye(6, dtype=torch.float64).expand(2, 2, 6, 6).contiguous(), added, 0.0
+    )
     assert torch.equal(weights, again), "whatever the padding holds"
 
 
-def block_of(name: str, **changes: Any) -> tuple[AttentionBlock, GaussianBias, Tensor, Tensor, Tensor, Tensor]:
+def block_of(
+    name: str, **changes: Any
+) -> tuple[AttentionBlock, GaussianBias, Tensor, Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     config = GelGTConfig(width=32, heads=4, dropout=0.0, backend=name, **changes)
     bias = GaussianBias(config)
     age, mask = 90 * torch.rand(3, 7), torch.arange(7)[None, :] < torch.tensor([7, 4, 1])[:, None]
-    return AttentionBlock(config), bias, torch.randn(3, 7, 32), age, mask, mask & (torch.rand(3, 7) < 0.8)
+    return (
+        AttentionBlock(config),
+        bias,
+        torch.randn(3, 7, 32),
+        age,
+        mask,
+        mask & (torch.rand(3, 7) < 0.8),
+    )
 
 
 def test_backends_agree_in_a_block() -> None:
@@ -150,13 +189,16 @@ def test_padding_changes_no_row(name: str) -> None:
             own = slice(b, b + 1), slice(0, rows)
             alone = block(x[own], mask_bias(bias(age[own], known[own]), mask[own], x.dtype))
             torch.testing.assert_close(alone[0], together[own][0], rtol=1e-5, atol=1e-6)
-        other = block(torch.where(mask[:, :, None], x, 77.0), mask_bias(bias(age, known), mask, x.dtype))
+        other = block(
+            torch.where(mask[:, :, None], x, 77.0), mask_bias(bias(age, known), mask, x.dtype)
+        )
     assert torch.equal(together[mask], other[mask])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_block_compiles_without_graph_breaks(name: str) -> None:
-    """Bias, mask and block as one graph (fullgraph raises at the first break), in evaluation and with gradients."""
+    """Bias, mask and block as one graph (fullgraph raises at the first break), in evaluation and
+    with gradients."""
     block, bias, x, age, mask, known = block_of(name)
 
     def run(x: Tensor, age: Tensor, known: Tensor, mask: Tensor) -> Tensor:
@@ -171,7 +213,16 @@ def test_a_block_compiles_without_graph_breaks(name: str) -> None:
         bias.zero_grad()
         out = function(x, age, known, mask)
         out[mask].square().mean().backward()
-        results.append([out[mask].detach(), *(p.grad.clone() for p in (*block.parameters(), *bias.parameters()) if p.grad is not None)])
+        results.append(
+            [
+                out[mask].detach(),
+                *(
+                    p.grad.clone()
+                    for p in (*block.parameters(), *bias.parameters())
+                    if p.grad is not None
+                ),
+            ]
+        )
     assert len(results[0]) == 1 + len([*block.parameters(), *bias.parameters()])
     for eager, other in zip(*results, strict=True):
         torch.testing.assert_close(eager, other, rtol=1e-5, atol=1e-6)
@@ -202,7 +253,13 @@ def test_dropout_acts_in_training_only(name: str) -> None:
     block.eval()
     assert torch.equal(block(x, open_), block(x, open_))
     ones = torch.ones(1, 1, 2000, 4)
-    kept = BACKENDS[name](torch.zeros(1, 1, 2000, 4), torch.zeros(1, 1, 2000, 4), ones, torch.zeros(1, 1, 2000, 2000), 0.5)
+    kept = BACKENDS[name](
+        torch.zeros(1, 1, 2000, 4),
+        torch.zeros(1, 1, 2000, 4),
+        ones,
+        torch.zeros(1, 1, 2000, 2000),
+        0.5,
+    )
     assert float(kept.mean()) == pytest.approx(1.0, abs=0.02), "what is left is scaled up"
 
 
@@ -224,4 +281,7 @@ def test_read_out_adds_neighbours_to_the_seed() -> None:
 
 def test_the_backend_and_its_reason() -> None:
     assert choose_backend(GelGTConfig())[0] in BACKENDS
-    assert choose_backend(GelGTConfig(backend="reference")) == ("reference", "named by the configuration")
+    assert choose_backend(GelGTConfig(backend="reference")) == (
+        "reference",
+        "named by the configuration",
+    )

@@ -1,4 +1,5 @@
-"""The temporal biases: the written formula, exact zeros where there is no time, and what the profile says."""
+"""The temporal biases: the written formula, exact zeros where there is no time, and what the
+profile says."""
 
 import math
 from typing import Any
@@ -21,7 +22,10 @@ def made(kind: str = "gaussian", heads: int = 3, seed: int = 0, **changes: Any) 
     with torch.no_grad():
         if isinstance(bias, GaussianBias):
             kernels = len(bias.centre)
-            bias.start(5 + 60 * torch.rand(kernels, generator=generator), 3 + 20 * torch.rand(kernels, generator=generator))
+            bias.start(
+                5 + 60 * torch.rand(kernels, generator=generator),
+                3 + 20 * torch.rand(kernels, generator=generator),
+            )
         if isinstance(bias, TimeBinBias):
             bias.table.weight.copy_(1 + torch.rand(bias.table.weight.shape, generator=generator))
     return bias.double()
@@ -36,10 +40,16 @@ def written_gaussian(bias: GaussianBias, config: GelGTConfig, time: float, head:
     total = float(bias.mix.bias[head].detach())
     for g in range(len(bias.centre)):
         centre, width = float(bias.centre[g].detach()), float(bias.width[g].detach())
-        mu, sigma = (math.exp(centre), math.exp(width)) if config.kernel_parameters == "log" else (centre, abs(width) + 1e-6)
+        mu, sigma = (
+            (math.exp(centre), math.exp(width))
+            if config.kernel_parameters == "log"
+            else (centre, abs(width) + 1e-6)
+        )
         at = math.log(1 + time) if config.time_scale == "log" else time
         scale = 1 if config.kernel_form == "published" else 2
-        total += float(bias.weight[head, g].detach()) * math.exp(-((at - mu) ** 2) / (scale * sigma**2))
+        total += float(bias.weight[head, g].detach()) * math.exp(
+            -((at - mu) ** 2) / (scale * sigma**2)
+        )
     return total
 
 
@@ -47,8 +57,17 @@ def written_gaussian(bias: GaussianBias, config: GelGTConfig, time: float, head:
 @pytest.mark.parametrize("parameters", ["log", "direct"])
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("kernels", [None, 5])
-def test_gaussian_bias_is_the_written_formula(form: Any, parameters: Any, scale: Any, kernels: int | None) -> None:
-    config = GelGTConfig(width=24, heads=3, kernels=kernels, kernel_form=form, kernel_parameters=parameters, time_scale=scale)
+def test_gaussian_bias_is_the_written_formula(
+    form: Any, parameters: Any, scale: Any, kernels: int | None
+) -> None:
+    config = GelGTConfig(
+        width=24,
+        heads=3,
+        kernels=kernels,
+        kernel_form=form,
+        kernel_parameters=parameters,
+        time_scale=scale,
+    )
     bias = made(kernels=kernels, kernel_form=form, kernel_parameters=parameters, time_scale=scale)
     assert isinstance(bias, GaussianBias)
     assert len(bias.centre) == (kernels or 3)
@@ -59,7 +78,13 @@ def test_gaussian_bias_is_the_written_formula(form: Any, parameters: Any, scale:
             for i in range(4):
                 for j in range(4):
                     both = bool(KNOWN[b, i]) and bool(KNOWN[b, j])
-                    expected = written_gaussian(bias, config, abs(float(AGES[b, i]) - float(AGES[b, j])), h) if both else 0.0
+                    expected = (
+                        written_gaussian(
+                            bias, config, abs(float(AGES[b, i]) - float(AGES[b, j])), h
+                        )
+                        if both
+                        else 0.0
+                    )
                     assert abs(float(found[b, h, i, j].detach()) - expected) < 1e-12
 
 
@@ -89,12 +114,15 @@ def test_biases_depend_on_differences_alone(kind: str) -> None:
 def test_linear_decay_falls_with_time() -> None:
     bias = made("linear-decay")
     assert isinstance(bias, LinearDecayBias)
-    line = bias.scores(torch.arange(0.0, 50.0, dtype=torch.float64)[None, None])[0, :, 0].detach()  # (H, 50)
+    # (H, 50)
+    line = bias.scores(torch.arange(0.0, 50.0, dtype=torch.float64)[None, None])[0, :, 0].detach()
     assert (line[:, 0] == 0).all()
     steps = line.diff(dim=1)
     assert (steps < 0).all()
     torch.testing.assert_close(steps, steps[:, :1].expand_as(steps))
-    torch.testing.assert_close(steps[:, 0], torch.tensor([-1e-3, -1e-2, -1e-1], dtype=torch.float64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        steps[:, 0], torch.tensor([-1e-3, -1e-2, -1e-1], dtype=torch.float64), rtol=1e-6, atol=0
+    )
 
 
 def test_time_bins_are_constant_within_and_separate_between() -> None:
@@ -118,7 +146,9 @@ def test_none_is_none() -> None:
 @pytest.mark.parametrize("parameters", ["log", "direct"])
 def test_centres_start_at_quantiles_of_the_ages(scale: Any, parameters: Any) -> None:
     bias = GaussianBias(GelGTConfig(heads=4, time_scale=scale, kernel_parameters=parameters))
-    ages = torch.cat([torch.arange(1.0, 101.0), torch.zeros(50), torch.tensor([math.nan, math.inf, -3.0])])
+    ages = torch.cat(
+        [torch.arange(1.0, 101.0), torch.zeros(50), torch.tensor([math.nan, math.inf, -3.0])]
+    )
     bias.start_from(ages)
     centres = [kernel["centre_days"] for kernel in bias.profile()]
     assert centres == pytest.approx([13.4, 38.1, 62.9, 87.6], abs=0.1)
@@ -131,7 +161,9 @@ def test_centres_start_at_quantiles_of_the_ages(scale: Any, parameters: Any) -> 
 def test_start_is_read_back_by_the_profile() -> None:
     for scale in ("linear", "log"):
         for parameters in ("log", "direct"):
-            bias = GaussianBias(GelGTConfig(width=16, heads=2, time_scale=scale, kernel_parameters=parameters))
+            bias = GaussianBias(
+                GelGTConfig(width=16, heads=2, time_scale=scale, kernel_parameters=parameters)
+            )
             bias.start(torch.tensor([31.0, 365.0]), torch.tensor([4.0, 30.0]))
             for kernel, (centre, width) in zip(bias.profile(), [(31.0, 4.0), (365.0, 30.0)]):
                 assert kernel["centre_days"] == pytest.approx(centre, rel=1e-4)

@@ -1,4 +1,5 @@
-"""The kernels for sums and norms against PyTorch's own: on a CUDA device, or through Triton's interpreter in a process of its own."""
+"""The kernels for sums and norms against PyTorch's own: on a CUDA device, or through Triton's
+interpreter in a process of its own."""
 
 import os
 import subprocess
@@ -18,7 +19,9 @@ DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
 def on_device(test):  # type: ignore[no-untyped-def]
     if IS_INTERPRETED:
         return test
-    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
+    return pytest.mark.gpu(
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test)
+    )
 
 
 @pytest.mark.skipif(IS_INTERPRETED, reason="is that process")
@@ -26,8 +29,21 @@ def on_device(test):  # type: ignore[no-untyped-def]
 def test_without_a_gpu() -> None:
     if triton_version() < (3, 7):
         pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
-    command = [sys.executable, "-m", "pytest", __file__, "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        __file__,
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--no-header",
+    ]
+    done = subprocess.run(
+        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
 
@@ -44,11 +60,17 @@ def test_segment_sums() -> None:
     end = counts.cumsum(0).int()
     start, entries = (end - counts).int(), int(end[-1])
     x, weight = draw(20, 150), draw(entries + 5, seed=1)
-    other = torch.randint(0, 20, (entries + 5,), generator=torch.Generator().manual_seed(2)).int().to(DEVICE)
+    other = (
+        torch.randint(0, 20, (entries + 5,), generator=torch.Generator().manual_seed(2))
+        .int()
+        .to(DEVICE)
+    )
     found = launch_segment_sum(x, other, weight, start, end)
     rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
     messages = x[other[:entries].long()] * weight[:entries, None]
-    torch.testing.assert_close(found, torch.zeros(6, 150, device=DEVICE).index_add(0, rows, messages), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        found, torch.zeros(6, 150, device=DEVICE).index_add(0, rows, messages), atol=1e-4, rtol=1e-4
+    )
 
 
 @on_device
@@ -56,8 +78,17 @@ def test_segment_sums() -> None:
 def test_layer_norm(dtype: torch.dtype) -> None:
     from gelgt.nn.kernels.norms import layer_backward, layer_forward
 
-    x, weight, bias, given = draw(21, 40).to(dtype), draw(40, seed=1), draw(40, seed=2), draw(21, 40, seed=3).to(dtype)
-    leaves = [x.float().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    x, weight, bias, given = (
+        draw(21, 40).to(dtype),
+        draw(40, seed=1),
+        draw(40, seed=2),
+        draw(21, 40, seed=3).to(dtype),
+    )
+    leaves = [
+        x.float().requires_grad_(),
+        weight.clone().requires_grad_(),
+        bias.clone().requires_grad_(),
+    ]
     expected = functional.layer_norm(leaves[0], (40,), leaves[1], leaves[2], 1e-5)
     gradients = torch.autograd.grad(expected, leaves, given.float())
     out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype)
@@ -78,7 +109,11 @@ def test_batch_norm_over_real_rows() -> None:
     counts = torch.tensor([150, 70, 0], dtype=torch.int32, device=DEVICE)
     valid = torch.arange(150, device=DEVICE) < counts[:, None]
     given = given * valid[:, :, None]
-    leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    leaves = [
+        x.clone().requires_grad_(),
+        weight.clone().requires_grad_(),
+        bias.clone().requires_grad_(),
+    ]
     expected, mean, variance = MaskedNorm.apply(leaves[0], valid, leaves[1], leaves[2], 1e-5)
     gradients = torch.autograd.grad(expected, leaves, given)
     out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5)

@@ -17,7 +17,9 @@ def test_edges_go_both_ways_sorted_by_target() -> None:
 
 def test_segments_equal_pygs_sum() -> None:
     edges, x = both_ways(edges_of(20, 30, 0)), torch.randn(20, 8, dtype=torch.float64)
-    ours, theirs = (GINConv(torch.nn.Identity(), aggr=aggregation) for aggregation in (SegmentSum(), "sum"))
+    ours, theirs = (
+        GINConv(torch.nn.Identity(), aggr=aggregation) for aggregation in (SegmentSum(), "sum")
+    )
     torch.testing.assert_close(ours(x, edges), theirs(x, edges), atol=1e-5, rtol=1e-5)
 
 
@@ -52,10 +54,17 @@ def as_matrix(way: Way) -> torch.Tensor:
 
 
 def test_gradients_equal_finite_differences() -> None:
-    edges, relation = edges_of(6, 9, 3), torch.randint(0, 3, (9,), generator=torch.Generator().manual_seed(1))
+    edges, relation = (
+        edges_of(6, 9, 3),
+        torch.randint(0, 3, (9,), generator=torch.Generator().manual_seed(1)),
+    )
     conv, sent = WeightedSAGE(3).double(), messages(edges, relation, "relation", 6)
-    sent = Messages(*(Way(way.other, way.weight.double(), way.starts) for way in (sent.received, sent.sent)))
-    assert torch.autograd.gradcheck(lambda x: conv(x, sent), torch.randn(6, 3, dtype=torch.float64, requires_grad=True))
+    sent = Messages(
+        *(Way(way.other, way.weight.double(), way.starts) for way in (sent.received, sent.sent))
+    )
+    assert torch.autograd.gradcheck(
+        lambda x: conv(x, sent), torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    )
 
 
 def test_rows_without_edges_and_graphs_without_edges() -> None:

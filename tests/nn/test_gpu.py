@@ -1,4 +1,5 @@
-"""The model on a CUDA device: the same predictions as on the CPU, bf16, compiled blocks, and a loss that falls."""
+"""The model on a CUDA device: the same predictions as on the CPU, bf16, compiled blocks, and a loss
+that falls."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,10 @@ from gelgt.nn import GelGTConfig, GelGTModel, ModelInput
 from gelgt.sampling import Sampler, SamplingConfig, Seeds, task_seeds
 from gelgt.sampling.loader import SubgraphLoader
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 World = tuple[Graph, Features, Seeds, np.ndarray]
 
 
@@ -23,11 +27,22 @@ def world(relbench_data: Callable[[str], Path]) -> World:
     db = gelgt.open(relbench_data("rel-f1"))
     task = db.task("driver-dnf")
     graph = db.graph()
-    return graph, db.features(), task_seeds(task, graph, "train"), task.table("train").column(task.target_col).to_numpy()
+    return (
+        graph,
+        db.features(),
+        task_seeds(task, graph, "train"),
+        task.table("train").column(task.target_col).to_numpy(),
+    )
 
 
 def loader_of(world: World, size: int = 32) -> SubgraphLoader:
-    return SubgraphLoader(Sampler(world[0], SamplingConfig()), world[2], size, generator=np.random.default_rng(0), pin_memory=True)
+    return SubgraphLoader(
+        Sampler(world[0], SamplingConfig()),
+        world[2],
+        size,
+        generator=np.random.default_rng(0),
+        pin_memory=True,
+    )
 
 
 def model_of(world: World, **changes: object) -> GelGTModel:
@@ -76,7 +91,9 @@ def test_the_loss_falls(world: World) -> None:
         inputs = ModelInput.of(batch, world[1]).to("cuda", non_blocking=True)
         with torch.autocast("cuda", dtype=torch.bfloat16):
             out = model(inputs).squeeze(1)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(out.float(), labels[inputs.batch.index])
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            out.float(), labels[inputs.batch.index]
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

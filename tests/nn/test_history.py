@@ -1,4 +1,5 @@
-"""Aggregates as a model reads them: on a normal scale, missing ones known as such, the same bits whatever stands beside them."""
+"""Aggregates as a model reads them: on a normal scale, missing ones known as such, the same bits
+whatever stands beside them."""
 
 import numpy as np
 import pytest
@@ -11,7 +12,12 @@ from gelgt.nn.history import MOST, HistoryEncoder
 @pytest.fixture
 def values() -> torch.Tensor:
     generator = np.random.default_rng(0)
-    columns = [generator.exponential(50, 4000), generator.integers(0, 3, 4000), np.full(4000, 7.0), generator.normal(0, 1e-6, 4000)]
+    columns = [
+        generator.exponential(50, 4000),
+        generator.integers(0, 3, 4000),
+        np.full(4000, 7.0),
+        generator.normal(0, 1e-6, 4000),
+    ]
     made = np.stack(columns, 1).astype(np.float32)
     made[::10, 0] = np.nan
     return torch.from_numpy(made)

@@ -1,8 +1,8 @@
-"""The fused kernels against float64: values and all gradients, both layouts, dropout, one compiled graph, and the model that uses them.
+"""The fused kernels against float64: values and all gradients, both layouts, dropout, one compiled
+graph, and the model that uses them.
 
-The tests marked `gpu` run on a CUDA device. Without one, `test_without_a_gpu` runs the same tests in a process of its own through
-Triton's interpreter, at small sizes.
-"""
+The tests marked `gpu` run on a CUDA device. Without one, `test_without_a_gpu` runs the same tests
+in a process of its own through Triton's interpreter, at small sizes."""
 
 import math
 import os
@@ -46,12 +46,28 @@ def on_device(test: Test) -> Test:
 
 
 @pytest.mark.skipif(IS_INTERPRETED, reason="is that process")
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton for its interpreter: pip install 'triton>=3.7'")
+@pytest.mark.skipif(
+    find_spec("triton") is None,
+    reason="needs Triton for its interpreter: pip install 'triton>=3.7'",
+)
 def test_without_a_gpu() -> None:
     if triton_version() < (3, 7):
         pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
-    command = [sys.executable, "-m", "pytest", __file__, "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        __file__,
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--no-header",
+    ]
+    done = subprocess.run(
+        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
 
@@ -79,28 +95,45 @@ class Case:
 
     @classmethod
     def of(
-        cls, lengths: list[int], kernels: int = 4, is_log: bool = False, size: int = 32, heads: int = 2, dtype: torch.dtype = torch.float32
+        cls,
+        lengths: list[int],
+        kernels: int = 4,
+        is_log: bool = False,
+        size: int = 32,
+        heads: int = 2,
+        dtype: torch.dtype = torch.float32,
     ) -> "Case":
         draw = torch.Generator().manual_seed(7)
         rows = (len(lengths), max(lengths))
-        qkv, d_out = (torch.randn(*rows, *more, heads, size, generator=draw).to(dtype) for more in ((3,), ()))
+        qkv, d_out = (
+            torch.randn(*rows, *more, heads, size, generator=draw).to(dtype) for more in ((3,), ())
+        )
         age, known = 50 * torch.rand(*rows, generator=draw), torch.rand(*rows, generator=draw) < 0.7
         known[:, 0] = True
-        mu, sigma = 30 * torch.rand(kernels, generator=draw), 4 + 5 * torch.rand(kernels, generator=draw)
+        mu, sigma = (
+            30 * torch.rand(kernels, generator=draw),
+            4 + 5 * torch.rand(kernels, generator=draw),
+        )
         mix, shift = torch.randn(heads, kernels, generator=draw), torch.randn(heads, generator=draw)
         bias = ((mu.log1p(), sigma / 10) if is_log else (mu, sigma)) + (mix, shift)
         on = [t.to(DEVICE) for t in (qkv, age, known, torch.tensor(lengths))]
-        return cls(*on, tuple(t.to(DEVICE) for t in bias) if kernels else None, is_log, d_out.to(DEVICE))
+        return cls(
+            *on, tuple(t.to(DEVICE) for t in bias) if kernels else None, is_log, d_out.to(DEVICE)
+        )
 
     @property
     def mask(self) -> Tensor:
         return torch.arange(self.qkv.shape[1], device=DEVICE)[None, :] < self.lengths[:, None]
 
     def leaves(self, dtype: torch.dtype | None = None) -> list[Tensor]:
-        return [t.detach().to(dtype or t.dtype).requires_grad_() for t in (self.qkv, *(self.kernels or ()))]
+        return [
+            t.detach().to(dtype or t.dtype).requires_grad_()
+            for t in (self.qkv, *(self.kernels or ()))
+        ]
 
     def expected(self, kept: Tensor | None = None) -> list[Tensor]:
-        """Values and gradients in float64, of rows that are no padding: the formula over all pairs; `kept` (B, H, N, N) is dropout."""
+        """Values and gradients in float64, of rows that are no padding: the formula over all pairs;
+        `kept` (B, H, N, N) is dropout."""
         leaves = self.leaves(torch.float64)
         q, k, v = leaves[0].permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -110,7 +143,9 @@ class Case:
             time = time.log1p() if self.is_log else time
             both = (self.known[:, :, None] & self.known[:, None, :]).double()[:, None]
             near = torch.exp(-(((time[..., None] - mu) / sigma) ** 2))
-            scores = scores + both * (torch.einsum("bijg,hg->bhij", near, mix) + shift[:, None, None])
+            scores = scores + both * (
+                torch.einsum("bijg,hg->bhij", near, mix) + shift[:, None, None]
+            )
         weights = scores.masked_fill(~self.mask[:, None, None, :], -math.inf).softmax(-1)
         out = (((weights if kept is None else weights * kept) @ v).transpose(1, 2))[self.mask]
         out.backward(self.d_out.double()[self.mask])
@@ -123,8 +158,14 @@ class Case:
         leaves, time, mask = self.leaves(), torch.where(self.known, self.age, FAR), self.mask
         qkv, places, longest = leaves[0], self.lengths, mask.shape[1]
         if is_packed:
-            qkv, time, places = qkv[mask], time[mask], torch.cat([places.new_zeros(1), places.cumsum(0)])
-        out = gaussian_attention(qkv, time, places, longest, tuple(leaves[1:]) or None, self.is_log, rate)  # type: ignore[arg-type]
+            qkv, time, places = (
+                qkv[mask],
+                time[mask],
+                torch.cat([places.new_zeros(1), places.cumsum(0)]),
+            )
+        out = gaussian_attention(
+            qkv, time, places, longest, tuple(leaves[1:]) or None, self.is_log, rate
+        )  # type: ignore[arg-type]
         out.backward(self.d_out[mask] if is_packed else self.d_out)
         if not is_packed:
             assert not out[~mask].any()
@@ -134,7 +175,8 @@ class Case:
     def _gathered(self, out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
         grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
         assert len(grads) == len(leaves)
-        return [out.detach(), *grads[0][self.mask].unbind(1), *grads[1:]]  # out, q, k, v, μ, s, W, b
+        # out, q, k, v, μ, s, W, b
+        return [out.detach(), *grads[0][self.mask].unbind(1), *grads[1:]]
 
 
 def error(found: Tensor, expected: Tensor) -> float:
@@ -148,7 +190,9 @@ def assert_close(found: list[Tensor], expected: list[Tensor], most: float) -> No
 
 @on_device
 @pytest.mark.parametrize("is_packed", [True, False])
-@pytest.mark.parametrize(("kernels", "is_log"), [(1, False), (4, False), (4, True), (8, False), (0, False)])
+@pytest.mark.parametrize(
+    ("kernels", "is_log"), [(1, False), (4, False), (4, True), (8, False), (0, False)]
+)
 def test_values_and_gradients(kernels: int, is_log: bool, is_packed: bool) -> None:
     """Lengths that fill no tile, a subgraph of one row, rows without time."""
     case = Case.of([37, 1, 20], kernels, is_log)
@@ -162,7 +206,11 @@ def test_sizes_and_precisions(size: int, dtype: torch.dtype) -> None:
     if IS_INTERPRETED and (dtype == torch.bfloat16 or (dtype == torch.float32 and size == 32)):
         pytest.skip("the interpreter has no bf16; float32 of 32 is tested above")
     case = Case.of([40, 9], size=size, dtype=dtype)
-    assert_close(case.found(True), case.expected(), {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 2e-5}[dtype])
+    assert_close(
+        case.found(True),
+        case.expected(),
+        {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 2e-5}[dtype],
+    )
 
 
 @on_device
@@ -201,7 +249,8 @@ def test_dropout() -> None:
     """The share is right, and gradients are those of the weights that were kept."""
     case, rate = Case.of([32, 32]), 0.3
     values = case.qkv[:, :, 2].clone()
-    case.qkv[:, :, 2] = torch.eye(32, device=DEVICE)[None, :, None]  # so that what comes out is the weights
+    # so that what comes out is the weights
+    case.qkv[:, :, 2] = torch.eye(32, device=DEVICE)[None, :, None]
     torch.manual_seed(1)
     weights = case.found(True, rate)[0].view(2, 32, 2, 32).permute(0, 2, 1, 3)  # (B, H, N, N)
     kept = (weights != 0).double() / (1 - rate)
@@ -217,12 +266,16 @@ def test_dropout() -> None:
 
 @on_device
 def test_a_block_compiles_without_graph_breaks() -> None:
-    """Kernels, bias and block as one graph (fullgraph raises at the first break), with dropout and with gradients."""
+    """Kernels, bias and block as one graph (fullgraph raises at the first break), with dropout and
+    with gradients."""
     torch.manual_seed(0)
     config = GelGTConfig(width=64, heads=2, dropout=0.0, attention_dropout=0.2)
     block, bias = AttentionBlock(config).to(DEVICE), GaussianBias(config).to(DEVICE)
     x, age = torch.randn(24, 64, device=DEVICE), 90 * torch.rand(24, device=DEVICE)
-    offsets, parameters = torch.tensor([0, 20, 24], device=DEVICE), [*block.parameters(), *bias.parameters()]
+    offsets, parameters = (
+        torch.tensor([0, 20, 24], device=DEVICE),
+        [*block.parameters(), *bias.parameters()],
+    )
 
     def run(x: Tensor, age: Tensor, offsets: Tensor) -> Tensor:
         out: Tensor = block(x, TimeBias.of(bias, age, age > 9, offsets, 20))
@@ -239,12 +292,17 @@ def test_a_block_compiles_without_graph_breaks() -> None:
 
 
 @on_device
-@pytest.mark.parametrize("changes", [{}, {"kernel_form": "lemma", "time_scale": "log"}, {"bias": "none"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"kernel_form": "lemma", "time_scale": "log"}, {"bias": "none"}]
+)
 def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any]) -> None:
     """The same block by `sdpa`, with the whole bias, and by `fused`."""
     torch.manual_seed(0)
     config = GelGTConfig(width=64, heads=2, dropout=0.0, **changes)
-    block, bias = AttentionBlock(config).to(DEVICE), GaussianBias(config).to(DEVICE) if config.bias == "gaussian" else None
+    block, bias = (
+        AttentionBlock(config).to(DEVICE),
+        GaussianBias(config).to(DEVICE) if config.bias == "gaussian" else None,
+    )
     lengths = torch.tensor([21, 4, 1], device=DEVICE)
     mask = torch.arange(21, device=DEVICE)[None, :] < lengths[:, None]
     x, age, known = (
@@ -257,24 +315,38 @@ def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any
     padded = block(x, mask_bias(None if bias is None else bias(age, known), mask, x.dtype))[mask]
     packed = block(x[mask], TimeBias.of(bias, age[mask], known[mask], offsets, 21))
     torch.testing.assert_close(packed, padded, rtol=1e-4, atol=1e-4)
-    for one, other in zip(*(torch.autograd.grad(out.square().sum(), parameters) for out in (packed, padded)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad(out.square().sum(), parameters) for out in (packed, padded)),
+        strict=True,
+    ):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-3)
 
 
 @on_device
 @pytest.mark.parametrize("changes", [{"share_bias": False}, {"bias": "none"}])
-def test_the_model_predicts_alike(small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
-    """Packed rows through all blocks by `fused`, padded ones by `sdpa`; seeds with few and with many rows."""
+def test_the_model_predicts_alike(
+    small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    """Packed rows through all blocks by `fused`, padded ones by `sdpa`; seeds with few and with
+    many rows."""
     monkeypatch.setenv("GELGT_CACHE", str(tmp_path))
     db = gelgt.open(small_shop.url)
     graph, features = db.graph(), db.features()
     seeds = task_seeds(db.task(small_shop.sentence), graph, "val").take(np.array([0, 3, 50]))
     sample = Sampler(graph, SamplingConfig(budget=40)).sample(seeds.node, seeds.time, seeds.key)
-    inputs = ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, np.arange(3)), features).to(DEVICE)
+    inputs = ModelInput.of(
+        from_sample(sample, graph, seeds.time, seeds.key, np.arange(3)), features
+    ).to(DEVICE)
     predictions = {}
     for backend in ("sdpa", "fused"):
         torch.manual_seed(0)
-        model = GelGTModel(GelGTConfig(width=64, heads=2, keep=30, backend=backend, **changes), graph, features).to(DEVICE).eval()
+        model = (
+            GelGTModel(
+                GelGTConfig(width=64, heads=2, keep=30, backend=backend, **changes), graph, features
+            )
+            .to(DEVICE)
+            .eval()
+        )
         assert model.backend == backend
         with torch.no_grad():
             predictions[backend] = model(inputs)
@@ -312,7 +384,10 @@ def test_inductor_and_autocast() -> None:
 def test_reasons() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     assert choose_backend(GelGTConfig())[0] == "sdpa"
-    assert choose_backend(GelGTConfig(backend="sdpa"), cuda) == ("sdpa", "named by the configuration")
+    assert choose_backend(GelGTConfig(backend="sdpa"), cuda) == (
+        "sdpa",
+        "named by the configuration",
+    )
     if IS_INTERPRETED:
         assert "interpreter" in choose_backend(GelGTConfig())[1]
         assert "has no float64" in str(why_not(cpu, torch.float64, 32, 4))

@@ -1,4 +1,5 @@
-"""The whole model: predictions depend on the seed alone, every component can be switched off, the paper's table is the preset."""
+"""The whole model: predictions depend on the seed alone, every component can be switched off, the
+paper's table is the preset."""
 
 import subprocess
 import sys
@@ -35,7 +36,9 @@ def world(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> World:
 def sampled(world: World, places: list[int], budget: int = 60) -> SubgraphBatch:
     _, graph, _, seeds = world
     chosen = seeds.take(np.array(places))
-    sample = Sampler(graph, SamplingConfig(budget=budget)).sample(chosen.node, chosen.time, chosen.key)
+    sample = Sampler(graph, SamplingConfig(budget=budget)).sample(
+        chosen.node, chosen.time, chosen.key
+    )
     return from_sample(sample, graph, chosen.time, chosen.key, np.array(places))
 
 
@@ -57,14 +60,22 @@ PLACES = [0, 50, 99, 3, 42, 77]
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"norm": "batch", "centroids": 16}, {"structure": "laplacian"}, {"backend": "reference", "share_bias": False}]
+    "changes",
+    [
+        {},
+        {"norm": "batch", "centroids": 16},
+        {"structure": "laplacian"},
+        {"backend": "reference", "share_bias": False},
+    ],
 )
 def test_a_prediction_depends_on_its_seed_alone(world: World, changes: dict[str, Any]) -> None:
     model = model_of(world, **changes)
     together = predict(model, world, sampled(world, PLACES))
     assert together.std() > 1e-4, "the seeds differ, so their predictions do"
     for number, place in enumerate(PLACES):
-        torch.testing.assert_close(predict(model, world, sampled(world, [place]))[0], together[number], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            predict(model, world, sampled(world, [place]))[0], together[number], atol=1e-5, rtol=0
+        )
     reordered = predict(model, world, sampled(world, PLACES[::-1]))
     torch.testing.assert_close(reordered.flip(0), together, atol=1e-5, rtol=0)
 
@@ -73,7 +84,9 @@ def test_layout_and_padding_change_nothing(world: World) -> None:
     model, packed = model_of(world), sampled(world, PLACES)
     expected = predict(model, world, packed)
     for multiple in (1, 16, 256):
-        torch.testing.assert_close(predict(model, world, packed.to_padded(multiple)), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            predict(model, world, packed.to_padded(multiple)), expected, atol=1e-5, rtol=0
+        )
 
 
 def test_wider_padding_inside_attention_changes_nothing(world: World) -> None:
@@ -83,7 +96,9 @@ def test_wider_padding_inside_attention_changes_nothing(world: World) -> None:
     short, long = int(np.argmin(lengths)), int(np.argmax(lengths))
     assert lengths[short] < lengths[long]
     alone = predict(model, world, sampled(world, [short], 300))
-    torch.testing.assert_close(predict(model, world, sampled(world, [short, long], 300))[0], alone[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        predict(model, world, sampled(world, [short, long], 300))[0], alone[0], atol=1e-5, rtol=0
+    )
 
 
 def test_evaluation_twice_gives_the_same_bits(world: World) -> None:
@@ -116,12 +131,18 @@ def test_noise_follows_the_seed_not_the_row_numbers(world: World) -> None:
     ],
     ids=str,
 )
-def test_every_component_can_be_switched_off_or_replaced(world: World, changes: dict[str, Any]) -> None:
+def test_every_component_can_be_switched_off_or_replaced(
+    world: World, changes: dict[str, Any]
+) -> None:
     model, batch = model_of(world, **changes).train(), sampled(world, PLACES)
     out = model(ModelInput.of(batch, world[2]))
     assert out.shape == (6, 1)
     out.square().mean().backward()
-    missing = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None and "tables" not in name]
+    missing = [
+        name
+        for name, p in model.named_parameters()
+        if p.requires_grad and p.grad is None and "tables" not in name
+    ]
     assert missing == [], "every parameter is used"
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
@@ -138,14 +159,18 @@ def test_hidden_columns_change_nothing_once_hidden(world: World, small_shop: Sho
     hide = {"products": ["quality"]}
     model = GelGTModel(GelGTConfig(width=32, keep=30), graph, features, hide=hide).eval()
     inputs = ModelInput.of(sampled(world, PLACES), features, hide)
-    names = [c for columns in inputs.rows.frames["products"].col_names_dict.values() for c in columns]
+    names = [
+        c for columns in inputs.rows.frames["products"].col_names_dict.values() for c in columns
+    ]
     assert "quality" not in names
     assert model(inputs).shape == (6, 1)
 
 
 def test_temporal_profile_reads_as_durations(world: World) -> None:
     model = model_of(world)
-    model.biases[0].start(torch.tensor([31.0, 0.2, 900.0, 5.0]), torch.tensor([4.0, 0.1, 400.0, 1.0]))  # type: ignore[operator]
+    model.biases[0].start(
+        torch.tensor([31.0, 0.2, 900.0, 5.0]), torch.tensor([4.0, 0.1, 400.0, 1.0])
+    )  # type: ignore[operator]
     texts = [kernel["text"] for kernel in model.temporal_profile()[0]]
     assert texts == [
         "centre 31 days, width 4.0 days",
@@ -193,18 +218,30 @@ def test_configs_that_cannot_be() -> None:
 
 def test_paper_preset_is_the_papers_table() -> None:
     paper = GelGTConfig.paper()
-    assert (paper.width, paper.layers, paper.gnn_layers, paper.heads, paper.ffn_ratio) == (512, 4, 3, 4, 2)
+    assert (paper.width, paper.layers, paper.gnn_layers, paper.heads, paper.ffn_ratio) == (
+        512,
+        4,
+        3,
+        4,
+        2,
+    )
     assert (paper.structure_width, paper.centroids, paper.centroid_decay) == (128, 4096, 0.99)
     assert (paper.dropout, paper.gnn_dropout, paper.keep) == (0.3, 0.1, 200)
     assert paper.time_rate == 1.0, "one learning rate"
     assert paper.norm == "batch"
-    assert (paper.bias, paper.kernel_form, paper.kernel_parameters, paper.num_kernels) == ("gaussian", "published", "direct", 4)
+    assert (paper.bias, paper.kernel_form, paper.kernel_parameters, paper.num_kernels) == (
+        "gaussian",
+        "published",
+        "direct",
+        4,
+    )
     assert paper.encoders == ENCODERS
     assert GelGTConfig.paper("regression").keep == 300
 
 
 def test_paper_preset_on_rel_f1(relbench_data: Callable[[str], Path]) -> None:
-    """Forward and backward at d = 512, K = 300 → 200, batch 8 within 4 GiB, in a process of its own; parameters counted."""
+    """Forward and backward at d = 512, K = 300 → 200, batch 8 within 4 GiB, in a process of its
+    own; parameters counted."""
     script = f"""
 import resource, torch
 import gelgt
@@ -221,7 +258,9 @@ out.sum().backward()
 assert torch.isfinite(out).all()
 print(sum(p.numel() for p in model.parameters()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     parameters, peak = map(int, out.split())
     assert 14e6 < parameters < 20e6, "the authors' code has 19.65 million on rel-f1"
     assert peak < 4 << 20, "KiB"

@@ -1,4 +1,5 @@
-"""The model over fixed shapes gives what it gives over packed rows: values, gradients, statistics; whatever fills the room."""
+"""The model over fixed shapes gives what it gives over packed rows: values, gradients, statistics;
+whatever fills the room."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,30 +39,56 @@ def world(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> World:
 def sampled(world: World, places: list[int]) -> SubgraphBatch:
     graph, _, seeds = world
     chosen = seeds.take(np.array(places))
-    sample = Sampler(graph, SamplingConfig(budget=BUDGET)).sample(chosen.node, chosen.time, chosen.key)
+    sample = Sampler(graph, SamplingConfig(budget=BUDGET)).sample(
+        chosen.node, chosen.time, chosen.key
+    )
     return from_sample(sample, graph, chosen.time, chosen.key, np.array(places))
 
 
 def model_of(world: World, **changes: Any) -> GelGTModel:
     torch.manual_seed(0)
-    values = {"width": 32, "layers": 2, "keep": 30, "row_width": 16, "dropout": 0.0, "gnn_dropout": 0.0}
+    values = {
+        "width": 32,
+        "layers": 2,
+        "keep": 30,
+        "row_width": 16,
+        "dropout": 0.0,
+        "gnn_dropout": 0.0,
+    }
     model = GelGTModel(GelGTConfig(**(values | changes)), world[0], world[1])
     model.start_times(torch.tensor([1.0, 5.0, 30.0, 100.0]))
     return model
 
 
-def room_of(world: World, batch: SubgraphBatch, keep: int | None, seeds: int = 0, extra: int = 70) -> Shape:
+def room_of(
+    world: World, batch: SubgraphBatch, keep: int | None, seeds: int = 0, extra: int = 70
+) -> Shape:
     """Room for a batch and some more."""
     size = measure(batch, world[0].offsets, keep)
     tables = tuple(count + 5 * number if count else 0 for number, count in enumerate(size.tables))
-    return Shape(seeds or batch.num_seeds, size.rows + extra, size.kept + extra // 2 + 1, size.messages + extra, tables)
+    return Shape(
+        seeds or batch.num_seeds,
+        size.rows + extra,
+        size.kept + extra // 2 + 1,
+        size.messages + extra,
+        tables,
+    )
 
 
-def static(world: World, model: GelGTModel, batch: SubgraphBatch, shape: Shape | None = None) -> torch.Tensor:
+def static(
+    world: World, model: GelGTModel, batch: SubgraphBatch, shape: Shape | None = None
+) -> torch.Tensor:
     """Predictions over a fixed shape, without those of filler seeds."""
     config = model.config
     shape = shape or room_of(world, batch, config.keep)
-    packer = Packer([shape], world[0].offsets, config.keep, config.gnn_mean == "relation", len(world[0].relations), pin_memory=False)
+    packer = Packer(
+        [shape],
+        world[0].offsets,
+        config.keep,
+        config.gnn_mean == "relation",
+        len(world[0].relations),
+        pin_memory=False,
+    )
     packed = packer(batch)
     assert packed is not None
     over = StaticModel(model, world[0], SamplingConfig(budget=BUDGET), world[1], {})
@@ -75,7 +102,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"norm": "batch", "centroids": 16, "row_layers": 3},
     {"norm": "batch", "wiring": "stacked", "keep": 12, "gnn_mean": "relation"},
     {"wiring": "stacked", "keep": None},
-    {"gnn_mean": "relation", "share_bias": False, "encoders": ("table", "hop", "age", "row", "recency")},
+    {
+        "gnn_mean": "relation",
+        "share_bias": False,
+        "encoders": ("table", "hop", "age", "row", "recency"),
+    },
     {"backend": "reference", "bias": "linear-decay"},
     {"bias": "none", "encoders": ("structure",)},
     {"gnn_layers": 0},
@@ -84,7 +115,9 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_predictions_and_gradients_are_those_of_packed_rows(world: World, changes: dict[str, Any]) -> None:
+def test_predictions_and_gradients_are_those_of_packed_rows(
+    world: World, changes: dict[str, Any]
+) -> None:
     batch = sampled(world, PLACES)
     packed, fixed = model_of(world, **changes), model_of(world, **changes)
     expected, found = packed(ModelInput.of(batch, world[1])), static(world, fixed, batch)
@@ -95,9 +128,13 @@ def test_predictions_and_gradients_are_those_of_packed_rows(world: World, change
     for (name, own), other in zip(packed.named_parameters(), fixed.parameters()):
         given = torch.zeros_like(own) if own.grad is None else own.grad
         taken = torch.zeros_like(own) if other.grad is None else other.grad
-        torch.testing.assert_close(taken, given, atol=2e-5, rtol=2e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            taken, given, atol=2e-5, rtol=2e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
     for (name, own), other in zip(packed.named_buffers(), fixed.buffers()):
-        torch.testing.assert_close(other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "batch", "centroids": 8}], ids=str)
@@ -117,7 +154,10 @@ def test_training_with_filler_seeds_is_training_without(world: World) -> None:
     """Statistics of batches and centroids count real rows and seeds only."""
     batch = sampled(world, PLACES)
     models = [model_of(world, norm="batch", centroids=16) for _ in range(2)]
-    outs = [static(world, model, batch, room_of(world, batch, 30, seeds)) for model, seeds in zip(models, (len(PLACES), 16))]
+    outs = [
+        static(world, model, batch, room_of(world, batch, 30, seeds))
+        for model, seeds in zip(models, (len(PLACES), 16))
+    ]
     torch.testing.assert_close(outs[1], outs[0], atol=1e-5, rtol=1e-5)
     for own, other in zip(*(model.buffers() for model in models)):
         torch.testing.assert_close(other, own, atol=1e-5, rtol=1e-5)
@@ -140,13 +180,24 @@ def test_a_batch_without_room_is_refused(world: World) -> None:
         replace(room, seeds=len(PLACES) - 1),
         replace(room, tables=few),
     ):
-        packer = Packer([shape], world[0].offsets, 30, False, len(world[0].relations), pin_memory=False)
+        packer = Packer(
+            [shape], world[0].offsets, 30, False, len(world[0].relations), pin_memory=False
+        )
         assert packer(batch) is None
-        assert Packer([shape, room], world[0].offsets, 30, False, len(world[0].relations), False)(batch) is not None
+        assert (
+            Packer([shape, room], world[0].offsets, 30, False, len(world[0].relations), False)(
+                batch
+            )
+            is not None
+        )
 
 
 def test_shapes_have_room_for_what_was_seen() -> None:
-    seen = [Size(1000, 800, 3000, (10, 400, 0)), Size(700, 600, 1500, (10, 350, 0)), Size(1200, 900, 3300, (12, 450, 0))]
+    seen = [
+        Size(1000, 800, 3000, (10, 400, 0)),
+        Size(700, 600, 1500, (10, 350, 0)),
+        Size(1200, 900, 3300, (12, 450, 0)),
+    ]
     shapes = choose_shapes(seen, 64, 64 * 300, [12, 10_000, 50])
     assert [s.rows for s in shapes] == sorted(s.rows for s in shapes)
     assert all(any(shape.fits(size) for shape in shapes) for size in seen)
@@ -156,11 +207,21 @@ def test_shapes_have_room_for_what_was_seen() -> None:
 
 def test_means_over_runs() -> None:
     """Row 0 has a run of two and a run of one; a message that is left out does not count."""
-    row, start, end = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 2, 3]), torch.tensor([2, 2, 3, 4])
-    received, sent = means(torch.tensor([True, True, False, True]), start, end, torch.tensor([3, 2, 1, 0]))
+    row, start, end = (
+        torch.tensor([0, 0, 0, 1]),
+        torch.tensor([0, 0, 2, 3]),
+        torch.tensor([2, 2, 3, 4]),
+    )
+    received, sent = means(
+        torch.tensor([True, True, False, True]), start, end, torch.tensor([3, 2, 1, 0])
+    )
     assert received.tolist() == [0.5, 0.5, 0.0, 1.0]
     assert sent.tolist() == [1.0, 0.0, 0.5, 0.5]
-    links = Links(Segments(row, torch.tensor([1, 0, 1, 0]), torch.tensor([0, 3]), torch.tensor([3, 4])), received, sent)
+    links = Links(
+        Segments(row, torch.tensor([1, 0, 1, 0]), torch.tensor([0, 3]), torch.tensor([3, 4])),
+        received,
+        sent,
+    )
     assert links.total(torch.tensor([[2.0], [4.0]])).tolist() == [[3.0], [2.0]]
 
 
@@ -169,13 +230,17 @@ def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
     x = torch.randn(2, 9, 4, dtype=torch.float64, requires_grad=True)
     counts = [9, 5]
     weight, bias = torch.rand(2, 4), torch.rand(2, 4)
-    out, (mean, variance) = masked_batch_norm(x.float(), torch.tensor(counts), weight, bias, (weight, bias), True, 1e-5)
+    out, (mean, variance) = masked_batch_norm(
+        x.float(), torch.tensor(counts), weight, bias, (weight, bias), True, 1e-5
+    )
     for number, count in enumerate(counts):
         norm = torch.nn.BatchNorm1d(4, momentum=1.0)
         with torch.no_grad():
             norm.weight.copy_(weight[number])
             norm.bias.copy_(bias[number])
-        torch.testing.assert_close(out[number, :count], norm(x[number, :count].float()), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            out[number, :count], norm(x[number, :count].float()), atol=1e-5, rtol=1e-5
+        )
         torch.testing.assert_close(mean[number], norm.running_mean, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(variance[number], norm.running_var, atol=1e-5, rtol=1e-5)
 
@@ -189,14 +254,18 @@ def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
         ({}, {}, None),
     ],
 )
-def test_what_has_no_fixed_shape_says_why(world: World, changes: dict[str, Any], sampling: dict[str, Any], reason: str | None) -> None:
+def test_what_has_no_fixed_shape_says_why(
+    world: World, changes: dict[str, Any], sampling: dict[str, Any], reason: str | None
+) -> None:
     found = why_not_static(model_of(world, **changes), SamplingConfig(**sampling), world[1], 1e12)
     assert (found is None) if reason is None else (found is not None and reason in found)
     assert "GiB" in str(why_not_static(model_of(world), SamplingConfig(), world[1], 10.0))
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "batch", "centroids": 16}], ids=str)
-def test_weights_converted_at_once_are_those_of_autocast(world: World, changes: dict[str, Any]) -> None:
+def test_weights_converted_at_once_are_those_of_autocast(
+    world: World, changes: dict[str, Any]
+) -> None:
     batch = sampled(world, PLACES)
     outs, gradients = [], []
     for dtype in (None, torch.bfloat16):
@@ -207,14 +276,24 @@ def test_weights_converted_at_once_are_those_of_autocast(world: World, changes: 
             out = static(world, model, batch)
         parameters = list(model.parameters())
         outs.append(out)
-        gradients.append(raised(list(torch.autograd.grad(out.float().sum(), weights.leaves, allow_unused=True)), parameters))
-        assert all(g is None or (g.dtype == p.dtype and g.is_contiguous()) for g, p in zip(gradients[-1], parameters))
+        gradients.append(
+            raised(
+                list(torch.autograd.grad(out.float().sum(), weights.leaves, allow_unused=True)),
+                parameters,
+            )
+        )
+        assert all(
+            g is None or (g.dtype == p.dtype and g.is_contiguous())
+            for g, p in zip(gradients[-1], parameters)
+        )
         assert all(own is p for own, p in zip(parameters, model.parameters()))
     torch.testing.assert_close(outs[1], outs[0], atol=0, rtol=0)
     for name, own, other in zip(dict(model.named_parameters()), *gradients):
         assert (own is None) == (other is None), name
         if own is not None and other is not None:
-            torch.testing.assert_close(other, own, atol=1e-2, rtol=1e-1, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(
+                other, own, atol=1e-2, rtol=1e-1, msg=lambda text, name=name: f"{name}: {text}"
+            )
 
 
 def test_one_row_of_a_table_can_be_trained_on(world: World) -> None:
@@ -227,4 +306,6 @@ def test_one_row_of_a_table_can_be_trained_on(world: World) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     for (name, own), other in zip(packed.named_buffers(), fixed.buffers()):
         if not name.endswith("num_batches_tracked"):
-            torch.testing.assert_close(other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(
+                other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+            )

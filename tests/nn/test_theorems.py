@@ -1,8 +1,9 @@
-"""The paper's theorems and lemmas, named after them: on rel-f1, on random graphs, and on the model's own layers.
+"""The paper's theorems and lemmas, named after them: on rel-f1, on random graphs, and on the
+model's own layers.
 
-Where a claim holds only in norm, in a limit, or under a condition, it is tested where it holds, and a counterexample stands beside it.
-Figures of rel-f1 over all seeds: docstring of `gelgt.bench.theory.bench_theory`.
-"""
+Where a claim holds only in norm, in a limit, or under a condition, it is tested where it holds, and
+a counterexample stands beside it. Figures of rel-f1 over all seeds: docstring of
+`gelgt.bench.theory.bench_theory`."""
 
 import math
 from collections.abc import Callable
@@ -51,11 +52,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Seeded:
     return Seeded(graph, np.tile(users, 2), np.repeat([44 * YEAR, 51 * YEAR], len(users)))
 
 
-# --- Theorem: Upper Bound of Relative Structural Loss ---------------------------------------------------------------------------------
+# --- Theorem: Upper Bound of Relative Structural Loss
+# ---------------------------------------------------------------------------------
 
 
 def test_upper_bound_of_relative_structural_loss_on_rel_f1(f1: Seeded) -> None:
-    """‖ΔC‖₂ / ‖C‖₂ ≤ c² on the whole graph: 0.70 % against 1 %. The bound is one of norms: 2.5 % of the rows lose more, at most 1.17 %."""
+    """‖ΔC‖₂ / ‖C‖₂ ≤ c² on the whole graph: 0.70 % against 1 %. The bound is one of norms: 2.5 % of
+    the rows lose more, at most 1.17 %."""
     norm, rows = theory.structural_loss(theory.adjacency(f1.graph))
     assert norm <= C**2
     assert norm == pytest.approx(0.00703, abs=5e-5)
@@ -66,9 +69,13 @@ def test_upper_bound_of_relative_structural_loss_on_rel_f1(f1: Seeded) -> None:
 @pytest.mark.parametrize("c", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("skew", [1.0, 3.0])
 @pytest.mark.parametrize("degree", [1.5, 8.0, 60.0])
-def test_upper_bound_of_relative_structural_loss_on_random_graphs(degree: float, skew: float, c: float) -> None:
+def test_upper_bound_of_relative_structural_loss_on_random_graphs(
+    degree: float, skew: float, c: float
+) -> None:
     for seed in range(3):
-        norm, _ = theory.structural_loss(theory.random_adjacency(400, degree, np.random.default_rng(seed), skew), c)
+        norm, _ = theory.structural_loss(
+            theory.random_adjacency(400, degree, np.random.default_rng(seed), skew), c
+        )
         assert 0 < norm <= c**2
 
 
@@ -88,7 +95,8 @@ def test_walks_add_up_to_the_resolvent() -> None:
 
 
 def test_the_bound_does_not_hold_row_by_row() -> None:
-    """A leaf two steps from 20 hubs: it has one neighbour and thousands of walks of length three, and loses 15 times the bound."""
+    """A leaf two steps from 20 hubs: it has one neighbour and thousands of walks of length three,
+    and loses 15 times the bound."""
     hubs, leaves = 20, 400
     edges = [(0, 1)]
     for hub in range(2, 2 + hubs):
@@ -106,7 +114,9 @@ def test_structural_loss_of_whole_two_hop_samples_on_rel_f1(f1: Seeded) -> None:
     It is not below 1 % for every seed: 0.1 % of all training seeds lose up to 1.10 %.
     """
     seeds = theory.seed_walks(f1.graph, f1.nodes, f1.times)
-    loss = theory.sampled_loss(Sampler(f1.graph, SamplingConfig(strategy="full")).sample(f1.nodes, f1.times), seeds)
+    loss = theory.sampled_loss(
+        Sampler(f1.graph, SamplingConfig(strategy="full")).sample(f1.nodes, f1.times), seeds
+    )
     known = ~np.isnan(loss)
     assert known.sum() > 200
     assert np.array_equal(known, seeds.whole > 0)
@@ -118,7 +128,8 @@ def test_structural_loss_of_whole_two_hop_samples_on_rel_f1(f1: Seeded) -> None:
 
 
 def test_structural_loss_of_budgeted_samples_on_rel_f1(f1: Seeded) -> None:
-    """Where the budget does not cut, nothing changes; where it cuts, the theorem says nothing and single seeds lose tens of per cents.
+    """Where the budget does not cut, nothing changes; where it cuts, the theorem says nothing and
+    single seeds lose tens of per cents.
 
     Breadth-first order loses the far rows, random choice the near ones.
     """
@@ -128,24 +139,37 @@ def test_structural_loss_of_budgeted_samples_on_rel_f1(f1: Seeded) -> None:
         sample = Sampler(f1.graph, config).sample(f1.nodes, f1.times)
         loss[name], cut[name] = theory.sampled_loss(sample, seeds), sample.is_cut
     untouched = ~cut["bfs 300"] & (seeds.whole > 0)
-    np.testing.assert_allclose(loss["bfs 300"][untouched], loss["whole 2 hops"][untouched], rtol=1e-9)
+    np.testing.assert_allclose(
+        loss["bfs 300"][untouched], loss["whole 2 hops"][untouched], rtol=1e-9
+    )
     figures = {name: theory.distribution(values) for name, values in loss.items()}
     assert figures["bfs 300"]["median"] < 0.004
     assert figures["bfs 500"]["p95"] < C**2
     assert figures["bfs 300"]["max"] > C**2, "the promise of 1 % is not one for every seed"
-    assert figures["bfs 500"]["above"] <= figures["bfs 300"]["above"] < 0.1 < figures["random 300"]["above"]
+    assert (
+        figures["bfs 500"]["above"]
+        <= figures["bfs 300"]["above"]
+        < 0.1
+        < figures["random 300"]["above"]
+    )
 
 
 def test_structural_loss_of_whole_two_hop_samples_on_generated_graphs(generated: Seeded) -> None:
     seeds = theory.seed_walks(generated.graph, generated.nodes, generated.times)
-    loss = theory.sampled_loss(Sampler(generated.graph, SamplingConfig(strategy="full")).sample(generated.nodes, generated.times), seeds)
+    loss = theory.sampled_loss(
+        Sampler(generated.graph, SamplingConfig(strategy="full")).sample(
+            generated.nodes, generated.times
+        ),
+        seeds,
+    )
     known = seeds.whole > 0
     assert known.sum() > 50
     assert (loss[known] >= -1e-12).all()
     assert (loss[known] <= seeds.long_share[known] + 1e-12).all()
 
 
-# --- Lemma: Exponential Decay of Structural Sensitivity -------------------------------------------------------------------------------
+# --- Lemma: Exponential Decay of Structural Sensitivity
+# -------------------------------------------------------------------------------
 
 
 def test_sensitivities_are_what_removal_costs() -> None:
@@ -156,11 +180,14 @@ def test_sensitivities_are_what_removal_costs() -> None:
     whole = theory.walks(matrix, beta).sum(0)[0]
     for u in others:
         rest = np.delete(np.arange(50), u)
-        assert found[u - 1] == pytest.approx(whole - theory.walks(matrix[rest][:, rest], beta).sum(0)[0], rel=1e-9, abs=1e-14)
+        assert found[u - 1] == pytest.approx(
+            whole - theory.walks(matrix[rest][:, rest], beta).sum(0)[0], rel=1e-9, abs=1e-14
+        )
 
 
 def test_exponential_decay_of_structural_sensitivity_on_rel_f1(f1: Seeded) -> None:
-    """A second-hop row matters about 0.5 % as much as a first-hop row (β ≈ 0.002), and no pair is the other way round."""
+    """A second-hop row matters about 0.5 % as much as a first-hop row (β ≈ 0.002), and no pair is
+    the other way round."""
     ratios, exceptions = theory.seed_sensitivity(f1.graph, f1.nodes, f1.times, 10)
     assert len(ratios) >= 6
     assert np.median(ratios) < 0.02
@@ -183,10 +210,14 @@ def test_exponential_decay_of_structural_sensitivity_on_random_graphs(skew: floa
 
 
 def test_the_ratio_of_sensitivities_is_of_the_order_of_beta(f1: Seeded) -> None:
-    """Each halving of β halves the ratio of every pair, ever more exactly: the ratio is N_paths · β + O(β²)."""
+    """Each halving of β halves the ratio of every pair, ever more exactly: the ratio is N_paths · β
+    + O(β²)."""
     last = int(np.flatnonzero(f1.times == f1.times.max())[0])
     part, place = theory.visible(f1.graph, theory.adjacency(f1.graph), int(f1.times[last]))
-    for matrix, seed in ((part, int(place[f1.nodes[last]])), (theory.random_adjacency(300, 6, np.random.default_rng(1)), 0)):
+    for matrix, seed in (
+        (part, int(place[f1.nodes[last]])),
+        (theory.random_adjacency(300, 6, np.random.default_rng(1)), 0),
+    ):
         start = C / theory.spectral_radius(matrix)
         ratios = []
         for halvings in (0, 3, 6, 7):
@@ -198,7 +229,8 @@ def test_the_ratio_of_sensitivities_is_of_the_order_of_beta(f1: Seeded) -> None:
 
 
 def test_many_shortest_paths_outweigh_a_first_hop_row() -> None:
-    """The lemma takes N_paths for small. A row that 1,000 neighbours share matters more than each of them at c = 0.1."""
+    """The lemma takes N_paths for small. A row that 1,000 neighbours share matters more than each
+    of them at c = 0.1."""
     middle = np.arange(2, 1002)
     shared = theory.undirected(1002, np.concatenate([middle, middle]), np.repeat([0, 1], 1000))
     first, second = theory.sensitivity_by_hop(shared, 0, C / theory.spectral_radius(shared))
@@ -207,17 +239,21 @@ def test_many_shortest_paths_outweigh_a_first_hop_row() -> None:
     assert second.max() < first.min(), "but not in the limit"
 
 
-# --- Theorem: Enhancement of Semantic Relevance-to-Noise Ratio ------------------------------------------------------------------------
+# --- Theorem: Enhancement of Semantic Relevance-to-Noise Ratio
+# ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", [0.1, 1.0, 2.0])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_enhancement_of_semantic_relevance_to_noise_ratio(share: float, noise: float) -> None:
-    """Relevant rows have μ in 0.5…1, the others none: dropping those raises the ratio by about one over the share of relevant rows."""
+    """Relevant rows have μ in 0.5…1, the others none: dropping those raises the ratio by about one
+    over the share of relevant rows."""
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
         relevant = int(300 * share)
-        relevance = torch.cat([0.5 + 0.5 * torch.rand(relevant, generator=generator), torch.zeros(300 - relevant)])
+        relevance = torch.cat(
+            [0.5 + 0.5 * torch.rand(relevant, generator=generator), torch.zeros(300 - relevant)]
+        )
         relevance = relevance[torch.randperm(300, generator=generator)]
         before, after = theory.planted_ratio(relevance, relevant, noise, 128, generator)
         assert after > before
@@ -226,27 +262,43 @@ def test_enhancement_of_semantic_relevance_to_noise_ratio(share: float, noise: f
 
 
 def test_the_ratio_is_what_aggregation_shows() -> None:
-    """The paper's formula against the energies of a sum of many draws, noise of variance σ² along the seed's direction."""
+    """The paper's formula against the energies of a sum of many draws, noise of variance σ² along
+    the seed's direction."""
     generator = torch.Generator().manual_seed(0)
-    relevance, weight, noise = torch.rand(40, generator=generator).double(), torch.rand(40, generator=generator).double(), 0.7
-    draws = (weight * noise * torch.randn(20_000, 40, generator=generator, dtype=torch.float64)).sum(1)
+    relevance, weight, noise = (
+        torch.rand(40, generator=generator).double(),
+        torch.rand(40, generator=generator).double(),
+        0.7,
+    )
+    draws = (
+        weight * noise * torch.randn(20_000, 40, generator=generator, dtype=torch.float64)
+    ).sum(1)
     measured = 3.0**2 * (weight * relevance).sum() ** 2 / draws.var()
-    assert float(measured) == pytest.approx(theory.relevance_to_noise(relevance, weight, 3.0, noise), rel=0.05)
+    assert float(measured) == pytest.approx(
+        theory.relevance_to_noise(relevance, weight, 3.0, noise), rel=0.05
+    )
 
 
 def test_refinement_lowers_the_ratio_where_all_rows_are_relevant() -> None:
-    """The theorem needs the dropped rows to be irrelevant. With equal relevance the ratio is K μ², and fewer rows have less of it."""
-    before, after = theory.planted_ratio(torch.ones(100), 25, 0.5, 64, torch.Generator().manual_seed(0))
+    """The theorem needs the dropped rows to be irrelevant. With equal relevance the ratio is K μ²,
+    and fewer rows have less of it."""
+    before, after = theory.planted_ratio(
+        torch.ones(100), 25, 0.5, 64, torch.Generator().manual_seed(0)
+    )
     assert after / before == pytest.approx(0.25)
 
 
-# --- Lemma: Convergence of Temporal Center --------------------------------------------------------------------------------------------
+# --- Lemma: Convergence of Temporal Center
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("parameters", PARAMETERS)
-def test_convergence_of_temporal_center_value_and_sign_of_the_gradient(form: str, parameters: str) -> None:
-    """∂B/∂μ = (Δt - μ)/σ² · B with 2σ² in the kernel (the lemma), twice that with σ² (the published equation)."""
+def test_convergence_of_temporal_center_value_and_sign_of_the_gradient(
+    form: str, parameters: str
+) -> None:
+    """∂B/∂μ = (Δt - μ)/σ² · B with 2σ² in the kernel (the lemma), twice that with σ² (the published
+    equation)."""
     factor = 2.0 if form == "published" else 1.0
     for mu, sigma, time in [
         (30.0, 4.0, 26.5),
@@ -263,14 +315,18 @@ def test_convergence_of_temporal_center_value_and_sign_of_the_gradient(form: str
         kernel = math.exp(-((time - mu) ** 2) * factor / (2 * sigma**2))
         assert float(value.detach()) == pytest.approx(kernel, rel=1e-10)
         along = mu if parameters == "log" else 1.0  # ∂μ/∂parameter
-        assert float(slope) == pytest.approx(along * factor * (time - mu) / sigma**2 * kernel, rel=1e-8, abs=1e-12)
+        assert float(slope) == pytest.approx(
+            along * factor * (time - mu) / sigma**2 * kernel, rel=1e-8, abs=1e-12
+        )
         assert time == mu or np.sign(float(slope)) == np.sign(time - mu)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("parameters", PARAMETERS)
 @pytest.mark.parametrize("start", [18.0, 27.0, 33.0, 42.0])
-def test_convergence_of_temporal_center_by_gradient_ascent(form: str, parameters: str, start: float) -> None:
+def test_convergence_of_temporal_center_by_gradient_ascent(
+    form: str, parameters: str, start: float
+) -> None:
     """From both sides, without ever passing by."""
     bias = theory.one_kernel(start, 8.0, kernel_form=form, kernel_parameters=parameters)
     path = np.array(theory.ascend(bias, 30.0, 8.0 if parameters == "direct" else 0.01, 1500))
@@ -281,14 +337,18 @@ def test_convergence_of_temporal_center_by_gradient_ascent(form: str, parameters
 
 
 def test_the_restoring_force_is_not_linear() -> None:
-    """It is largest σ/√2 away (published form) and fades from there: ten widths away float32 has no gradient left.
+    """It is largest σ/√2 away (published form) and fades from there: ten widths away float32 has no
+    gradient left.
 
     This is why μ starts from quantiles of the ages (docs/model.md).
     """
     slopes = {}
     for away in (0.5, 1 / math.sqrt(2), 1.0, 3.0, 12.0):
         bias = theory.one_kernel(100.0, 4.0, kernel_parameters="direct")
-        (slope,) = torch.autograd.grad(bias.scores(torch.full((1, 1, 1), 100 + 4 * away, dtype=torch.float64)).sum(), bias.centre)
+        (slope,) = torch.autograd.grad(
+            bias.scores(torch.full((1, 1, 1), 100 + 4 * away, dtype=torch.float64)).sum(),
+            bias.centre,
+        )
         slopes[away] = float(slope)
     assert all(slope > 0 for slope in slopes.values())
     assert max(slopes, key=lambda away: slopes[away]) == 1 / math.sqrt(2)
@@ -299,32 +359,43 @@ def test_the_restoring_force_is_not_linear() -> None:
 
 
 def test_sinusoids_push_both_ways() -> None:
-    """The lemma's baseline: Σ cos(ω (t* - μ)) has a gradient whose sign changes on one side of t*; the Gaussian's does not."""
+    """The lemma's baseline: Σ cos(ω (t* - μ)) has a gradient whose sign changes on one side of t*;
+    the Gaussian's does not."""
     omega = 10_000.0 ** -(np.arange(32) / 32)
     away = np.linspace(0.1, 60, 2000)
     base = (omega * np.sin(omega * away[:, None])).sum(1)
     assert (np.diff(np.sign(base)) != 0).sum() > 5
     bias = theory.one_kernel(1.0, 20.0)
-    centre = torch.autograd.grad(bias.scores(torch.from_numpy(1.0 + away)[None, None]).sum(), bias.centre)[0]
+    centre = torch.autograd.grad(
+        bias.scores(torch.from_numpy(1.0 + away)[None, None]).sum(), bias.centre
+    )[0]
     assert float(centre) > 0
     each = [
-        float(torch.autograd.grad(bias.scores(torch.full((1, 1, 1), 1.0 + a, dtype=torch.float64)).sum(), bias.centre)[0])
+        float(
+            torch.autograd.grad(
+                bias.scores(torch.full((1, 1, 1), 1.0 + a, dtype=torch.float64)).sum(), bias.centre
+            )[0]
+        )
         for a in away[::50]
     ]
     assert min(each) > 0
 
 
-# --- Theorem: Attention Score Ratio Enhancement ---------------------------------------------------------------------------------------
+# --- Theorem: Attention Score Ratio Enhancement
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", sorted(BACKENDS))
 @pytest.mark.parametrize("form", FORMS)
 def test_attention_score_ratio_enhancement(form: str, backend: str) -> None:
-    """W = 1, b = 0, the relevant row at μ: the factor grows towards e with the distance of the noise, and is e in the limit."""
+    """W = 1, b = 0, the relevant row at μ: the factor grows towards e with the distance of the
+    noise, and is e in the limit."""
     factors = []
     for seed, noise in enumerate([31.0, 34.0, 38.0, 60.0, 1e6]):
         bias = theory.one_kernel(30.0, 4.0, kernel_form=form)
-        factors.append(theory.attention_factor(bias, 30.0, noise, backend, torch.Generator().manual_seed(seed)))
+        factors.append(
+            theory.attention_factor(bias, 30.0, noise, backend, torch.Generator().manual_seed(seed))
+        )
     assert (np.diff(factors) >= -1e-9).all()
     assert factors[0] < 1.1
     assert factors[-1] == pytest.approx(math.e, rel=1e-10)
@@ -333,13 +404,18 @@ def test_attention_score_ratio_enhancement(form: str, backend: str) -> None:
 @pytest.mark.parametrize("backend", sorted(BACKENDS))
 @pytest.mark.parametrize("form", FORMS)
 def test_attention_score_ratio_at_finite_distance(form: str, backend: str) -> None:
-    """The factor is exp(B(relevant) - B(noise)), whatever q and k are; below 1 where the noise is nearer to μ."""
+    """The factor is exp(B(relevant) - B(noise)), whatever q and k are; below 1 where the noise is
+    nearer to μ."""
     scale = 1.0 if form == "published" else 2.0
-    for seed, (relevant, noise) in enumerate([(30.0, 37.0), (28.0, 40.0), (33.0, 35.0), (25.0, 30.0)]):
+    for seed, (relevant, noise) in enumerate(
+        [(30.0, 37.0), (28.0, 40.0), (33.0, 35.0), (25.0, 30.0)]
+    ):
         bias = theory.one_kernel(30.0, 4.0, kernel_form=form)
         sigma = float(bias.sigma.detach())
         kernel = [math.exp(-((t - 30.0) ** 2) / (scale * sigma**2)) for t in (relevant, noise)]
-        factor = theory.attention_factor(bias, relevant, noise, backend, torch.Generator().manual_seed(seed))
+        factor = theory.attention_factor(
+            bias, relevant, noise, backend, torch.Generator().manual_seed(seed)
+        )
         assert factor == pytest.approx(math.exp(kernel[0] - kernel[1]), rel=1e-10)
         assert (factor > 1) == (abs(relevant - 30) < abs(noise - 30))
 
@@ -351,12 +427,13 @@ def test_a_learned_weight_makes_the_factor_exp_w() -> None:
         with torch.no_grad():
             bias.mix.weight.fill_(weight)
             bias.mix.bias.fill_(0.7)
-        assert theory.attention_factor(bias, 30.0, 1e6, "reference", torch.Generator().manual_seed(0)) == pytest.approx(
-            math.exp(weight), rel=1e-9
-        )
+        assert theory.attention_factor(
+            bias, 30.0, 1e6, "reference", torch.Generator().manual_seed(0)
+        ) == pytest.approx(math.exp(weight), rel=1e-9)
 
 
-# --- All of it ------------------------------------------------------------------------------------------------------------------------
+# --- All of it
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_bench_theory_reports_every_theorem() -> None:

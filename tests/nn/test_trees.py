@@ -31,22 +31,33 @@ def grown(objective: str, labels: NDArray[Any], seed: int = 0, **more: Any) -> l
         "bagging_freq": 1,
         **more,
     }
-    return lightgbm.train(parameters, lightgbm.Dataset(table(2000), labels, params={"verbosity": -1}), 30)
+    return lightgbm.train(
+        parameters, lightgbm.Dataset(table(2000), labels, params={"verbosity": -1}), 30
+    )
 
 
 def truth(kind: str) -> NDArray[Any]:
     x = np.nan_to_num(table(2000), nan=0.5)
     score = x[:, 0] + 2 * (x[:, 1] > 0.3) - x[:, 3] + 0.5 * x[:, 4]
-    return {"binary": (score > 0).astype(float), "l1": score, "multiclass": np.digitize(score, [-1.0, 1.0]).astype(float)}[kind]
+    return {
+        "binary": (score > 0).astype(float),
+        "l1": score,
+        "multiclass": np.digitize(score, [-1.0, 1.0]).astype(float),
+    }[kind]
 
 
 @pytest.mark.parametrize("kind", ["binary", "l1", "multiclass"])
 def test_they_predict_what_lightgbm_predicts(kind: str) -> None:
     classes = 3 if kind == "multiclass" else 1
-    boosters = [grown(kind, truth(kind), seed, **({"num_class": 3} if classes > 1 else {})) for seed in (0, 1)]
+    boosters = [
+        grown(kind, truth(kind), seed, **({"num_class": 3} if classes > 1 else {}))
+        for seed in (0, 1)
+    ]
     x = table(500, seed=9)
     x[:50] = np.nan  # also where nothing was ever missing
-    expected = np.mean([b.predict(x, raw_score=True) for b in boosters], axis=0).reshape(500, classes)
+    expected = np.mean([b.predict(x, raw_score=True) for b in boosters], axis=0).reshape(
+        500, classes
+    )
     found = Trees.of([b.dump_model() for b in boosters], classes)(torch.from_numpy(x))
     assert np.ptp(expected) > 1
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
@@ -55,7 +66,9 @@ def test_they_predict_what_lightgbm_predicts(kind: str) -> None:
 def test_a_tree_without_a_split_is_its_value() -> None:
     booster = grown("l1", np.full(2000, 4.0))
     found = Trees.of([booster.dump_model()], 1)(torch.zeros(3, 6))
-    np.testing.assert_allclose(found.numpy(), booster.predict(np.zeros((3, 6)), raw_score=True).reshape(3, 1))
+    np.testing.assert_allclose(
+        found.numpy(), booster.predict(np.zeros((3, 6)), raw_score=True).reshape(3, 1)
+    )
 
 
 def test_they_come_back_from_their_weights() -> None:
@@ -70,7 +83,8 @@ def test_they_come_back_from_their_weights() -> None:
 
 
 def test_many_rows_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row needs a value for each node of each tree: all rows of a large validation set at once do not fit into memory."""
+    """A row needs a value for each node of each tree: all rows of a large validation set at once do
+    not fit into memory."""
     columns = torch.from_numpy(table(500, seed=1))
     trees = Trees.of([grown("l1", truth("l1")).dump_model()], 1)
     at_once = trees(columns)

@@ -1,4 +1,5 @@
-"""Made-up run folders, one for each task type: the files that the report reads, with numbers that fit together."""
+"""Made-up run folders, one for each task type: the files that the report reads, with numbers that
+fit together."""
 
 import json
 from collections.abc import Callable
@@ -9,14 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.metrics import accuracy_score, average_precision_score, mean_absolute_error, mean_squared_error, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    mean_absolute_error,
+    mean_squared_error,
+    roc_auc_score,
+)
 
 CLASSES = ["delivered", "returned", "lost"]
 LABELS = ["garden", "kitchen", "toys", "books"]
 MakeRun = Callable[..., Path]
 
 
-def make_run(folder: Path, kind: str = "binary_classification", rows: int = 600, epochs: int = 12, seed: int = 0) -> Path:
+def make_run(
+    folder: Path,
+    kind: str = "binary_classification",
+    rows: int = 600,
+    epochs: int = 12,
+    seed: int = 0,
+) -> Path:
     """Write a run folder: predictions first, then the scores that they give."""
     generator = np.random.default_rng(seed)
     (folder / "predictions").mkdir(parents=True)
@@ -24,8 +37,14 @@ def make_run(folder: Path, kind: str = "binary_classification", rows: int = 600,
     for split, months in (("val", 3), ("test", 5)):
         columns, found = _rows(kind, rows, generator)
         first = np.datetime64("2024-01-01" if split == "val" else "2024-07-01", "s")
-        when = np.sort(first + generator.integers(0, months, rows) * np.timedelta64(30 * 86400, "s"))
-        table = {"customer id": generator.integers(1000, 9999, rows), "time": when.astype("datetime64[us]"), **columns}
+        when = np.sort(
+            first + generator.integers(0, months, rows) * np.timedelta64(30 * 86400, "s")
+        )
+        table = {
+            "customer id": generator.integers(1000, 9999, rows),
+            "time": when.astype("datetime64[us]"),
+            **columns,
+        }
         pq.write_table(pa.table(table), folder / "predictions" / f"{split}.parquet")
         for model, values in found.items():
             scores.setdefault(model, {})[split] = values
@@ -38,13 +57,26 @@ def write(folder: Path, name: str, content: Any) -> None:
     (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-def _rows(kind: str, rows: int, generator: np.random.Generator) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+def _rows(
+    kind: str, rows: int, generator: np.random.Generator
+) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     signal, noise = generator.normal(size=rows), generator.normal(size=rows)
     if kind == "regression":
         label = np.round(np.maximum(5 + 3 * signal + noise, 0), 2)
-        found = {"gelgt": 5 + 2.9 * signal, "lightgbm": 5 + 2.5 * signal + generator.normal(size=rows), "entity-mean": np.full(rows, 5.0)}
-        columns = {"prediction": found["gelgt"], "label": label, **{f"baseline:{b}": found[b] for b in ("lightgbm", "entity-mean")}}
-        return columns, {m: {"mae": mean_absolute_error(label, p), "rmse": mean_squared_error(label, p) ** 0.5} for m, p in found.items()}
+        found = {
+            "gelgt": 5 + 2.9 * signal,
+            "lightgbm": 5 + 2.5 * signal + generator.normal(size=rows),
+            "entity-mean": np.full(rows, 5.0),
+        }
+        columns = {
+            "prediction": found["gelgt"],
+            "label": label,
+            **{f"baseline:{b}": found[b] for b in ("lightgbm", "entity-mean")},
+        }
+        return columns, {
+            m: {"mae": mean_absolute_error(label, p), "rmse": mean_squared_error(label, p) ** 0.5}
+            for m, p in found.items()
+        }
     if kind == "binary_classification":
         chance = 1 / (1 + np.exp(-(1.6 * signal - 1)))
         label = (generator.random(rows) < chance).astype(int)
@@ -62,8 +94,14 @@ def _rows(kind: str, rows: int, generator: np.random.Generator) -> tuple[dict[st
         true = np.array([generator.choice(3, p=p) for p in chances])
         ranks = 1 + (chances > chances[np.arange(rows), true][:, None]).sum(1)
         columns = {f"probability_{c}": chances[:, i] for i, c in enumerate(CLASSES)}
-        columns |= {"prediction": [CLASSES[i] for i in chances.argmax(1)], "label": [CLASSES[i] for i in true]}
-        own = {"mrr": float((1 / ranks).mean()), "accuracy": accuracy_score(true, chances.argmax(1))}
+        columns |= {
+            "prediction": [CLASSES[i] for i in chances.argmax(1)],
+            "label": [CLASSES[i] for i in true],
+        }
+        own = {
+            "mrr": float((1 / ranks).mean()),
+            "accuracy": accuracy_score(true, chances.argmax(1)),
+        }
         return columns, {"gelgt": own, "lightgbm": {k: v - 0.05 for k, v in own.items()}}
     chances = 1 / (1 + np.exp(-generator.normal(size=(rows, 4)) + np.array([0.5, 1, 1.5, 2])))
     truth = (generator.random((rows, 4)) < chances).astype(int)
@@ -83,7 +121,9 @@ def _binary(label: np.ndarray, chance: np.ndarray) -> dict[str, float]:
     }
 
 
-def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
+def _metrics(
+    kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict[str, float]]]
+) -> dict[str, Any]:
     own = scores.pop("gelgt")
     metric = next(iter(own["test"]))
     best = own["val"][metric]
@@ -99,7 +139,9 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
         }
         for e in range(1, epochs + 1)
     ]
-    classes = {"multiclass_classification": CLASSES, "multilabel_classification": LABELS}.get(kind, [])
+    classes = {"multiclass_classification": CLASSES, "multilabel_classification": LABELS}.get(
+        kind, []
+    )
     return {
         "format": 1,
         "run": "runs/shop-churn",
@@ -114,7 +156,8 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
             "entity_table": "customers",
             "target": "churn",
             "sentence": "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id",
-            "sql": "SELECT t.time, c.id,\n       COUNT(o.id) = 0 AS churn\nFROM timestamps t CROSS JOIN customers c\nGROUP BY ALL",
+            "sql": "SELECT t.time, c.id,\n       COUNT(o.id) = 0 AS churn\nFROM timestamps t "
+            "CROSS JOIN customers c\nGROUP BY ALL",
             "timedelta": "30 days",
             "val_timestamp": "2024-01-01T00:00:00",
             "test_timestamp": "2024-07-01T00:00:00",
@@ -125,7 +168,13 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
             "source": "postgresql://reader@db.example:5432/shop",
             "name": "shop",
             "hash": "9f2c1d7e55aa01b3c4d5e6f7",
-            "tables": {"orders": 48211, "order_items": 120345, "customers": 3000, "products": 420, "suppliers": 35},
+            "tables": {
+                "orders": 48211,
+                "order_items": 120345,
+                "customers": 3000,
+                "products": 420,
+                "suppliers": 35,
+            },
             "nodes": 172011,
             "edges": 582200,
         },
@@ -150,8 +199,21 @@ def _metrics(kind: str, rows: int, epochs: int, scores: dict[str, dict[str, dict
                 "bias": "gaussian",
                 "encoders": ["table", "hop", "age"],
             },
-            "sampling": {"strategy": "bfs", "hops": 2, "budget": 150, "causality": "strict", "horizon": None},
-            "training": {"rate": 0.001, "time_rate": 30.0, "batch": 256, "epochs": epochs, "patience": 5, "average": True},
+            "sampling": {
+                "strategy": "bfs",
+                "hops": 2,
+                "budget": 150,
+                "causality": "strict",
+                "horizon": None,
+            },
+            "training": {
+                "rate": 0.001,
+                "time_rate": 30.0,
+                "batch": 256,
+                "epochs": epochs,
+                "patience": 5,
+                "average": True,
+            },
         },
     }
 
@@ -167,7 +229,12 @@ def _profile(generator: np.random.Generator) -> dict[str, Any]:
             {
                 "layer": layer,
                 "kernels": [
-                    {"centre_days": c, "width_days": w, "weights": weights[:, g].tolist(), "text": f"centre {c:g} days, width {w:.1f} days"}
+                    {
+                        "centre_days": c,
+                        "width_days": w,
+                        "weights": weights[:, g].tolist(),
+                        "text": f"centre {c:g} days, width {w:.1f} days",
+                    }
                     for g, (c, w) in enumerate(kernels)
                 ],
                 "days": days.tolist(),
@@ -187,4 +254,6 @@ def _profile(generator: np.random.Generator) -> dict[str, Any]:
 @pytest.fixture
 def made_run(tmp_path: Path) -> MakeRun:
     """`made_run(kind, …)` writes a run folder and gives its path."""
-    return lambda kind="binary_classification", **values: make_run(tmp_path / "runs" / kind, kind, **values)
+    return lambda kind="binary_classification", **values: make_run(
+        tmp_path / "runs" / kind, kind, **values
+    )

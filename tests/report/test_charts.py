@@ -10,7 +10,16 @@ from gelgt.report.charts import WIDTH, Plot, shares
 from gelgt.report.curves import POINTS, deciles, precision_recall, robust_range, roc
 from gelgt.report.scales import ages, linear, named, whole
 
-RANGES = [(0, 1), (0.5, 0.5), (0, 0), (-3e9, 7e11), (1e-9, 3e-9), (-5, 5), (float("nan"), 1), (99.5, 100.2)]
+RANGES = [
+    (0, 1),
+    (0.5, 0.5),
+    (0, 0),
+    (-3e9, 7e11),
+    (1e-9, 3e-9),
+    (-5, 5),
+    (float("nan"), 1),
+    (99.5, 100.2),
+]
 
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
@@ -68,7 +77,11 @@ def test_long_names_are_cut_and_kept_as_hover() -> None:
     assert root.find(".//title").text == name  # type: ignore[union-attr]
     assert max(len("".join(e.itertext()).replace(name, "")) for e in root.iter("text")) <= 40
     widths = [float(e.attrib["width"]) for e in root.iter("rect")]
-    assert widths == [WIDTH, pytest.approx(WIDTH / 7, abs=0.1), pytest.approx(WIDTH * 3 / 7, abs=0.1)]
+    assert widths == [
+        WIDTH,
+        pytest.approx(WIDTH / 7, abs=0.1),
+        pytest.approx(WIDTH * 3 / 7, abs=0.1),
+    ]
 
 
 def test_curves_keep_their_area_when_thinned() -> None:

@@ -12,14 +12,26 @@ from gelgt.errors import GelgtError
 from gelgt.report.predictions import Predictions, read_predictions
 
 
-def read(folder: Path, task_type: str, classes: tuple[str, ...] = (), **columns: Any) -> Predictions | None:
+def read(
+    folder: Path, task_type: str, classes: tuple[str, ...] = (), **columns: Any
+) -> Predictions | None:
     pq.write_table(pa.table(columns), folder / "test.parquet")
     return read_predictions(folder / "test.parquet", task_type, "gelgt", classes)
 
 
 def test_binary_takes_the_probability(tmp_path: Path) -> None:
-    columns = {"baseline:lightgbm": [0.5, 0.6], "time": pa.array([0, 86_400_000_000], pa.timestamp("us", tz="UTC"))}
-    found = read(tmp_path, "binary_classification", prediction=[1, 0], probability=[0.9, 0.2], label=[True, False], **columns)
+    columns = {
+        "baseline:lightgbm": [0.5, 0.6],
+        "time": pa.array([0, 86_400_000_000], pa.timestamp("us", tz="UTC")),
+    }
+    found = read(
+        tmp_path,
+        "binary_classification",
+        prediction=[1, 0],
+        probability=[0.9, 0.2],
+        label=[True, False],
+        **columns,
+    )
     assert found is not None
     assert found.scores["gelgt"].tolist() == [0.9, 0.2]
     assert found.scores["lightgbm"].tolist() == [0.5, 0.6]
@@ -29,7 +41,12 @@ def test_binary_takes_the_probability(tmp_path: Path) -> None:
 
 
 def test_rows_without_label_or_score_are_left_out_and_counted(tmp_path: Path) -> None:
-    found = read(tmp_path, "regression", prediction=[1.0, None, 3.0, float("inf")], label=[1.0, 2.0, None, 4.0])
+    found = read(
+        tmp_path,
+        "regression",
+        prediction=[1.0, None, 3.0, float("inf")],
+        label=[1.0, 2.0, None, 4.0],
+    )
     assert found is not None
     assert (found.label.tolist(), found.left_out) == ([1.0], 3)
 
@@ -44,7 +61,9 @@ def test_a_baseline_with_gaps_does_not_cost_rows(tmp_path: Path) -> None:
 
 def test_multiclass_by_class_value(tmp_path: Path) -> None:
     columns = {"probability_1": [0.7, 0.1, 0.2], "probability_5": [0.3, 0.9, 0.8]}
-    found = read(tmp_path, "multiclass_classification", prediction=[1, 5, 5], label=[1, 5, 9], **columns)
+    found = read(
+        tmp_path, "multiclass_classification", prediction=[1, 5, 5], label=[1, 5, 9], **columns
+    )
     assert found is not None
     assert found.classes == ("1", "5")
     assert found.label.tolist() == [0, 1, -1]  # 9 was never seen in training
@@ -53,7 +72,13 @@ def test_multiclass_by_class_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [[["a"], ["a", "b"], []], [[1, 0], [1, 1], [0, 0]]])
 def test_multilabel_as_names_or_as_zeros_and_ones(tmp_path: Path, labels: list[Any]) -> None:
-    found = read(tmp_path, "multilabel_classification", ("a", "b"), probability=[[0.9, 0.1], [0.8, 0.7], [0.1, 0.2]], label=labels)
+    found = read(
+        tmp_path,
+        "multilabel_classification",
+        ("a", "b"),
+        probability=[[0.9, 0.1], [0.8, 0.7], [0.1, 0.2]],
+        label=labels,
+    )
     assert found is not None
     assert found.label.tolist() == [[1, 0], [1, 1], [0, 0]]
     assert found.classes == ("a", "b")

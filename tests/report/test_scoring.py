@@ -21,10 +21,15 @@ def drawn(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 @pytest.mark.parametrize("seed", range(3))
 def test_ranked_metrics_with_ties_and_weights(seed: int) -> None:
     label, score, weights = drawn(400, seed)
-    for metric, theirs in (("roc_auc", roc_auc_score), ("average_precision", average_precision_score)):
+    for metric, theirs in (
+        ("roc_auc", roc_auc_score),
+        ("average_precision", average_precision_score),
+    ):
         ours = scorer(metric, label, score)
         assert ours is not None
-        assert ours(weights) == pytest.approx(theirs(label, score, sample_weight=weights), abs=1e-12)
+        assert ours(weights) == pytest.approx(
+            theirs(label, score, sample_weight=weights), abs=1e-12
+        )
         repeated = np.repeat(np.arange(400), weights.astype(int))
         assert ours(weights) == pytest.approx(theirs(label[repeated], score[repeated]), abs=1e-12)
 
@@ -79,11 +84,21 @@ def test_interval_of_a_mean_is_that_of_the_textbook() -> None:
 
 def test_difference_uses_the_same_resamples() -> None:
     label, score, _ = drawn(2000)
-    found = bootstrap("roc_auc", Predictions(label, {"gelgt": score + 0.3 * label, "lightgbm": score, "twin": score + 0.3 * label}, None))
+    found = bootstrap(
+        "roc_auc",
+        Predictions(
+            label,
+            {"gelgt": score + 0.3 * label, "lightgbm": score, "twin": score + 0.3 * label},
+            None,
+        ),
+    )
     assert found is not None
     gain = found.gains["lightgbm"]
     assert 0 < gain.low < gain.value < gain.high
-    both = (found.models["gelgt"].high - found.models["gelgt"].low, found.models["lightgbm"].high - found.models["lightgbm"].low)
+    both = (
+        found.models["gelgt"].high - found.models["gelgt"].low,
+        found.models["lightgbm"].high - found.models["lightgbm"].low,
+    )
     assert gain.high - gain.low < max(both)  # paired, so narrower than either
     assert (found.gains["twin"].low, found.gains["twin"].high) == (0, 0)
     assert found == bootstrap("roc_auc", Predictions(label, found_scores(label, score), None))
@@ -107,12 +122,16 @@ def test_a_million_rows_are_sampled_and_scaled() -> None:
 
 
 def test_entities_are_drawn_where_they_repeat() -> None:
-    """Rows that are copies of each other say nothing new: the interval is that of one row an entity."""
+    """Rows that are copies of each other say nothing new: the interval is that of one row an
+    entity."""
     label, score, _ = drawn(300)
     once = bootstrap("roc_auc", Predictions(label, {"gelgt": score}, None))
     entity = np.repeat(np.arange(300), 10)
     copied = Predictions(np.repeat(label, 10), {"gelgt": np.repeat(score, 10)}, None, entity=entity)
-    by_entity, by_row = bootstrap("roc_auc", copied), bootstrap("roc_auc", replace(copied, entity=None))
+    by_entity, by_row = (
+        bootstrap("roc_auc", copied),
+        bootstrap("roc_auc", replace(copied, entity=None)),
+    )
     assert once is not None
     assert by_entity is not None
     assert by_row is not None

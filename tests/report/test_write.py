@@ -1,4 +1,5 @@
-"""The whole page: every section for every task type, nothing from outside, nothing that runs, the same bytes each time."""
+"""The whole page: every section for every task type, nothing from outside, nothing that runs, the
+same bytes each time."""
 
 import json
 import re
@@ -16,10 +17,24 @@ from gelgt.errors import GelgtError
 from gelgt.report import write_report
 
 ODD = """<script>alert("1")</script><img src=x onerror=alert(1)> & 'x'"""
-KINDS = ("binary_classification", "regression", "multiclass_classification", "multilabel_classification")
+KINDS = (
+    "binary_classification",
+    "regression",
+    "multiclass_classification",
+    "multilabel_classification",
+)
 MakeRun = Callable[..., Path]
 VOID = {"meta", "br"}
-ANCHORS = ["scores", "learning", "outcome", "calibration", "slices", "profile", "attention", "setup"]
+ANCHORS = [
+    "scores",
+    "learning",
+    "outcome",
+    "calibration",
+    "slices",
+    "profile",
+    "attention",
+    "setup",
+]
 
 
 class Page(HTMLParser):
@@ -73,7 +88,9 @@ def test_sections_in_order_and_self_contained(made_run: MakeRun, kind: str) -> N
     assert "link" not in parsed.tags
     assert "img" not in parsed.tags
     assert not [name for name, _ in parsed.attributes if name == "src" or name.startswith("on")]
-    assert all(value and value.startswith("#") for name, value in parsed.attributes if name == "href")
+    assert all(
+        value and value.startswith("#") for name, value in parsed.attributes if name == "href"
+    )
     assert "http://" not in text
     assert "https://" not in text
     assert "url(" not in text
@@ -94,7 +111,14 @@ def test_same_bytes_twice(made_run: MakeRun, tmp_path: Path) -> None:
 def test_everything_from_data_is_escaped(made_run: MakeRun) -> None:
     folder = made_run("multiclass_classification")
     told = json.loads((folder / "metrics.json").read_text())
-    task = told["task"] | {"name": ODD, "entity_table": ODD, "target": ODD, "sentence": ODD, "sql": ODD, "timedelta": ODD}
+    task = told["task"] | {
+        "name": ODD,
+        "entity_table": ODD,
+        "target": ODD,
+        "sentence": ODD,
+        "sql": ODD,
+        "timedelta": ODD,
+    }
     data = told["data"] | {"source": ODD, "name": ODD, "hash": ODD, "tables": {ODD: 3}}
     change(
         folder,
@@ -132,7 +156,9 @@ def test_classes_from_the_predictions_are_escaped(made_run: MakeRun) -> None:
     for split in ("val", "test"):
         path = folder / "predictions" / f"{split}.parquet"
         table = pq.read_table(path)
-        pq.write_table(table.rename_columns([n.replace("delivered", ODD) for n in table.column_names]), path)
+        pq.write_table(
+            table.rename_columns([n.replace("delivered", ODD) for n in table.column_names]), path
+        )
     assert "img" not in Page(page(folder)).tags
 
 
@@ -140,7 +166,16 @@ def test_missing_parts_are_named(made_run: MakeRun) -> None:
     folder = made_run()
     shutil.rmtree(folder / "predictions")
     (folder / "profile.json").unlink()
-    change(folder, baselines={}, epochs=[], best_epoch=None, metrics={"val": {"roc_auc": 0.71}}, phases={}, machine={}, config={})
+    change(
+        folder,
+        baselines={},
+        epochs=[],
+        best_epoch=None,
+        metrics={"val": {"roc_auc": 0.71}},
+        phases={},
+        machine={},
+        config={},
+    )
     text = page(folder)
     assert text.count("Left out") == 6
     assert "profile.json is not in the run folder" in text
@@ -151,7 +186,11 @@ def test_missing_parts_are_named(made_run: MakeRun) -> None:
 
 
 def test_least_run_there_can_be(tmp_path: Path) -> None:
-    write(tmp_path, "metrics.json", {"task": {"name": "t", "task_type": "recommendation"}, "metric": "map", "metrics": {}})
+    write(
+        tmp_path,
+        "metrics.json",
+        {"task": {"name": "t", "task_type": "recommendation"}, "metric": "map", "metrics": {}},
+    )
     text = page(tmp_path)
     assert "This run has no map yet." in text
     assert "no charts for tasks of the type recommendation" in text
@@ -178,7 +217,11 @@ def test_few_and_many_epochs(made_run: MakeRun, epochs: int) -> None:
 def test_password_never_shown(made_run: MakeRun) -> None:
     folder = made_run()
     data = json.loads((folder / "metrics.json").read_text())["data"]
-    change(folder, data=data | {"name": "", "source": "postgresql://ann:s3cret@host/shop"}, command="gelgt train mysql://a:s3cret@h/s x")
+    change(
+        folder,
+        data=data | {"name": "", "source": "postgresql://ann:s3cret@host/shop"},
+        command="gelgt train mysql://a:s3cret@h/s x",
+    )
     text = page(folder)
     assert "s3cret" not in text
     assert "mysql://a@h/s" in text
@@ -203,7 +246,13 @@ def test_errors_say_what_to_do(tmp_path: Path, made_run: MakeRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("metrics.json", "{"), ("metrics.json", "[]"), ("metrics.json", '{"metric": 3}'), ("profile.json", '{"bias": 1}')]
+    ("name", "content"),
+    [
+        ("metrics.json", "{"),
+        ("metrics.json", "[]"),
+        ("metrics.json", '{"metric": 3}'),
+        ("profile.json", '{"bias": 1}'),
+    ],
 )
 def test_broken_files(made_run: MakeRun, name: str, content: str) -> None:
     folder = made_run()
@@ -216,6 +265,10 @@ def test_broken_files(made_run: MakeRun, name: str, content: str) -> None:
 
 def test_no_torch(made_run: MakeRun) -> None:
     folder = made_run()
-    program = "import sys, gelgt.report as r; r.write_report(sys.argv[1]); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+    program = (
+        "import sys, gelgt.report as r; r.write_report(sys.argv[1]); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

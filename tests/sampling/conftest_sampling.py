@@ -1,4 +1,5 @@
-"""Random temporal graphs: hubs, timeless tables, null times, ties in time, cycles, self references and rows without any key."""
+"""Random temporal graphs: hubs, timeless tables, null times, ties in time, cycles, self references
+and rows without any key."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ Plain = tuple[dict[str, Any], list[tuple[str, str, str, list[int | None]]]]
 
 @st.composite
 def plain_graphs(draw: st.DrawFn) -> Plain:
-    """Times and keys as plain lists. Few distinct times make ties, few parents make hubs; tables are sorted by time, null times last."""
+    """Times and keys as plain lists. Few distinct times make ties, few parents make hubs; tables
+    are sorted by time, null times last."""
     names = ["a", "b", "c", "d"][: draw(st.integers(1, 4))]
     times: dict[str, Any] = {}
     for name in names:
@@ -32,8 +34,16 @@ def plain_graphs(draw: st.DrawFn) -> Plain:
         child, parent = draw(st.sampled_from(names)), draw(st.sampled_from(names))
         rows, choices = size(times[child]), size(times[parent])
         hub = draw(st.booleans())
-        pick = st.none() if not choices else st.one_of(st.none(), st.integers(0, 0 if hub else choices - 1), st.integers(0, choices - 1))
-        keys.append((child, f"k{number}", parent, draw(st.lists(pick, min_size=rows, max_size=rows))))
+        pick = (
+            st.none()
+            if not choices
+            else st.one_of(
+                st.none(), st.integers(0, 0 if hub else choices - 1), st.integers(0, choices - 1)
+            )
+        )
+        keys.append(
+            (child, f"k{number}", parent, draw(st.lists(pick, min_size=rows, max_size=rows)))
+        )
     return times, keys
 
 

@@ -1,7 +1,8 @@
-"""A slow, obvious sampler: plain Python, written from the definition (docs/sampling.md), to compare the kernels with.
+"""A slow, obvious sampler: plain Python, written from the definition (docs/sampling.md), to compare
+the kernels with.
 
-Nothing is shared with the library but the graph's `node_time`, `parents` and table layout, the raw facts of a database.
-"""
+Nothing is shared with the library but the graph's `node_time`, `parents` and table layout, the raw
+facts of a database."""
 
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ class Found:
 class Reference:
     def __init__(self, graph: Graph) -> None:
         self.time = [int(t) for t in graph.node_time]
-        self.keys: list[list[tuple[int, int]]] = [[] for _ in self.time]  # node -> [(parent, relation)]
+        # node -> [(parent, relation)]
+        self.keys: list[list[tuple[int, int]]] = [[] for _ in self.time]
         self.children: list[list[int]] = [[] for _ in self.time]
         for number, table in enumerate(graph.tables):
             for row, parents in enumerate(graph.table_parents(table).tolist()):
@@ -38,11 +40,14 @@ class Reference:
         return self.time[node] == TIMELESS or self.time[node] < limit
 
     def neighbours(self, node: int, limit: int, fanout: int | None = None) -> list[int]:
-        """Parents in key order, then children newest first, at most `fanout` of them; only rows that may be seen."""
+        """Parents in key order, then children newest first, at most `fanout` of them; only rows
+        that may be seen."""
         parents = [p for p, _ in self.keys[node] if self.is_visible(p, limit)]
         return parents + [n for n in self.children[node] if self.is_visible(n, limit)][:fanout]
 
-    def search(self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None) -> tuple[list[int], list[int], bool]:
+    def search(
+        self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None
+    ) -> tuple[list[int], list[int], bool]:
         nodes, depth = [seed], {seed: 0}
         for node in nodes:  # grows while it is read: breadth first
             if depth[node] == hops:
@@ -56,14 +61,24 @@ class Reference:
                 nodes.append(other)
         return nodes, [depth[n] for n in nodes], False
 
-    def bfs(self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None) -> Found:
+    def bfs(
+        self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None
+    ) -> Found:
         nodes, depths, is_cut = self.search(seed, limit, budget, hops, fanout)
         return Found(nodes, depths, self.induced(nodes), is_cut)
 
     def recent(self, seed: int, limit: int, budget: int, hops: int) -> Found:
         nodes, depths, is_cut = self.search(seed, limit, budget - budget // 2, hops)
-        timed = [n for table in self.tables for n in table if self.time[n] not in (NEVER, TIMELESS) and self.time[n] < limit]
-        newest = sorted(timed, key=lambda n: (-self.time[n], next(i for i, t in enumerate(self.tables) if n in t), -n))
+        timed = [
+            n
+            for table in self.tables
+            for n in table
+            if self.time[n] not in (NEVER, TIMELESS) and self.time[n] < limit
+        ]
+        newest = sorted(
+            timed,
+            key=lambda n: (-self.time[n], next(i for i, t in enumerate(self.tables) if n in t), -n),
+        )
         for node in newest:
             if len(nodes) == budget:
                 break
@@ -74,4 +89,9 @@ class Reference:
 
     def induced(self, nodes: list[int]) -> set[tuple[int, int, int]]:
         inside = set(nodes)
-        return {(node, parent, relation) for node in nodes for parent, relation in self.keys[node] if parent in inside}
+        return {
+            (node, parent, relation)
+            for node in nodes
+            for parent, relation in self.keys[node]
+            if parent in inside
+        }

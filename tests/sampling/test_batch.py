@@ -17,9 +17,13 @@ DAY = 86_400
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
-    """Two customers, four orders (the last from the future), three items without a time of their own."""
+    """Two customers, four orders (the last from the future), three items without a time of their
+    own."""
     times = {"customers": 2, "orders": [10 * DAY, 20 * DAY, 30 * DAY, 99 * DAY], "items": 3}
-    keys = [("orders", "customer", "customers", [0, 0, 1, 0]), ("items", "order", "orders", [0, 1, 3])]
+    keys = [
+        ("orders", "customer", "customers", [0, 0, 1, 0]),
+        ("items", "order", "orders", [0, 1, 3]),
+    ]
     return write_graph(tmp_path, times, keys)
 
 
@@ -27,7 +31,9 @@ def graph(tmp_path: Path) -> Graph:
 def batch(graph: Graph) -> SubgraphBatch:
     nodes, times = np.array([0, 1, 0]), np.array([40 * DAY, 40 * DAY, 15 * DAY])
     sample = Sampler(graph, SamplingConfig()).sample(nodes, times)
-    return from_sample(sample, graph, times, np.array([5, 6, 2**63 + 1], np.uint64), np.array([7, 8, 9]))
+    return from_sample(
+        sample, graph, times, np.array([5, 6, 2**63 + 1], np.uint64), np.array([7, 8, 9])
+    )
 
 
 def test_rows_of_each_seed(batch: SubgraphBatch) -> None:
@@ -36,7 +42,18 @@ def test_rows_of_each_seed(batch: SubgraphBatch) -> None:
     assert batch.hop.tolist() == [0, 1, 1, 2, 2, 0, 1, 0, 1, 2]
     assert batch.table.tolist() == [0, 1, 1, 2, 2, 0, 1, 0, 1, 2]
     assert batch.age.tolist() == [0, 20, 30, 0, 0, 0, 10, 0, 5, 0]
-    assert batch.has_time.tolist() == [True, True, True, False, False, True, True, True, True, False]
+    assert batch.has_time.tolist() == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
     assert batch.edge_index.tolist() == [[1, 2, 3, 4, 6, 8, 9], [0, 0, 1, 2, 5, 7, 8]]
     assert batch.edge_relation.tolist() == [0, 0, 1, 1, 0, 0, 1]
     assert batch.index.tolist() == [7, 8, 9]
@@ -44,7 +61,9 @@ def test_rows_of_each_seed(batch: SubgraphBatch) -> None:
 
 
 def test_the_same_entity_at_two_times_has_two_neighbourhoods(batch: SubgraphBatch) -> None:
-    first, third = (set(batch.node[slice(*batch.offsets[b : b + 2].tolist())].tolist()) for b in (0, 2))
+    first, third = (
+        set(batch.node[slice(*batch.offsets[b : b + 2].tolist())].tolist()) for b in (0, 2)
+    )
     assert third < first
 
 
@@ -57,9 +76,20 @@ def test_layouts_convert_into_each_other(batch: SubgraphBatch) -> None:
     assert not padded.has_time[~padded.mask].any()
     assert padded.node.flatten()[padded.seed_position].tolist() == [0, 1, 0]
     for end in range(2):
-        assert padded.node.flatten()[padded.edge_index[end]].equal(batch.node[batch.edge_index[end]])
+        assert padded.node.flatten()[padded.edge_index[end]].equal(
+            batch.node[batch.edge_index[end]]
+        )
     back = padded.to_packed()
-    for name in ("node", "hop", "table", "age", "has_time", "edge_index", "edge_relation", "offsets"):
+    for name in (
+        "node",
+        "hop",
+        "table",
+        "age",
+        "has_time",
+        "edge_index",
+        "edge_relation",
+        "offsets",
+    ):
         assert getattr(back, name).equal(getattr(batch, name)), name
     assert padded.to_padded() is padded
     assert batch.to_packed() is batch
@@ -74,7 +104,12 @@ def test_to_device_moves_every_tensor(batch: SubgraphBatch) -> None:
     moved = batch.to_padded().to("meta")
     assert moved.node.device.type == "meta"
     assert moved.mask is not None
-    assert moved.mask.device.type == moved.edge_index.device.type == moved.seed_key.device.type == "meta"
+    assert (
+        moved.mask.device.type
+        == moved.edge_index.device.type
+        == moved.seed_key.device.type
+        == "meta"
+    )
 
 
 def test_hetero_mini_batch(batch: SubgraphBatch) -> None:
@@ -94,7 +129,9 @@ def test_seeds_come_first_in_their_table(tmp_path: Path) -> None:
     """A seed's own table may also hold neighbours: a parent of the seed is no seed."""
     graph = write_graph(tmp_path, {"people": 3}, [("people", "boss", "people", [None, 0, 0])])
     sample = Sampler(graph, SamplingConfig()).sample([1, 2], [0, 0])
-    data = from_sample(sample, graph, np.zeros(2, np.int64), np.zeros(2, np.uint64), np.arange(2)).to_hetero()
+    data = from_sample(
+        sample, graph, np.zeros(2, np.int64), np.zeros(2, np.uint64), np.arange(2)
+    ).to_hetero()
     assert data["people"].n_id[: data["people"].batch_size].tolist() == [1, 2]
     assert data["people"].seed_batch.tolist() == [0, 1]
     source, target = data["people", "f2p_boss", "people"].edge_index

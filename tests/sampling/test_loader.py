@@ -20,13 +20,19 @@ from gelgt.testing.graphs import write_graph
 def graph(tmp_path: Path) -> Graph:
     times = sorted(np.random.default_rng(0).integers(0, 1000, 400).tolist())
     users = np.random.default_rng(1).integers(0, 20, 400).tolist()
-    return write_graph(tmp_path, {"users": 20, "events": times}, [("events", "user", "users", users)])
+    return write_graph(
+        tmp_path, {"users": 20, "events": times}, [("events", "user", "users", users)]
+    )
 
 
 @pytest.fixture
 def seeds() -> Seeds:
     rng = np.random.default_rng(2)
-    return Seeds(rng.integers(0, 20, 101), rng.integers(1, 1000, 101), rng.integers(0, 2**63, 101).astype(np.uint64))
+    return Seeds(
+        rng.integers(0, 20, 101),
+        rng.integers(1, 1000, 101),
+        rng.integers(0, 2**63, 101).astype(np.uint64),
+    )
 
 
 def running() -> list[str]:
@@ -34,11 +40,19 @@ def running() -> list[str]:
 
 
 def test_every_seed_once_with_its_own_neighbourhood(graph: Graph, seeds: Seeds) -> None:
-    loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 16, generator=np.random.default_rng(0), layout="packed")
+    loader = SubgraphLoader(
+        Sampler(graph, SamplingConfig()),
+        seeds,
+        16,
+        generator=np.random.default_rng(0),
+        layout="packed",
+    )
     seen = []
     for batch in loader:
         for b, place in enumerate(batch.index.tolist()):
-            alone = Sampler(graph, SamplingConfig()).sample(seeds.node[[place]], seeds.time[[place]])
+            alone = Sampler(graph, SamplingConfig()).sample(
+                seeds.node[[place]], seeds.time[[place]]
+            )
             rows = slice(*batch.offsets[b : b + 2].tolist())
             assert batch.node[rows].tolist() == alone.node.tolist()
             assert batch.seed_time[b] == seeds.time[place]
@@ -51,22 +65,34 @@ def test_every_seed_once_with_its_own_neighbourhood(graph: Graph, seeds: Seeds) 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_order_does_not_depend_on_threads(graph: Graph, seeds: Seeds, threads: int) -> None:
     def places(count: int) -> list[int]:
-        loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10, generator=torch.Generator().manual_seed(3), threads=count)
+        loader = SubgraphLoader(
+            Sampler(graph, SamplingConfig()),
+            seeds,
+            10,
+            generator=torch.Generator().manual_seed(3),
+            threads=count,
+        )
         return [place for batch in loader.epoch(2) for place in batch.index.tolist()]
 
     assert places(threads) == places(1)
 
 
 def test_epochs_differ_and_any_step_can_be_reached_again(graph: Graph, seeds: Seeds) -> None:
-    loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10, generator=np.random.default_rng(1))
+    loader = SubgraphLoader(
+        Sampler(graph, SamplingConfig()), seeds, 10, generator=np.random.default_rng(1)
+    )
     first, second = ([batch.index.tolist() for batch in loader.epoch(e)] for e in (0, 1))
     assert first != second
     assert [batch.index.tolist() for batch in loader.epoch(1, start=4)] == second[4:]
-    again = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10, generator=np.random.default_rng(1))
+    again = SubgraphLoader(
+        Sampler(graph, SamplingConfig()), seeds, 10, generator=np.random.default_rng(1)
+    )
     assert [batch.index.tolist() for batch in again.epoch(1, start=4)] == second[4:]
 
 
-def test_without_a_generator_the_order_is_kept_and_the_rest_may_be_dropped(graph: Graph, seeds: Seeds) -> None:
+def test_without_a_generator_the_order_is_kept_and_the_rest_may_be_dropped(
+    graph: Graph, seeds: Seeds
+) -> None:
     loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10, drop_last=True)
     assert [p for batch in loader for p in batch.index.tolist()] == list(range(100))
     assert len(loader) == 10

@@ -15,12 +15,21 @@ from gelgt.graph import NEVER, TIMELESS, Graph
 from gelgt.sampling import Sample, Sampler
 
 Make = Callable[[Plain], Graph]
-many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+many = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def seeds_of(graph: Graph) -> tuple[list[int], list[int]]:
     """Every row at every interesting time at which it exists."""
-    pairs = [(node, time) for node in range(graph.num_nodes) for time in range(-4, 12) if exists(graph, node, time)]
+    pairs = [
+        (node, time)
+        for node in range(graph.num_nodes)
+        for time in range(-4, 12)
+        if exists(graph, node, time)
+    ]
     return [node for node, _ in pairs], [time for _, time in pairs]
 
 
@@ -36,7 +45,9 @@ def found(sample: Sample, b: int) -> Found:
         for s, d, r in zip(sample.edge_source[e], sample.edge_target[e], sample.edge_relation[e])
     ]
     assert len(edges) == len(set(edges)), "each foreign key is found once"
-    return Found(sample.node[t].tolist(), sample.hop[t].tolist(), set(edges), bool(sample.is_cut[b]))
+    return Found(
+        sample.node[t].tolist(), sample.hop[t].tolist(), set(edges), bool(sample.is_cut[b])
+    )
 
 
 def sampled(graph: Graph, **config: Any) -> tuple[list[int], list[int], Sample]:
@@ -55,8 +66,15 @@ def test_bfs_equals_the_reference(plain: Plain, budget: int, hops: int, make_gra
 
 
 @many
-@given(plain=plain_graphs(), budget=st.integers(1, 40), hops=st.integers(1, 4), fanout=st.integers(1, 6))
-def test_fanout_looks_at_the_newest_children_alone(plain: Plain, budget: int, hops: int, fanout: int, make_graph: Make) -> None:
+@given(
+    plain=plain_graphs(),
+    budget=st.integers(1, 40),
+    hops=st.integers(1, 4),
+    fanout=st.integers(1, 6),
+)
+def test_fanout_looks_at_the_newest_children_alone(
+    plain: Plain, budget: int, hops: int, fanout: int, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, budget=budget, hops=hops, fanout=fanout)
@@ -76,7 +94,9 @@ def test_full_is_the_whole_neighbourhood(plain: Plain, hops: int, make_graph: Ma
 
 @many
 @given(plain=plain_graphs(), budget=st.integers(1, 40), hops=st.integers(1, 3))
-def test_recent_equals_the_reference(plain: Plain, budget: int, hops: int, make_graph: Make) -> None:
+def test_recent_equals_the_reference(
+    plain: Plain, budget: int, hops: int, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, strategy="recent", budget=budget, hops=hops)
@@ -85,23 +105,40 @@ def test_recent_equals_the_reference(plain: Plain, budget: int, hops: int, make_
 
 
 @many
-@given(plain=plain_graphs(), budget=st.integers(1, 20), hops=st.integers(1, 3), strategy=st.sampled_from(["random", "bfs"]))
-def test_random_orders_draw_from_the_neighbourhood(plain: Plain, budget: int, hops: int, strategy: str, make_graph: Make) -> None:
+@given(
+    plain=plain_graphs(),
+    budget=st.integers(1, 20),
+    hops=st.integers(1, 3),
+    strategy=st.sampled_from(["random", "bfs"]),
+)
+def test_random_orders_draw_from_the_neighbourhood(
+    plain: Plain, budget: int, hops: int, strategy: str, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     reference = Reference(graph)
-    nodes, times, sample = sampled(graph, strategy=strategy, order="random", budget=budget, hops=hops)
+    nodes, times, sample = sampled(
+        graph, strategy=strategy, order="random", budget=budget, hops=hops
+    )
     for b, (node, time) in enumerate(zip(nodes, times)):
         whole, depths, _ = reference.search(node, time, None, hops)
         got = found(sample, b)
         assert got.nodes[0] == node
         assert len(got.nodes) == len(set(got.nodes)) == min(budget, len(whole))
-        assert all(h == depths[whole.index(n)] for n, h in zip(got.nodes, got.hops)), "the distance is the true one"
+        assert all(h == depths[whole.index(n)] for n, h in zip(got.nodes, got.hops)), (
+            "the distance is the true one"
+        )
         assert got.edges == reference.induced(got.nodes)
 
 
 @many
-@given(plain=plain_graphs(), budget=st.integers(1, 30), strategy=st.sampled_from(["bfs", "random", "recent", "full"]))
-def test_never_a_row_at_or_after_the_seed_time(plain: Plain, budget: int, strategy: str, make_graph: Make) -> None:
+@given(
+    plain=plain_graphs(),
+    budget=st.integers(1, 30),
+    strategy=st.sampled_from(["bfs", "random", "recent", "full"]),
+)
+def test_never_a_row_at_or_after_the_seed_time(
+    plain: Plain, budget: int, strategy: str, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     _, times, sample = sampled(graph, budget=budget, strategy=strategy)
     for b, time in enumerate(times):
@@ -113,7 +150,9 @@ def test_never_a_row_at_or_after_the_seed_time(plain: Plain, budget: int, strate
 
 @many
 @given(plain=plain_graphs(), budget=st.integers(2, 40))
-def test_first_hop_rows_are_complete_whenever_they_fit(plain: Plain, budget: int, make_graph: Make) -> None:
+def test_first_hop_rows_are_complete_whenever_they_fit(
+    plain: Plain, budget: int, make_graph: Make
+) -> None:
     graph = make_graph(plain)
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, budget=budget)
@@ -131,17 +170,31 @@ def test_first_hop_rows_are_complete_whenever_they_fit(plain: Plain, budget: int
     order=st.sampled_from(["recent", "random"]),
     budget=st.integers(1, 20),
 )
-def test_rows_after_the_seed_time_change_nothing(plain: Plain, cut: int, strategy: str, order: str, budget: int, make_graph: Make) -> None:
-    """The graph cut at a time gives the same samples at that time, although all node numbers differ."""
+def test_rows_after_the_seed_time_change_nothing(
+    plain: Plain, cut: int, strategy: str, order: str, budget: int, make_graph: Make
+) -> None:
+    """The graph cut at a time gives the same samples at that time, although all node numbers
+    differ."""
     times, keys = plain
-    whole, kept = make_graph(plain), {name: visible_rows(value, cut) for name, value in times.items()}
-    cut_times = {name: len(kept[name]) if isinstance(value, int) else [value[i] for i in kept[name]] for name, value in times.items()}
+    whole, kept = (
+        make_graph(plain),
+        {name: visible_rows(value, cut) for name, value in times.items()},
+    )
+    cut_times = {
+        name: len(kept[name]) if isinstance(value, int) else [value[i] for i in kept[name]]
+        for name, value in times.items()
+    }
     cut_keys = [
         (
             child,
             column,
             parent,
-            [None if rows[i] is None or rows[i] not in kept[parent] else kept[parent].index(rows[i]) for i in kept[child]],
+            [
+                None
+                if rows[i] is None or rows[i] not in kept[parent]
+                else kept[parent].index(rows[i])
+                for i in kept[child]
+            ],
         )
         for child, column, parent, rows in keys
     ]
@@ -151,9 +204,15 @@ def test_rows_after_the_seed_time_change_nothing(plain: Plain, cut: int, strateg
     assume(pairs)
     identity = np.array([hash_of(name, row) for name, row in pairs], np.uint64)
     at = [cut] * len(pairs)
-    before = Sampler(small, config).sample([int(small.nodes(n, [kept[n].index(r)])[0]) for n, r in pairs], at, identity)
-    after = Sampler(whole, config).sample([int(whole.nodes(n, [r])[0]) for n, r in pairs], at, identity)
-    names = {int(small.nodes(n, [kept[n].index(r)])[0]): int(whole.nodes(n, [r])[0]) for n, r in pairs}
+    before = Sampler(small, config).sample(
+        [int(small.nodes(n, [kept[n].index(r)])[0]) for n, r in pairs], at, identity
+    )
+    after = Sampler(whole, config).sample(
+        [int(whole.nodes(n, [r])[0]) for n, r in pairs], at, identity
+    )
+    names = {
+        int(small.nodes(n, [kept[n].index(r)])[0]): int(whole.nodes(n, [r])[0]) for n, r in pairs
+    }
     assert [names[int(n)] for n in before.node] == after.node.tolist()
     assert before.hop.tolist() == after.hop.tolist()
     assert before.age.tolist() == after.age.tolist()
@@ -163,7 +222,11 @@ def test_rows_after_the_seed_time_change_nothing(plain: Plain, cut: int, strateg
 
 
 def visible_rows(times: Any, cut: int) -> list[int]:
-    return list(range(times)) if isinstance(times, int) else [i for i in range(size(times)) if times[i] is not None and times[i] <= cut]
+    return (
+        list(range(times))
+        if isinstance(times, int)
+        else [i for i in range(size(times)) if times[i] is not None and times[i] <= cut]
+    )
 
 
 def hash_of(name: str, row: int) -> int:
@@ -183,8 +246,11 @@ def test_deterministic_and_independent_of_threads_and_partners(
     graph = make_graph(plain)
     nodes, times, once = sampled(graph, budget=budget, strategy=strategy, order="random", seed=7)
     assume(nodes)
-    sampler = Sampler(graph, SamplingConfig(budget=budget, strategy=strategy, order="random", seed=7))  # type: ignore[arg-type]
-    with patch("gelgt.sampling.sampler.CHUNK", 2):  # or so few seeds would neither be shared nor joined
+    sampler = Sampler(
+        graph, SamplingConfig(budget=budget, strategy=strategy, order="random", seed=7)
+    )  # type: ignore[arg-type]
+    # or so few seeds would neither be shared nor joined
+    with patch("gelgt.sampling.sampler.CHUNK", 2):
         again = sampler.sample(nodes, times, threads=threads)
     for name in once.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(once, name), getattr(again, name))

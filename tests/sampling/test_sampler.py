@@ -23,7 +23,11 @@ DAY = 86_400
 @pytest.fixture
 def history(tmp_path: Path) -> Graph:
     """One user with an event on each of the days 0…9."""
-    return write_graph(tmp_path, {"users": 1, "events": [d * DAY for d in range(10)]}, [("events", "user", "users", [0] * 10)])
+    return write_graph(
+        tmp_path,
+        {"users": 1, "events": [d * DAY for d in range(10)]},
+        [("events", "user", "users", [0] * 10)],
+    )
 
 
 def test_truncated_neighbourhoods_are_the_recent_ones(history: Graph) -> None:
@@ -34,7 +38,8 @@ def test_truncated_neighbourhoods_are_the_recent_ones(history: Graph) -> None:
 
 
 def test_rows_that_a_second_list_names_again_are_there_once(tmp_path: Path) -> None:
-    """Orders are leaves: nobody refers to them, but a seed's own are met again in the list of their shop."""
+    """Orders are leaves: nobody refers to them, but a seed's own are met again in the list of their
+    shop."""
     keys = [("orders", "user", "users", [0, 0, 1]), ("orders", "shop", "shops", [0, 1, 0])]
     graph = write_graph(tmp_path, {"users": 2, "shops": 2, "orders": [10, 20, 30]}, keys)
     sample = Sampler(graph, SamplingConfig(hops=3)).sample([0], [40])
@@ -44,10 +49,14 @@ def test_rows_that_a_second_list_names_again_are_there_once(tmp_path: Path) -> N
 
 
 def test_ages_are_measured_from_the_horizon(history: Graph) -> None:
-    frozen = Sampler(history, SamplingConfig(visibility="frozen", horizon=5 * DAY)).sample([0], [100 * DAY])
+    frozen = Sampler(history, SamplingConfig(visibility="frozen", horizon=5 * DAY)).sample(
+        [0], [100 * DAY]
+    )
     assert frozen.node.tolist() == [0, 6, 5, 4, 3, 2, 1], "rows up to the horizon, itself included"
     assert frozen.age.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    before = Sampler(history, SamplingConfig(visibility="frozen", horizon=5 * DAY)).sample([0], [3 * DAY])
+    before = Sampler(history, SamplingConfig(visibility="frozen", horizon=5 * DAY)).sample(
+        [0], [3 * DAY]
+    )
     assert before.age.tolist() == [0.0, 1.0, 2.0, 3.0]
     deployed = Sampler(history, SamplingConfig()).sample([0], [100 * DAY])
     assert deployed.age.tolist()[:2] == [0.0, 91.0]
@@ -59,7 +68,13 @@ def test_inclusive_does_not_trust_seconds_that_were_cut(tmp_path: Path) -> None:
 
     frames = {
         "users": pd.DataFrame({"id": [1]}),
-        "events": pd.DataFrame({"id": [1, 2], "user_id": [1, 1], "at": pd.to_datetime(["2024-01-01 00:00:00.0", "2024-01-01 00:00:00.5"])}),
+        "events": pd.DataFrame(
+            {
+                "id": [1, 2],
+                "user_id": [1, 1],
+                "at": pd.to_datetime(["2024-01-01 00:00:00.0", "2024-01-01 00:00:00.5"]),
+            }
+        ),
     }
     graph = gelgt.open(frames).graph()
     at = int(pd.Timestamp("2024-01-01").timestamp())
@@ -67,27 +82,40 @@ def test_inclusive_does_not_trust_seconds_that_were_cut(tmp_path: Path) -> None:
     user = graph.nodes("users", [0])
     assert len(Sampler(graph, SamplingConfig(causality="inclusive")).sample(user, [at]).node) == 1
     frozen = SamplingConfig(visibility="frozen", horizon=at)
-    assert len(Sampler(graph, frozen).sample(user, [at + DAY]).node) == 1, "half a second after the horizon is after it"
+    assert len(Sampler(graph, frozen).sample(user, [at + DAY]).node) == 1, (
+        "half a second after the horizon is after it"
+    )
 
 
 def test_a_later_fraction_changes_nothing_before_it() -> None:
-    """Whether a row of the seed's own second is admitted cannot depend on a row that comes later."""
+    """Whether a row of the seed's own second is admitted cannot depend on a row that comes
+    later."""
     import pandas as pd
 
     times = ["2024-01-01 00:00:00", "2024-01-02 00:00:00", "2024-01-09 00:00:00.25"]
     found = []
     for count in (2, 3):
-        events = pd.DataFrame({"id": range(count), "user_id": 1, "at": pd.to_datetime(times[:count], format="ISO8601")})
+        events = pd.DataFrame(
+            {
+                "id": range(count),
+                "user_id": 1,
+                "at": pd.to_datetime(times[:count], format="ISO8601"),
+            }
+        )
         graph = gelgt.open({"users": pd.DataFrame({"id": [1]}), "events": events}).graph()
         at = int(pd.Timestamp("2024-01-02").timestamp())
-        sample = Sampler(graph, SamplingConfig(causality="inclusive")).sample(graph.nodes("users", [0]), [at])
+        sample = Sampler(graph, SamplingConfig(causality="inclusive")).sample(
+            graph.nodes("users", [0]), [at]
+        )
         found.append((sample.age.tolist(), sample.hop.tolist()))
     assert found[0] == found[1]
     assert len(found[0][0]) == 3
 
 
 def test_seeds_from_the_future_are_refused(history: Graph) -> None:
-    with pytest.raises(gelgt.GelgtError, match=r"1 seeds of 'events' do not exist yet.*rows 4") as caught:
+    with pytest.raises(
+        gelgt.GelgtError, match=r"1 seeds of 'events' do not exist yet.*rows 4"
+    ) as caught:
         Sampler(history, SamplingConfig()).sample([5, 1], [2 * DAY, 2 * DAY])
     assert caught.value.code == "seed_from_the_future"
 
@@ -120,7 +148,8 @@ def test_the_python_peer_gives_the_same(relbench_data: Callable[[str], Path]) ->
     nodes, times = seeds.node[::97], seeds.time[::97]
     peer = PythonSampler(graph)
     _assert_equal(
-        Sampler(graph, SamplingConfig()).sample(nodes, times), [peer.sample(int(n), int(t), 300, 2) for n, t in zip(nodes, times)]
+        Sampler(graph, SamplingConfig()).sample(nodes, times),
+        [peer.sample(int(n), int(t), 300, 2) for n, t in zip(nodes, times)],
     )
 
 
@@ -128,8 +157,17 @@ def test_keys_follow_the_user_not_the_row_number(small_shop: Shop) -> None:
     whole = gelgt.open(small_shop.url)
     keys = entity_keys(whole, "customers", np.arange(whole.num_rows("customers")))
     assert len(set(keys.tolist())) == whole.num_rows("customers")
-    assert keys.tolist() != entity_keys(whole, "orders", np.arange(whole.num_rows("customers"))).tolist()
-    seeds = make_seeds(whole, whole.graph(), "customers", [3, 3], np.array(["2024-06-01", "2024-07-01"], "datetime64[D]"))
+    assert (
+        keys.tolist()
+        != entity_keys(whole, "orders", np.arange(whole.num_rows("customers"))).tolist()
+    )
+    seeds = make_seeds(
+        whole,
+        whole.graph(),
+        "customers",
+        [3, 3],
+        np.array(["2024-06-01", "2024-07-01"], "datetime64[D]"),
+    )
     assert seeds.key[0] == seeds.key[1] == keys[3]
     assert seeds.time.tolist() == [1717200000, 1719792000]
 
@@ -137,7 +175,9 @@ def test_keys_follow_the_user_not_the_row_number(small_shop: Shop) -> None:
 def test_random_orders_differ_by_seed_entity_and_time(history: Graph) -> None:
     def drawn(seed: int, key: int, time: int) -> list[int]:
         config = SamplingConfig(order="random", budget=4, seed=seed)
-        return list(Sampler(history, config).sample([0], [time], np.array([key], np.uint64)).node.tolist())
+        return list(
+            Sampler(history, config).sample([0], [time], np.array([key], np.uint64)).node.tolist()
+        )
 
     at = 50 * DAY
     assert drawn(0, 0, at) == drawn(0, 0, at)
@@ -149,14 +189,17 @@ def test_random_orders_differ_by_seed_entity_and_time(history: Graph) -> None:
 def test_every_child_is_equally_likely(history: Graph) -> None:
     config = SamplingConfig(order="random", budget=4)
     keys = np.arange(4000, dtype=np.uint64)
-    sample = Sampler(history, config).sample(np.zeros(4000, np.int64), np.full(4000, 50 * DAY), keys)
+    sample = Sampler(history, config).sample(
+        np.zeros(4000, np.int64), np.full(4000, 50 * DAY), keys
+    )
     counts = np.bincount(sample.node[sample.hop == 1], minlength=11)[1:]
     assert counts.sum() == 3 * 4000
     np.testing.assert_allclose(counts, 1200, rtol=0.12)
 
 
 def test_working_memory_does_not_grow_with_the_graph(tmp_path: Path) -> None:
-    """Peak of what a batch of 512 seeds allocates, its result included; the graph's mapped pages are not the sampler's."""
+    """Peak of what a batch of 512 seeds allocates, its result included; the graph's mapped pages
+    are not the sampler's."""
     large_graph(tmp_path / "graph", 300_000, hub=50_000, degree=50)
     script = f"""
 import numpy as np, tracemalloc
@@ -174,5 +217,7 @@ for strategy in ('bfs', 'random', 'recent'):
     del sample
 print(tracemalloc.get_traced_memory()[1])
 """
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert int(out) < 64 << 20

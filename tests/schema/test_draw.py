@@ -12,12 +12,31 @@ SVG = "{http://www.w3.org/2000/svg}"
 ODD = """<script>alert("1")</script> & 'x'"""
 
 
-def table(name: str, *parents: str, pkey: str | None = "id", features: tuple[str, ...] = ("size",), time: str | None = None) -> TableSchema:
+def table(
+    name: str,
+    *parents: str,
+    pkey: str | None = "id",
+    features: tuple[str, ...] = ("size",),
+    time: str | None = None,
+) -> TableSchema:
     keys = tuple(ForeignKey((f"{parent}_{i}",), parent) for i, parent in enumerate(parents))
     types = {pkey: "int64"} if pkey else {}
-    types |= {fk.column: "int64" for fk in keys} | dict.fromkeys(features, "float64") | ({time: "timestamp"} if time else {})
-    kinds = {c: ColumnKind("numerical") for c in features} | ({time: ColumnKind("timestamp")} if time else {})
-    return TableSchema(name, types, PrimaryKey((pkey,)) if pkey else None, TimeColumn(time) if time else None, keys, kinds)
+    types |= (
+        {fk.column: "int64" for fk in keys}
+        | dict.fromkeys(features, "float64")
+        | ({time: "timestamp"} if time else {})
+    )
+    kinds = {c: ColumnKind("numerical") for c in features} | (
+        {time: ColumnKind("timestamp")} if time else {}
+    )
+    return TableSchema(
+        name,
+        types,
+        PrimaryKey((pkey,)) if pkey else None,
+        TimeColumn(time) if time else None,
+        keys,
+        kinds,
+    )
 
 
 def schema(*tables: TableSchema, name: str = "drawn") -> DatabaseSchema:
@@ -30,10 +49,18 @@ SHAPES = {
     "no columns at all": schema(table("bare", pkey=None, features=())),
     "self reference": schema(table("people", "people")),
     "cycle": schema(table("a", "c"), table("b", "a"), table("c", "b")),
-    "two cycles that share a table": schema(table("a", "b", "c"), table("b", "a"), table("c", "a", "c")),
+    "two cycles that share a table": schema(
+        table("a", "b", "c"), table("b", "a"), table("c", "a", "c")
+    ),
     "two keys to one parent": schema(table("users"), table("mails", "users", "users", time="at")),
-    "odd names": schema(table(ODD, features=(ODD, "]]>", "a--b", "100%", "ü")), table("child", ODD), name=ODD),
-    "control characters": schema(table("a\n\x01b", features=("\x00", "\ud800", "tab\t")), table("child", "a\n\x01b"), name="c"),
+    "odd names": schema(
+        table(ODD, features=(ODD, "]]>", "a--b", "100%", "ü")), table("child", ODD), name=ODD
+    ),
+    "control characters": schema(
+        table("a\n\x01b", features=("\x00", "\ud800", "tab\t")),
+        table("child", "a\n\x01b"),
+        name="c",
+    ),
 }
 
 
@@ -69,14 +96,20 @@ def test_svg_of_any_shape(shape: str) -> None:
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     assert all(left + WIDTH <= width and bottom <= height for left, _, bottom in placed)
     for i, (left, top, bottom) in enumerate(placed):
-        assert not any(left == x and top < below and above < bottom for x, above, below in placed[i + 1 :]), "cards lie on each other"
+        assert not any(
+            left == x and top < below and above < bottom for x, above, below in placed[i + 1 :]
+        ), "cards lie on each other"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_svg_refers_to_nothing_outside(shape: str) -> None:
     for element in drawing(SHAPES[shape]).iter():
         assert element.tag.removeprefix(SVG) in ("svg", "title", "rect", "path", "g", "text")
-        assert not [name for name in element.attrib if "href" in name or "src" in name or name.startswith("on")]
+        assert not [
+            name
+            for name in element.attrib
+            if "href" in name or "src" in name or name.startswith("on")
+        ]
         assert not [value for value in element.attrib.values() if "url(" in value or "://" in value]
 
 
@@ -138,10 +171,15 @@ def test_mermaid_tells_apart_names_that_look_alike() -> None:
 
 def test_a_table_without_parents_stands_next_to_its_nearest_child() -> None:
     key = PrimaryKey(("id",))
-    tables = {"a": TableSchema("a", {"id": "int64"}, key), "z": TableSchema("z", {"id": "int64"}, key)}
+    tables = {
+        "a": TableSchema("a", {"id": "int64"}, key),
+        "z": TableSchema("z", {"id": "int64"}, key),
+    }
     for child, parents in (("b", "a"), ("c", "b"), ("d", "cz")):
         links = tuple(ForeignKey((f"{p}_id",), p) for p in parents)
-        tables[child] = TableSchema(child, {"id": "int64", **{fk.column: "int64" for fk in links}}, key, foreign_keys=links)
+        tables[child] = TableSchema(
+            child, {"id": "int64", **{fk.column: "int64" for fk in links}}, key, foreign_keys=links
+        )
     places = _places(DatabaseSchema("chain", tables), dict.fromkeys(tables, 40))
     assert places["a"][0] < places["b"][0] < places["c"][0] < places["d"][0]
     assert places["z"][0] == places["c"][0]

@@ -1,4 +1,5 @@
-"""Keys and times that a bare CSV export does not declare are found again, and none that are not there."""
+"""Keys and times that a bare CSV export does not declare are found again, and none that are not
+there."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,9 @@ from gelgt.schema.names import names_own_table, points_to, words
 
 
 @pytest.mark.parametrize("name", ["rel-f1", "rel-stack-beer"])
-def test_bare_csv_of_real_databases(name: str, relbench_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_bare_csv_of_real_databases(
+    name: str, relbench_data: Callable[[str], Path], tmp_path: Path
+) -> None:
     declared = gelgt.open(relbench_data(name))
     for table in declared.table_names:
         pd.read_parquet(declared.path(table)).to_csv(tmp_path / f"{table}.csv", index=False)
@@ -20,8 +23,12 @@ def test_bare_csv_of_real_databases(name: str, relbench_data: Callable[[str], Pa
     for table in declared.table_names:
         there, here = declared.table(table), inferred.table(table)
         assert here.time_col == there.time_col, f"time column of {table}"
-        expected = {(fk.column, fk.table) for fk in there.foreign_keys} | ({(there.pkey, "")} if there.pkey else set())
-        got = {(fk.column, fk.table) for fk in here.foreign_keys} | ({(here.pkey, "")} if here.pkey else set())
+        expected = {(fk.column, fk.table) for fk in there.foreign_keys} | (
+            {(there.pkey, "")} if there.pkey else set()
+        )
+        got = {(fk.column, fk.table) for fk in here.foreign_keys} | (
+            {(here.pkey, "")} if here.pkey else set()
+        )
         keys, found = keys + len(expected), found + len(expected & got)
         false += [(table, *key) for key in got - expected]
     assert false == []
@@ -34,25 +41,46 @@ def infer(**tables: pd.DataFrame) -> gelgt.Database:
 
 def test_a_date_of_birth_is_no_time_column() -> None:
     people = pd.DataFrame(
-        {"person_id": [1, 2, 3], "birth_date": pd.date_range("1980-01-01", periods=3), "dob": pd.date_range("1980-01-01", periods=3)}
+        {
+            "person_id": [1, 2, 3],
+            "birth_date": pd.date_range("1980-01-01", periods=3),
+            "dob": pd.date_range("1980-01-01", periods=3),
+        }
     )
     assert infer(people=people).table("people").time_col is None
 
 
 def test_the_moment_of_creation_wins() -> None:
     days = pd.date_range("2024-01-01", periods=3)
-    orders = pd.DataFrame({"id": [1, 2, 3], "updated_at": days, "due_date": days, "created_at": days, "shipped_on": days})
+    orders = pd.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "updated_at": days,
+            "due_date": days,
+            "created_at": days,
+            "shipped_on": days,
+        }
+    )
     assert infer(orders=orders).table("orders").time_col == "created_at"
 
 
 def test_events_are_timed_by_their_own_name() -> None:
-    """Returns come with `returned_at`, not with the order; what only some deliveries have was not there when they were recorded."""
+    """Returns come with `returned_at`, not with the order; what only some deliveries have was not
+    there when they were recorded."""
     days = pd.Series(pd.date_range("2024-01-01", periods=40))
     orders = pd.DataFrame({"id": range(40), "placed_at": days})
-    returns = pd.DataFrame({"id": range(40), "order_id": range(40), "returned_at": days + pd.Timedelta(days=9)})
-    deliveries = pd.DataFrame({"id": range(40), "order_id": range(40), "delivered_at": days.mask(days.dt.day % 3 == 0)})
-    schedules = pd.DataFrame({"id": range(40), "order_id": range(40), "scheduled_for": days + pd.Timedelta(days=9)})
-    db = gelgt.open({"orders": orders, "returns": returns, "deliveries": deliveries, "schedules": schedules})
+    returns = pd.DataFrame(
+        {"id": range(40), "order_id": range(40), "returned_at": days + pd.Timedelta(days=9)}
+    )
+    deliveries = pd.DataFrame(
+        {"id": range(40), "order_id": range(40), "delivered_at": days.mask(days.dt.day % 3 == 0)}
+    )
+    schedules = pd.DataFrame(
+        {"id": range(40), "order_id": range(40), "scheduled_for": days + pd.Timedelta(days=9)}
+    )
+    db = gelgt.open(
+        {"orders": orders, "returns": returns, "deliveries": deliveries, "schedules": schedules}
+    )
     assert {name: db.table(name).time_col for name in db.table_names} == {
         "orders": "placed_at",
         "returns": "returned_at",
@@ -65,12 +93,23 @@ def test_roles_self_references_and_one_to_one_keys() -> None:
     users = pd.DataFrame({"id": range(1, 6), "manager_id": [None, 1, 1, 2, 2]})
     details = pd.DataFrame({"user_id": range(1, 6), "shoe": [1.5, 2.5, 3.5, 1.5, 2.5]})
     posts = pd.DataFrame(
-        {"id": range(10, 16), "OwnerUserId": [1, 2, 3, 4, 5, 1], "PostTypeId": [1, 2, 1, 2, 1, 2], "user_count": [1, 2, 3, 4, 5, 1]}
+        {
+            "id": range(10, 16),
+            "OwnerUserId": [1, 2, 3, 4, 5, 1],
+            "PostTypeId": [1, 2, 1, 2, 1, 2],
+            "user_count": [1, 2, 3, 4, 5, 1],
+        }
     )
     db = infer(users=users, user_details=details, posts=posts)
-    assert [(fk.column, fk.table) for fk in db.table("users").foreign_keys] == [("manager_id", "users")]
-    assert [(fk.columns, fk.table) for fk in db.table("user_details").foreign_keys] == [(("user_id",), "users")]
-    assert [(fk.column, fk.table) for fk in db.table("posts").foreign_keys] == [("OwnerUserId", "users")]
+    assert [(fk.column, fk.table) for fk in db.table("users").foreign_keys] == [
+        ("manager_id", "users")
+    ]
+    assert [(fk.columns, fk.table) for fk in db.table("user_details").foreign_keys] == [
+        (("user_id",), "users")
+    ]
+    assert [(fk.column, fk.table) for fk in db.table("posts").foreign_keys] == [
+        ("OwnerUserId", "users")
+    ]
 
 
 def test_values_outside_the_parent_are_no_key() -> None:
@@ -80,22 +119,34 @@ def test_values_outside_the_parent_are_no_key() -> None:
 
 
 def test_text_keys_are_found_by_value() -> None:
-    airports = pd.DataFrame({"faa": [f"A{i:02}" for i in range(30)], "lat": [i + 0.5 for i in range(30)]})
-    flights = pd.DataFrame({"dest": [f"A{i % 20:02}" for i in range(60)], "gate": [f"G{i % 7}" for i in range(60)]})
+    airports = pd.DataFrame(
+        {"faa": [f"A{i:02}" for i in range(30)], "lat": [i + 0.5 for i in range(30)]}
+    )
+    flights = pd.DataFrame(
+        {"dest": [f"A{i % 20:02}" for i in range(60)], "gate": [f"G{i % 7}" for i in range(60)]}
+    )
     db = infer(airports=airports, flights=flights)
-    assert [(fk.column, fk.table) for fk in db.table("flights").foreign_keys] == [("dest", "airports")]
+    assert [(fk.column, fk.table) for fk in db.table("flights").foreign_keys] == [
+        ("dest", "airports")
+    ]
     assert db.table("flights").pkey is None
 
 
 def test_every_guess_carries_its_evidence() -> None:
     db = infer(
-        users=pd.DataFrame({"id": [1, 2]}), visits=pd.DataFrame({"id": [1, 2], "user_id": [1, 2], "at": pd.date_range("2024", periods=2)})
+        users=pd.DataFrame({"id": [1, 2]}),
+        visits=pd.DataFrame(
+            {"id": [1, 2], "user_id": [1, 2], "at": pd.date_range("2024", periods=2)}
+        ),
     )
     visits = db.table("visits")
     assert visits.primary_key is not None
     assert visits.primary_key.origin == "inferred"
     assert "unique in 2 rows" in visits.primary_key.evidence
-    assert visits.foreign_keys[0].evidence == "the name points to 'users', 2 of 2 distinct values are keys there"
+    assert (
+        visits.foreign_keys[0].evidence
+        == "the name points to 'users', 2 of 2 distinct values are keys there"
+    )
     assert visits.time_column is not None
     assert "2 of 2 filled" in visits.time_column.evidence
 
@@ -103,7 +154,9 @@ def test_every_guess_carries_its_evidence() -> None:
 def test_words() -> None:
     assert words("OrderItems") == words("order_items") == ("order", "item")
     assert words("HTTPServer2Id") == ("http", "server", "2", "id")
-    assert points_to("constructorStandingsId", "constructor_standings", None) > points_to("constructorStandingsId", "standings", None)
+    assert points_to("constructorStandingsId", "constructor_standings", None) > points_to(
+        "constructorStandingsId", "standings", None
+    )
     assert names_own_table("qualifyId", "qualifying")
     assert not names_own_table("raceId", "results")
 
@@ -112,5 +165,9 @@ def test_a_column_that_counts_the_rows_of_a_table_is_no_key_to_it() -> None:
     orders = pd.DataFrame({"id": range(1, 61), "customer": [1 + i % 20 for i in range(60)]})
     customers = pd.DataFrame({"id": range(1, 21), "orders": [3] * 20, "orders_id": range(1, 21)})
     db = infer(orders=orders, customers=customers)
-    assert [(fk.column, fk.table) for fk in db.table("orders").foreign_keys] == [("customer", "customers")]
-    assert [(fk.column, fk.table) for fk in db.table("customers").foreign_keys] == [("orders_id", "orders")]
+    assert [(fk.column, fk.table) for fk in db.table("orders").foreign_keys] == [
+        ("customer", "customers")
+    ]
+    assert [(fk.column, fk.table) for fk in db.table("customers").foreign_keys] == [
+        ("orders_id", "orders")
+    ]

@@ -51,7 +51,10 @@ def test_a_column_that_is_filled_after_the_fact() -> None:
     is_open = np.arange(ROWS) >= ROWS - 40
     found = leaks(orders=orders(resolution=np.where(is_open, None, np.arange(ROWS) % 3)))
     assert list(found) == [("orders", "resolution")]
-    assert "missing in 100% of the newest rows but in 0% of older ones" in found["orders", "resolution"].message
+    assert (
+        "missing in 100% of the newest rows but in 0% of older ones"
+        in found["orders", "resolution"].message
+    )
     assert found["orders", "resolution"].count == ROWS - 40
 
 
@@ -63,7 +66,9 @@ def test_a_column_that_is_empty_where_a_late_date_is() -> None:
     cancelled = np.random.default_rng(2).random(ROWS) < 0.3
     when = pd.Series(AT + pd.Timedelta(days=1)).where(cancelled)
     reason = pd.Series(["price", "delay"] * (ROWS // 2)).where(cancelled)
-    other = pd.Series(["web", "shop"] * (ROWS // 2)).where(np.random.default_rng(3).random(ROWS) < 0.3)
+    other = pd.Series(["web", "shop"] * (ROWS // 2)).where(
+        np.random.default_rng(3).random(ROWS) < 0.3
+    )
     found = leaks(orders=orders(cancelled_at=when, reason=reason, channel=other))
     assert set(found) == {("orders", "cancelled_at"), ("orders", "reason")}
     assert "filled exactly where 'cancelled_at' is" in found["orders", "reason"].message
@@ -72,9 +77,21 @@ def test_a_column_that_is_empty_where_a_late_date_is() -> None:
 def visits_and_users(counted: Callable[[pd.Series], pd.Series]) -> dict[str, pd.DataFrame]:
     """Sixty users with one to nine visits each."""
     owner = np.repeat(np.arange(60), np.arange(60) % 9 + 1)
-    visits = pd.DataFrame({"id": range(len(owner)), "user_id": owner, "visited_at": pd.date_range("2024", periods=len(owner), freq="h")})
+    visits = pd.DataFrame(
+        {
+            "id": range(len(owner)),
+            "user_id": owner,
+            "visited_at": pd.date_range("2024", periods=len(owner), freq="h"),
+        }
+    )
     counts = visits.groupby("user_id").size()
-    users = pd.DataFrame({"id": range(60), "name": [f"user {i}" for i in range(60)], "visit_count": counted(counts).to_numpy()})
+    users = pd.DataFrame(
+        {
+            "id": range(60),
+            "name": [f"user {i}" for i in range(60)],
+            "visit_count": counted(counts).to_numpy(),
+        }
+    )
     return {"users": users, "visits": visits}
 
 
@@ -85,16 +102,27 @@ def test_a_counter_of_todays_child_rows() -> None:
 
 
 def test_a_counter_with_gaps_is_still_found() -> None:
-    assert ("users", "visit_count") in leaks(**visits_and_users(lambda counts: counts.where(counts.index % 20 != 0)))
+    assert ("users", "visit_count") in leaks(
+        **visits_and_users(lambda counts: counts.where(counts.index % 20 != 0))
+    )
 
 
 def test_another_number_is_no_counter() -> None:
     assert leaks(**visits_and_users(lambda counts: counts + 1)) == {}
-    assert leaks(**visits_and_users(lambda counts: counts.sample(frac=1, random_state=0).reset_index(drop=True))) == {}
+    assert (
+        leaks(
+            **visits_and_users(
+                lambda counts: counts.sample(frac=1, random_state=0).reset_index(drop=True)
+            )
+        )
+        == {}
+    )
 
 
 def test_a_key_that_is_updated_with_every_order() -> None:
-    users = pd.DataFrame({"id": range(100), "joined_at": AT[:100], "last_order_id": np.arange(300, 400)})
+    users = pd.DataFrame(
+        {"id": range(100), "joined_at": AT[:100], "last_order_id": np.arange(300, 400)}
+    )
     tables = {"users": users, "orders": orders(user_id=np.arange(ROWS) % 100)}
     assert leaks(**tables) == {}, "it is not followed, so that it tells nothing"
     followed = gelgt.open(tables, schema={"users": {"dated_by": None}})
@@ -106,12 +134,21 @@ def test_a_key_that_is_updated_with_every_order() -> None:
 
 
 def test_a_date_behind_what_dates_the_row() -> None:
-    """Deliveries without a time column are dated by their order, but are planned for days after it."""
-    lines = pd.DataFrame({"id": range(ROWS), "order_id": range(ROWS), "scheduled_for": AT + pd.Timedelta(days=3)})
+    """Deliveries without a time column are dated by their order, but are planned for days after
+    it."""
+    lines = pd.DataFrame(
+        {"id": range(ROWS), "order_id": range(ROWS), "scheduled_for": AT + pd.Timedelta(days=3)}
+    )
     found = leaks(orders=orders(), deliveries=lines)
     assert list(found) == [("deliveries", "scheduled_for")]
-    assert "later than orders.placed_at, which dates its rows, in 100% of them" in found["deliveries", "scheduled_for"].message
-    assert leaks(orders=orders(), deliveries=lines.assign(scheduled_for=AT - pd.Timedelta(days=3))) == {}
+    assert (
+        "later than orders.placed_at, which dates its rows, in 100% of them"
+        in found["deliveries", "scheduled_for"].message
+    )
+    assert (
+        leaks(orders=orders(), deliveries=lines.assign(scheduled_for=AT - pd.Timedelta(days=3)))
+        == {}
+    )
 
 
 def test_few_rows_prove_nothing() -> None:

@@ -14,20 +14,35 @@ from gelgt.schema.manifest import dump_yaml, load_yaml, parse_schema, schema_to_
 
 COLUMNS = {
     "customers": {"id": "int64", "email": "string"},
-    "orders": {"isbn+number": "int64", "customer_id": "int64", "at": "timestamp", "note": "string", "tags": "string"},
+    "orders": {
+        "isbn+number": "int64",
+        "customer_id": "int64",
+        "at": "timestamp",
+        "note": "string",
+        "tags": "string",
+    },
 }
 SCHEMA = DatabaseSchema(
     name="shop",
     tables={
         "customers": TableSchema(
-            "customers", COLUMNS["customers"], PrimaryKey(("id",), "declared", "PRIMARY KEY"), None, (), {"email": ColumnKind("text")}
+            "customers",
+            COLUMNS["customers"],
+            PrimaryKey(("id",), "declared", "PRIMARY KEY"),
+            None,
+            (),
+            {"email": ColumnKind("text")},
         ),
         "orders": TableSchema(
             "orders",
             COLUMNS["orders"],
             PrimaryKey(("isbn", "number"), "manifest", "stated by the user"),
             TimeColumn("at", "inferred", "named like a time"),
-            (ForeignKey(("customer_id",), "customers", ("email",), "inferred", "the name points there"),),
+            (
+                ForeignKey(
+                    ("customer_id",), "customers", ("email",), "inferred", "the name points there"
+                ),
+            ),
             {
                 "at": ColumnKind("timestamp"),
                 "note": ColumnKind("text", "manifest", "by hand"),
@@ -63,7 +78,11 @@ def test_a_schema_survives_the_file(tmp_path: Path) -> None:
 
 def test_relbench_keys_stand_outside_ours() -> None:
     content = schema_to_dict(SCHEMA)
-    assert content["tables"]["orders"] == {"pkey": "isbn+number", "time_col": "at", "fkeys": {"customer_id": "customers"}}
+    assert content["tables"]["orders"] == {
+        "pkey": "isbn+number",
+        "time_col": "at",
+        "fkeys": {"customer_id": "customers"},
+    }
     assert content["val_timestamp"] == "2025-09-01"
     assert content["manifest_version"] == 1
     del content["gelgt"]  # as RelBench writes it
@@ -83,21 +102,37 @@ def test_edits_by_hand_have_their_own_origin() -> None:
 def test_kinds_may_be_written_short() -> None:
     content = schema_to_dict(SCHEMA)
     content["gelgt"]["tables"]["orders"]["kinds"]["note"] = "categorical"
-    assert parse_schema(content, COLUMNS, "here").tables["orders"].kinds["note"].kind == "categorical"
-    assert parse_schema(content, COLUMNS, "here").tables["orders"].kinds["note"].origin == "manifest"
+    assert (
+        parse_schema(content, COLUMNS, "here").tables["orders"].kinds["note"].kind == "categorical"
+    )
+    assert (
+        parse_schema(content, COLUMNS, "here").tables["orders"].kinds["note"].origin == "manifest"
+    )
 
 
 def test_wrong_names_are_errors_that_name_the_right_ones() -> None:
-    refuse("unknown_column", "'custmer_id'", "Did you mean 'customer_id'?", fkeys={"custmer_id": "customers"})
+    refuse(
+        "unknown_column",
+        "'custmer_id'",
+        "Did you mean 'customer_id'?",
+        fkeys={"custmer_id": "customers"},
+    )
     refuse("unknown_column", "'placed'", time_col="placed")
     refuse("unknown_column", "'nr'", pkey="nr")
-    refuse("unknown_table", "'customer'", "Did you mean 'customers'?", fkeys={"customer_id": "customer"})
+    refuse(
+        "unknown_table",
+        "'customer'",
+        "Did you mean 'customers'?",
+        fkeys={"customer_id": "customer"},
+    )
 
 
 def test_an_unknown_kind() -> None:
     content = schema_to_dict(SCHEMA)
     content["gelgt"]["tables"]["orders"]["kinds"]["note"] = "texts"
-    with pytest.raises(SchemaError, match=r"'orders.note' has the kind 'texts'.*Did you mean 'text'"):
+    with pytest.raises(
+        SchemaError, match=r"'orders.note' has the kind 'texts'.*Did you mean 'text'"
+    ):
         parse_schema(content, COLUMNS, "here")
 
 
@@ -133,9 +168,13 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_an_edited_file_is_seen_by_the_next_open(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"id": [1, 2, 3], "at": pd.date_range("2024-01-01", periods=3), "word": ["a", "b", "a"]})
+    frame = pd.DataFrame(
+        {"id": [1, 2, 3], "at": pd.date_range("2024-01-01", periods=3), "word": ["a", "b", "a"]}
+    )
     gelgt.open({"events": frame}, out=tmp_path / "db")
     content = load_yaml(tmp_path / "db" / "manifest.yaml")
     content["gelgt"]["tables"]["events"]["kinds"]["word"] = "ignored"
     dump_yaml(content, tmp_path / "db" / "manifest.yaml")
-    assert gelgt.open(tmp_path / "db").table("events").kinds["word"] == ColumnKind("ignored", "manifest", "named in the manifest")
+    assert gelgt.open(tmp_path / "db").table("events").kinds["word"] == ColumnKind(
+        "ignored", "manifest", "named in the manifest"
+    )

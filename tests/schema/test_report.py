@@ -13,9 +13,18 @@ DAYS = pd.date_range("2024-01-01", periods=4)
 
 def report() -> dict[str, object]:
     users = pd.DataFrame({"id": [1, 2], "name": ["Ann", "Bob"]})
-    orders = pd.DataFrame({"id": [5, 6, 7, 8], "user_id": [1, 1, 2, 9], "placed_at": DAYS, "amount": [1.5, 2.5, 3.5, 4.5]})
+    orders = pd.DataFrame(
+        {
+            "id": [5, 6, 7, 8],
+            "user_id": [1, 1, 2, 9],
+            "placed_at": DAYS,
+            "amount": [1.5, 2.5, 3.5, 4.5],
+        }
+    )
     stated = {"orders": {"fkeys": {"user_id": "users"}}}
-    return json.loads(json.dumps(inspect(gelgt.open({"users": users, "orders": orders}, schema=stated))))  # type: ignore[no-any-return]
+    return json.loads(
+        json.dumps(inspect(gelgt.open({"users": users, "orders": orders}, schema=stated)))
+    )  # type: ignore[no-any-return]
 
 
 def test_the_promised_shape() -> None:
@@ -51,7 +60,10 @@ def test_time_ranges() -> None:
 
 def test_time_range_of_an_empty_table_and_of_empty_times() -> None:
     empty = pd.DataFrame({"id": [1, 2], "created_at": pd.to_datetime([None, None])})
-    db = gelgt.open({"empty": empty, "none": empty.head(0)}, schema={t: {"time_col": "created_at"} for t in ("empty", "none")})
+    db = gelgt.open(
+        {"empty": empty, "none": empty.head(0)},
+        schema={t: {"time_col": "created_at"} for t in ("empty", "none")},
+    )
     tables = inspect(db)["tables"]
     assert tables["empty"]["time_range"] is None
     assert tables["none"]["time_range"] is None
@@ -64,5 +76,7 @@ def test_declared_keys_of_the_shop(small_shop: Shop) -> None:
     assert found["split_origin"] == "inferred"
     orders = found["tables"]["orders"]
     assert orders["primary_key"]["origin"] == "declared"
-    assert [(k["column"], k["table"], k["origin"]) for k in orders["foreign_keys"]] == [("customer_id", "customers", "declared")]
+    assert [(k["column"], k["table"], k["origin"]) for k in orders["foreign_keys"]] == [
+        ("customer_id", "customers", "declared")
+    ]
     assert found["val_timestamp"] < found["test_timestamp"] < orders["time_range"][1]

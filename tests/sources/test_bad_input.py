@@ -1,4 +1,5 @@
-"""Every kind of bad input: either it works, with a finding, or one GelgtError says what, where and how to repair it.
+"""Every kind of bad input: either it works, with a finding, or one GelgtError says what, where and
+how to repair it.
 
 In both cases nothing half-written stays behind: neither in the output folder nor in the cache.
 """
@@ -19,11 +20,21 @@ DAY = pd.date_range("2024-01-01", periods=6, tz=None)
 
 
 def customers(**more: Any) -> pd.DataFrame:
-    return pd.DataFrame({"id": [1, 2, 3], "joined_at": DAY[:3], "name": ["Ann", "Bob", "Cid"]} | more)
+    return pd.DataFrame(
+        {"id": [1, 2, 3], "joined_at": DAY[:3], "name": ["Ann", "Bob", "Cid"]} | more
+    )
 
 
 def orders(**more: Any) -> pd.DataFrame:
-    return pd.DataFrame({"id": [10, 11, 12, 13], "customer_id": [1, 1, 2, 3], "placed_at": DAY[2:6], "amount": [5.0, 7.5, 1.0, 9.0]} | more)
+    return pd.DataFrame(
+        {
+            "id": [10, 11, 12, 13],
+            "customer_id": [1, 1, 2, 3],
+            "placed_at": DAY[2:6],
+            "amount": [5.0, 7.5, 1.0, 9.0],
+        }
+        | more
+    )
 
 
 def leftovers() -> list[Path]:
@@ -33,7 +44,8 @@ def leftovers() -> list[Path]:
 
 
 def refuse(source: Any, code: str, *words: str, **options: Any) -> None:
-    """The source is refused with this code, a message that holds these words, and nothing is left behind."""
+    """The source is refused with this code, a message that holds these words, and nothing is left
+    behind."""
     with pytest.raises(gelgt.GelgtError) as caught:
         gelgt.open(source, **options)
     assert caught.value.code == code, str(caught.value)
@@ -53,18 +65,43 @@ def findings(source: Any, **options: Any) -> dict[tuple[str, str, str | None], d
 def test_missing_table_in_a_relbench_folder(tmp_path: Path) -> None:
     gelgt.open({"customers": customers(), "orders": orders()}, out=tmp_path / "db")
     (tmp_path / "db" / "db" / "orders.parquet").rename(tmp_path / "db" / "db" / "order.parquet")
-    with pytest.raises(gelgt.GelgtError, match=r"lists the table 'orders'.*Did you mean 'order'") as caught:
+    with pytest.raises(
+        gelgt.GelgtError, match=r"lists the table 'orders'.*Did you mean 'order'"
+    ) as caught:
         gelgt.open(tmp_path / "db")
     assert caught.value.code == "missing_table"
 
 
 def test_unknown_table_and_column_in_the_schema() -> None:
     tables = {"customers": customers(), "orders": orders()}
-    refuse(tables, "unknown_table", "'oders'", "Did you mean 'orders'?", schema={"oders": {"pkey": "id"}})
-    refuse(tables, "unknown_column", "'orders'", "'placed'", "Did you mean 'placed_at'?", schema={"orders": {"time_col": "placed"}})
-    refuse(tables, "unknown_table", "customers_", schema={"orders": {"fkeys": {"customer_id": "customers_"}}})
     refuse(
-        tables, "unknown_kind", "orders.amount", "numeric", "Did you mean 'numerical'?", schema={"orders": {"kinds": {"amount": "numeric"}}}
+        tables,
+        "unknown_table",
+        "'oders'",
+        "Did you mean 'orders'?",
+        schema={"oders": {"pkey": "id"}},
+    )
+    refuse(
+        tables,
+        "unknown_column",
+        "'orders'",
+        "'placed'",
+        "Did you mean 'placed_at'?",
+        schema={"orders": {"time_col": "placed"}},
+    )
+    refuse(
+        tables,
+        "unknown_table",
+        "customers_",
+        schema={"orders": {"fkeys": {"customer_id": "customers_"}}},
+    )
+    refuse(
+        tables,
+        "unknown_kind",
+        "orders.amount",
+        "numeric",
+        "Did you mean 'numerical'?",
+        schema={"orders": {"kinds": {"amount": "numeric"}}},
     )
     refuse(tables, "unknown_entry", "primary", schema={"orders": {"primary_key": "id"}})
     refuse(tables, "unknown_table", "'order'", tables=["order"])
@@ -72,34 +109,64 @@ def test_unknown_table_and_column_in_the_schema() -> None:
 
 def test_duplicate_primary_key(tmp_path: Path) -> None:
     twice = customers(id=[1, 2, 2])
-    refuse({"customers": twice}, "duplicate_key", "'customers.id'", "1 rows repeat", "for example 2", schema={"customers": {"pkey": "id"}})
-    refuse({"customers": twice}, "duplicate_key", "customers.id", schema={"customers": {"pkey": "id"}}, out=tmp_path / "never")
+    refuse(
+        {"customers": twice},
+        "duplicate_key",
+        "'customers.id'",
+        "1 rows repeat",
+        "for example 2",
+        schema={"customers": {"pkey": "id"}},
+    )
+    refuse(
+        {"customers": twice},
+        "duplicate_key",
+        "customers.id",
+        schema={"customers": {"pkey": "id"}},
+        out=tmp_path / "never",
+    )
     assert not (tmp_path / "never").exists()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_null_primary_key() -> None:
     holes = customers(id=[1, None, 3])
-    refuse({"customers": holes}, "null_key", "'customers.id'", "1 of 3 rows", schema={"customers": {"pkey": "id"}})
+    refuse(
+        {"customers": holes},
+        "null_key",
+        "'customers.id'",
+        "1 of 3 rows",
+        schema={"customers": {"pkey": "id"}},
+    )
 
 
 def test_dangling_foreign_keys_are_null_and_reported() -> None:
     found = findings(
-        {"customers": customers(), "orders": orders(customer_id=[1, 99, 2, 77])}, schema={"orders": {"fkeys": {"customer_id": "customers"}}}
+        {"customers": customers(), "orders": orders(customer_id=[1, 99, 2, 77])},
+        schema={"orders": {"fkeys": {"customer_id": "customers"}}},
     )
     finding = found["dangling_key", "orders", "customer_id"]
     assert finding["count"] == 2
     assert "77, 99" in finding["message"]
     db = gelgt.open(
-        {"customers": customers(), "orders": orders(customer_id=[1, 99, 2, 77])}, schema={"orders": {"fkeys": {"customer_id": "customers"}}}
+        {"customers": customers(), "orders": orders(customer_id=[1, 99, 2, 77])},
+        schema={"orders": {"fkeys": {"customer_id": "customers"}}},
     )
     assert db.read("orders", ["customer_id"]).column(0).to_pylist() == [0, None, 1, None]
 
 
 def test_mixed_time_zones() -> None:
     mixed = ["2024-01-01 10:00:00+02:00", "2024-01-02 10:00:00", "2024-01-03 10:00:00Z"]
-    refuse({"customers": customers(joined_at=mixed)}, "mixed_time_zones", "customers.joined_at", "'2024-01-02 10:00:00'")
-    objects = [pd.Timestamp("2024-01-01", tz="UTC").to_pydatetime(), pd.Timestamp("2024-01-02").to_pydatetime(), None]
+    refuse(
+        {"customers": customers(joined_at=mixed)},
+        "mixed_time_zones",
+        "customers.joined_at",
+        "'2024-01-02 10:00:00'",
+    )
+    objects = [
+        pd.Timestamp("2024-01-01", tz="UTC").to_pydatetime(),
+        pd.Timestamp("2024-01-02").to_pydatetime(),
+        None,
+    ]
     frame = customers()
     frame["joined_at"] = pd.Series(objects, dtype=object)
     refuse({"customers": frame}, "mixed_time_zones", "customers.joined_at")
@@ -114,7 +181,10 @@ def test_unparseable_dates(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "csv" / "events.csv", index=False)
     refuse(tmp_path / "csv", "unparseable_date", "events.created_at", "'2024-13-45'")
     assert (
-        gelgt.open(tmp_path / "csv", schema={"events": {"kinds": {"created_at": "text"}}}).table("events").columns["created_at"] == "string"
+        gelgt.open(tmp_path / "csv", schema={"events": {"kinds": {"created_at": "text"}}})
+        .table("events")
+        .columns["created_at"]
+        == "string"
     )
 
 
@@ -144,14 +214,22 @@ def test_key_only_table_works() -> None:
 
 
 def test_tables_without_time_work() -> None:
-    found = findings({"customers": customers().drop(columns="joined_at"), "orders": orders().drop(columns="placed_at")})
+    found = findings(
+        {
+            "customers": customers().drop(columns="joined_at"),
+            "orders": orders().drop(columns="placed_at"),
+        }
+    )
     assert any(code == "no_times" for code, _, _ in found)
 
 
 def test_cyclic_and_self_referencing_keys_work() -> None:
     people = pd.DataFrame({"id": [1, 2, 3], "parent_id": [2, 3, 1], "team_id": [1, 1, 2]})
     teams = pd.DataFrame({"id": [1, 2], "lead_person_id": [1, 3]})
-    schema = {"people": {"fkeys": {"parent_id": "people", "team_id": "teams"}}, "teams": {"fkeys": {"lead_person_id": "people"}}}
+    schema = {
+        "people": {"fkeys": {"parent_id": "people", "team_id": "teams"}},
+        "teams": {"fkeys": {"lead_person_id": "people"}},
+    }
     db = gelgt.open({"people": people, "teams": teams}, schema=schema)
     assert db.graph().num_nodes == 5
     assert len(db.graph().indices) == 2 * 8
@@ -164,7 +242,9 @@ def test_nan_and_infinity_count_as_missing() -> None:
 
 def test_a_million_categories() -> None:
     n = 1_000_000
-    frame = pd.DataFrame({"id": np.arange(n), "code": pd.Series(np.arange(n)).astype(str).radd("c")})
+    frame = pd.DataFrame(
+        {"id": np.arange(n), "code": pd.Series(np.arange(n)).astype(str).radd("c")}
+    )
     db = gelgt.open({"things": frame}, schema={"things": {"kinds": {"code": "categorical"}}})
     features = db.features()
     assert any(f.code == "many_categories" and f.column == "code" for f in features.findings)
@@ -184,11 +264,17 @@ def test_not_utf8(tmp_path: Path) -> None:
 def test_names_that_need_quoting_work(tmp_path: Path) -> None:
     path = tmp_path / "odd names.db"
     with sqlite3.connect(path) as connection:
-        connection.execute('CREATE TABLE "Kunden & Co" ("Kunden Nr." INTEGER PRIMARY KEY, "select" TEXT, "a""b" REAL, "datum;" DATETIME)')
         connection.execute(
-            'CREATE TABLE "order" ("group" INTEGER PRIMARY KEY, "für" INTEGER REFERENCES "Kunden & Co"("Kunden Nr."), "100%" REAL)'
+            'CREATE TABLE "Kunden & Co" ("Kunden Nr." INTEGER PRIMARY KEY, "select" TEXT, "a""b" '
+            'REAL, "datum;" DATETIME)'
         )
-        connection.execute("""INSERT INTO "Kunden & Co" VALUES (7, 'x', 1.5, '2024-01-01'), (8, 'y', 2.5, '2024-01-02')""")
+        connection.execute(
+            'CREATE TABLE "order" ("group" INTEGER PRIMARY KEY, "für" INTEGER REFERENCES "Kunden '
+            '& Co"("Kunden Nr."), "100%" REAL)'
+        )
+        connection.execute(
+            """INSERT INTO "Kunden & Co" VALUES (7, 'x', 1.5, '2024-01-01'), (8, 'y', 2.5, '2024-01-02')"""
+        )
         connection.execute('INSERT INTO "order" VALUES (1, 8, 0.1), (2, 7, 0.2)')
     db = gelgt.open(path)
     assert db.graph().num_nodes == 4
@@ -203,7 +289,13 @@ def test_names_that_sql_cannot_tell_apart() -> None:
 
 
 def test_mixed_python_types() -> None:
-    refuse({"customers": customers(name=["Ann", 5, None])}, "mixed_types", "customers.name", "'Ann' (str)", "5 (int)")
+    refuse(
+        {"customers": customers(name=["Ann", 5, None])},
+        "mixed_types",
+        "customers.name",
+        "'Ann' (str)",
+        "5 (int)",
+    )
 
 
 def test_no_tables(tmp_path: Path) -> None:
@@ -218,7 +310,13 @@ def test_no_tables(tmp_path: Path) -> None:
 
 
 def test_time_column_of_the_wrong_type() -> None:
-    refuse({"orders": orders()}, "not_a_time", "orders.amount", "float64", schema={"orders": {"time_col": "amount"}})
+    refuse(
+        {"orders": orders()},
+        "not_a_time",
+        "orders.amount",
+        "float64",
+        schema={"orders": {"time_col": "amount"}},
+    )
 
 
 def test_irregular_csv(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def test_an_interrupted_build_leaves_nothing(error: type[BaseException], tmp_pat
 
 
 def test_of_two_builders_the_first_result_is_kept(tmp_path: Path) -> None:
-    """Both start before either is done; whoever finishes second finds the other's entry and leaves it alone."""
+    """Both start before either is done; whoever finishes second finds the other's entry and leaves
+    it alone."""
     both_started = threading.Barrier(2)
     first_is_done = threading.Event()
     results: list[Path] = []
@@ -85,7 +86,9 @@ def _killed(target: Path) -> None:
 
 
 def test_a_killed_builder_is_not_in_the_way(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path / "entry",))
+    process = multiprocessing.get_context("fork").Process(
+        target=_killed, args=(tmp_path / "entry",)
+    )
     process.start()
     process.join(20)
     assert process.exitcode == 9
@@ -94,7 +97,9 @@ def test_a_killed_builder_is_not_in_the_way(tmp_path: Path) -> None:
     assert (tmp_path / "entry" / "data").read_text() == "whole"
 
 
-def test_a_build_that_cannot_be_put_in_place_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_cannot_be_put_in_place_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError("no space")
 

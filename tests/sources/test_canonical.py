@@ -1,4 +1,5 @@
-"""Canonical types: every Arrow type has its place, values keep their meaning, and nothing is wrapped."""
+"""Canonical types: every Arrow type has its place, values keep their meaning, and nothing is
+wrapped."""
 
 import uuid
 from datetime import date, datetime, time, timedelta
@@ -9,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from gelgt.errors import SourceError
-from gelgt.sources.canonical import ARROW_TYPES, STRINGS, TIME, canonical_array, canonical_name, canonical_type
+from gelgt.sources.canonical import (
+    ARROW_TYPES,
+    STRINGS,
+    TIME,
+    canonical_array,
+    canonical_name,
+    canonical_type,
+)
 
 WHEN = datetime(2024, 1, 31, 17, 4, 5)
 
@@ -26,7 +34,11 @@ WHEN = datetime(2024, 1, 31, 17, 4, 5)
         (pa.array([date(2024, 1, 31), None]), TIME, [datetime(2024, 1, 31), None]),
         (pa.array([WHEN], pa.timestamp("s")), TIME, [WHEN]),
         (pa.array([WHEN], pa.timestamp("ms", "UTC")), TIME, [WHEN]),
-        (pa.array([timedelta(minutes=1, milliseconds=500)], pa.duration("ms")), pa.float64(), [60.5]),
+        (
+            pa.array([timedelta(minutes=1, milliseconds=500)], pa.duration("ms")),
+            pa.float64(),
+            [60.5],
+        ),
         (pa.array([time(17, 4, 5)], pa.time32("s")), pa.string(), ["17:04:05"]),
         (pa.array([["a", None, "b"], [], None]), STRINGS, [["a", "b"], [], None]),
         (pa.array([[1, 2]], pa.large_list(pa.int32())), STRINGS, [["1", "2"]]),
@@ -94,4 +106,6 @@ def test_canonical_arrays_pass_untouched() -> None:
 
 
 def test_names() -> None:
-    assert {name: canonical_name(arrow) for name, arrow in ARROW_TYPES.items()} == {name: name for name in ARROW_TYPES}
+    assert {name: canonical_name(arrow) for name, arrow in ARROW_TYPES.items()} == {
+        name: name for name in ARROW_TYPES
+    }

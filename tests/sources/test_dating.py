@@ -27,13 +27,25 @@ def days(*numbers: int) -> pd.Series:
 def shop(**more: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {
         "users": pd.DataFrame({"id": [10, 11, 12]}),
-        "orders": pd.DataFrame({"id": range(6), "user_id": [10, 10, 10, 11, 11, 12], "placed_at": days(0, 20, 40, 10, 30, 50)}),
+        "orders": pd.DataFrame(
+            {
+                "id": range(6),
+                "user_id": [10, 10, 10, 11, 11, 12],
+                "placed_at": days(0, 20, 40, 10, 30, 50),
+            }
+        ),
         **more,
     }
 
 
 def lines(*orders: int | None) -> pd.DataFrame:
-    return pd.DataFrame({"id": range(len(orders)), "order_id": pd.array(orders, dtype="Int64"), "price": np.arange(len(orders)) + 0.5})
+    return pd.DataFrame(
+        {
+            "id": range(len(orders)),
+            "order_id": pd.array(orders, dtype="Int64"),
+            "price": np.arange(len(orders)) + 0.5,
+        }
+    )
 
 
 def keys_of(db: gelgt.Database, table: str) -> tuple[str, ...]:
@@ -46,7 +58,10 @@ def times_of(db: gelgt.Database, table: str) -> dict[Any, Any]:
     times, keys = RowTimes(db).of(table), db.keys(table)
     names = range(len(times)) if keys is None else keys.column(0).to_pylist()
     start = int(np.datetime64("2024-01-01", "us").astype(np.int64))
-    return {name: None if t == NEVER else "always" if t == TIMELESS else (int(t) - start) // DAY for name, t in zip(names, times)}
+    return {
+        name: None if t == NEVER else "always" if t == TIMELESS else (int(t) - start) // DAY
+        for name, t in zip(names, times)
+    }
 
 
 def test_lines_are_as_new_as_their_order() -> None:
@@ -58,18 +73,24 @@ def test_lines_are_as_new_as_their_order() -> None:
 
 def test_through_chains_and_no_earlier_than_anything_that_is_named() -> None:
     parcels = pd.DataFrame({"id": [0, 1], "sent_at": days(45, 2)})
-    labels = pd.DataFrame({"id": [0, 1, 2], "line_id": [0, 1, 1], "parcel_id": pd.array([1, 0, None], dtype="Int64")})
+    labels = pd.DataFrame(
+        {"id": [0, 1, 2], "line_id": [0, 1, 1], "parcel_id": pd.array([1, 0, None], dtype="Int64")}
+    )
     stamps = pd.DataFrame({"id": [7], "label_id": [1]})
     db = gelgt.open(shop(lines=lines(5, 0), parcels=parcels, labels=labels, stamps=stamps))
     assert times_of(db, "labels") == {0: 50, 1: 45, 2: 0}
     assert times_of(db, "stamps") == {7: 45}
     graph = db.graph()
     number = graph.table_number("stamps")
-    assert graph.node_time[graph.offsets[number]] == (pd.Timestamp("2024-01-01") + pd.Timedelta(days=45)).timestamp()
+    assert (
+        graph.node_time[graph.offsets[number]]
+        == (pd.Timestamp("2024-01-01") + pd.Timedelta(days=45)).timestamp()
+    )
 
 
 def test_a_pointer_that_is_updated_neither_dates_nor_is_followed() -> None:
-    """A user who points to the last order existed before it; and that an order is the last one is not known when it is placed."""
+    """A user who points to the last order existed before it; and that an order is the last one is
+    not known when it is placed."""
     frames = shop()
     frames["users"]["last_order_id"] = [2, 4, 5]
     db = gelgt.open(frames)
@@ -78,9 +99,13 @@ def test_a_pointer_that_is_updated_neither_dates_nor_is_followed() -> None:
     assert set(times_of(db, "users").values()) == {"always"}
     graph = db.graph()
     assert (graph.table_parents("users") == -1).all()
-    assert all(len(graph.neighbours(int(node))) == 1 for node in graph.nodes("orders", range(6))), "an order knows its user alone"
+    assert all(len(graph.neighbours(int(node))) == 1 for node in graph.nodes("orders", range(6))), (
+        "an order knows its user alone"
+    )
     report = db_report(db)
-    assert ("pointer", "users", "last_order_id") in [(f["code"], f["table"], f["column"]) for f in report["findings"]]
+    assert ("pointer", "users", "last_order_id") in [
+        (f["code"], f["table"], f["column"]) for f in report["findings"]
+    ]
 
 
 def test_a_pointer_of_a_table_with_a_time_is_not_followed_either(tmp_path: Path) -> None:
@@ -91,14 +116,17 @@ def test_a_pointer_of_a_table_with_a_time_is_not_followed_either(tmp_path: Path)
     assert db.table("users").pointers == {"last_order_id"}
     assert times_of(db, "users") == {10: -3, 11: -2, 12: -1}
     assert (db.graph().table_parents("users") == -1).all()
-    assert [f["column"] for f in db_report(db)["findings"] if f["code"] == "pointer"] == ["last_order_id"]
+    assert [f["column"] for f in db_report(db)["findings"] if f["code"] == "pointer"] == [
+        "last_order_id"
+    ]
     assert gelgt.open(tmp_path / "shop").schema == db.schema
     schema["users"]["dated_by"] = None  # type: ignore[assignment]
     assert gelgt.open(frames, schema=schema).table("users").pointers == frozenset()
 
 
 def test_a_document_that_its_order_names_too_is_dated_by_it() -> None:
-    """A cycle of keys alone is no pointer: an order and its invoice name each other, and the invoice is as new as the order."""
+    """A cycle of keys alone is no pointer: an order and its invoice name each other, and the
+    invoice is as new as the order."""
     frames = shop(invoices=pd.DataFrame({"id": range(6), "order_id": range(6)}))
     frames["orders"]["invoice_id"] = range(6)
     db = gelgt.open(frames)
@@ -108,7 +136,11 @@ def test_a_document_that_its_order_names_too_is_dated_by_it() -> None:
 
 def test_optional_attributes_do_not_date() -> None:
     coupons = pd.DataFrame(
-        {"id": range(5), "user_id": [10, 10, 11, 12, 12], "order_id": pd.array([1, None, None, None, None], dtype="Int64")}
+        {
+            "id": range(5),
+            "user_id": [10, 10, 11, 12, 12],
+            "order_id": pd.array([1, None, None, None, None], dtype="Int64"),
+        }
     )
     db = gelgt.open(shop(coupons=coupons))
     assert keys_of(db, "coupons") == ()
@@ -117,9 +149,12 @@ def test_optional_attributes_do_not_date() -> None:
 
 
 def test_a_key_that_is_filled_later_does_not_hide_a_row_until_then() -> None:
-    """Lines that come back would be unseen until they do, so that those which are seen would be known to stay."""
+    """Lines that come back would be unseen until they do, so that those which are seen would be
+    known to stay."""
     returns = pd.DataFrame({"id": [0, 1], "created_at": days(45, 60)})
-    items = lines(0, 1, 2, 3, 4, 5).assign(return_id=pd.array([None, 0, None, 1, None, None], dtype="Int64"))
+    items = lines(0, 1, 2, 3, 4, 5).assign(
+        return_id=pd.array([None, 0, None, 1, None, None], dtype="Int64")
+    )
     fkeys = {"lines": {"pkey": "id", "fkeys": {"order_id": "orders", "return_id": "returns"}}}
     db = gelgt.open(shop(lines=items, returns=returns), schema=fkeys)
     assert keys_of(db, "lines") == ("order_id",)
@@ -128,9 +163,12 @@ def test_a_key_that_is_filled_later_does_not_hide_a_row_until_then() -> None:
 
 
 def test_of_keys_that_take_turns_each_dates() -> None:
-    """A comment is on an order or on a photo: the keys are empty by turns, and a row is as new as what it names."""
+    """A comment is on an order or on a photo: the keys are empty by turns, and a row is as new as
+    what it names."""
     photos = pd.DataFrame({"id": [0, 1, 2], "taken_at": days(60, 70, 80)})
-    comments = pd.DataFrame({"id": range(6), "order_id": pd.array([0, 1, 2, None, None, 3], "Int64")})
+    comments = pd.DataFrame(
+        {"id": range(6), "order_id": pd.array([0, 1, 2, None, None, 3], "Int64")}
+    )
     comments["photo_id"] = pd.array([None, None, None, 0, 1, 2], "Int64")
     db = gelgt.open(shop(photos=photos, comments=comments))
     assert keys_of(db, "comments") == ("order_id", "photo_id")
@@ -138,7 +176,8 @@ def test_of_keys_that_take_turns_each_dates() -> None:
 
 
 def test_later_rows_can_only_take_a_key_out() -> None:
-    """Up to the validation time nothing came back; later returns show that `return_id` is filled afterwards, and it never dates."""
+    """Up to the validation time nothing came back; later returns show that `return_id` is filled
+    afterwards, and it never dates."""
     orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
     returns = pd.DataFrame({"id": range(30), "made_at": days(*range(75, 105))})
     came_back = pd.array([*range(30), *([None] * 70)], dtype="Int64")
@@ -150,22 +189,35 @@ def test_later_rows_can_only_take_a_key_out() -> None:
 
 
 def test_the_share_of_dated_rows_is_that_of_the_training_period() -> None:
-    """Coupons are spent with an order in one of three cases until March; those that come later with an order decide nothing."""
+    """Coupons are spent with an order in one of three cases until March; those that come later with
+    an order decide nothing."""
     orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
     keys = [*range(20), *([None] * 40), *range(61, 100)]
     schema = {"val_timestamp": "2024-03-01", "test_timestamp": "2024-03-15", "tables": {}}
     for end in (60, len(keys)):
         coupons = pd.DataFrame({"id": range(end), "order_id": pd.array(keys[:end], dtype="Int64")})
         db = gelgt.open({"orders": orders, "coupons": coupons}, schema=schema)
-        assert keys_of(db, "coupons") == (), end  # 59 of 99 rows have a date, but 20 of the 60 that are not of later orders
+        # 59 of 99 rows have a date, but 20 of the 60 that are not of later orders
+        assert keys_of(db, "coupons") == (), end
 
 
 def test_references_to_the_own_table_and_cycles_of_untimed_tables() -> None:
-    """A reply is as new as its order; that it names another reply says nothing. Tables that name each other are dated by the first."""
-    replies = pd.DataFrame({"id": [0, 1], "order_id": [3, 0], "reply_to_id": pd.array([1, None], dtype="Int64"), "mail_id": [1, 0]})
+    """A reply is as new as its order; that it names another reply says nothing. Tables that name
+    each other are dated by the first."""
+    replies = pd.DataFrame(
+        {
+            "id": [0, 1],
+            "order_id": [3, 0],
+            "reply_to_id": pd.array([1, None], dtype="Int64"),
+            "mail_id": [1, 0],
+        }
+    )
     mails = pd.DataFrame({"id": [0, 1], "reply_id": [1, 0]})
     schema = {
-        "replies": {"pkey": "id", "fkeys": {"order_id": "orders", "reply_to_id": "replies", "mail_id": "mails"}},
+        "replies": {
+            "pkey": "id",
+            "fkeys": {"order_id": "orders", "reply_to_id": "replies", "mail_id": "mails"},
+        },
         "mails": {"pkey": "id", "fkeys": {"reply_id": "replies"}},
     }
     db = gelgt.open(shop(replies=replies, mails=mails), schema=schema)
@@ -176,12 +228,16 @@ def test_references_to_the_own_table_and_cycles_of_untimed_tables() -> None:
 
 def test_the_user_may_state_it() -> None:
     frames = shop(lines=lines(5, 0))
-    assert set(times_of(gelgt.open(frames, schema={"lines": {"dated_by": None}}), "lines").values()) == {"always"}
+    assert set(
+        times_of(gelgt.open(frames, schema={"lines": {"dated_by": None}}), "lines").values()
+    ) == {"always"}
     frames["users"]["last_order_id"] = [2, 4, 5]
     stated = gelgt.open(frames, schema={"users": {"dated_by": "last_order_id"}})
     assert times_of(stated, "users") == {10: 40, 11: 30, 12: 50}
     assert stated.table("users").dating.origin == "manifest"  # type: ignore[union-attr]
-    with pytest.raises(SchemaError, match="'lines' is to be dated by 'price', which is no foreign key"):
+    with pytest.raises(
+        SchemaError, match="'lines' is to be dated by 'price', which is no foreign key"
+    ):
         gelgt.open(frames, schema={"lines": {"dated_by": "price"}})
 
 
@@ -196,7 +252,9 @@ def test_the_manifest_keeps_it_and_can_be_edited(tmp_path: Path) -> None:
     assert set(times_of(gelgt.open(tmp_path / "shop"), "lines").values()) == {"always"}
     del content["gelgt"]
     manifest.write_text(yaml.safe_dump(content))
-    assert keys_of(gelgt.open(tmp_path / "shop"), "lines") == ("order_id",), "a RelBench folder states nothing: inferred again"
+    assert keys_of(gelgt.open(tmp_path / "shop"), "lines") == ("order_id",), (
+        "a RelBench folder states nothing: inferred again"
+    )
 
 
 def test_kinds_and_statistics_come_from_lines_up_to_the_validation_time() -> None:
@@ -222,11 +280,15 @@ def db_report(db: gelgt.Database) -> dict[str, Any]:
     return inspect(db)
 
 
-def test_inspect_says_how_lines_are_dated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_says_how_lines_are_dated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from gelgt.cli.inspect import print_inspection
 
     report = db_report(gelgt.open(shop(lines=lines(5, 0, None))))
-    assert ("null_time", "lines", 1) in [(f["code"], f["table"], f["count"]) for f in report["findings"]]
+    assert ("null_time", "lines", 1) in [
+        (f["code"], f["table"], f["count"]) for f in report["findings"]
+    ]
     assert report["tables"]["lines"]["dated_by"]["times"] == "orders.placed_at"
     assert report["tables"]["lines"]["dated_by"]["origin"] == "inferred"
     assert report["tables"]["orders"]["dated_by"] is None

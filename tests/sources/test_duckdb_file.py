@@ -21,7 +21,8 @@ def write(path: Path, *statements: str) -> Path:
 def test_declared_keys(tmp_path: Path) -> None:
     path = write(
         tmp_path / "shop.duckdb",
-        "CREATE TABLE books (isbn VARCHAR, number INTEGER, title VARCHAR, PRIMARY KEY (isbn, number))",
+        "CREATE TABLE books (isbn VARCHAR, number INTEGER, title VARCHAR, PRIMARY KEY (isbn, "
+        "number))",
         "CREATE TABLE users (id INTEGER PRIMARY KEY, email VARCHAR UNIQUE)",
         """CREATE TABLE loans (i VARCHAR, n INTEGER, who VARCHAR REFERENCES users (email),
            FOREIGN KEY (i, n) REFERENCES books (isbn, number))""",
@@ -32,7 +33,10 @@ def test_declared_keys(tmp_path: Path) -> None:
     assert tables["books"].primary_key == ("isbn", "number")
     assert tables["loans"].primary_key == ()
     found = {(fk.columns, fk.table, fk.referred, fk.origin) for fk in tables["loans"].foreign_keys}
-    assert found == {(("who",), "users", ("email",), "declared"), (("i", "n"), "books", ("isbn", "number"), "declared")}
+    assert found == {
+        (("who",), "users", ("email",), "declared"),
+        (("i", "n"), "books", ("isbn", "number"), "declared"),
+    }
 
 
 def test_every_type_arrives_canonical(tmp_path: Path) -> None:
@@ -69,7 +73,12 @@ def test_every_type_arrives_canonical(tmp_path: Path) -> None:
 
 
 def test_another_namespace(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.duckdb", "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id INTEGER)", "CREATE TABLE users (id INTEGER)")
+    path = write(
+        tmp_path / "a.duckdb",
+        "CREATE SCHEMA sales",
+        "CREATE TABLE sales.orders (id INTEGER)",
+        "CREATE TABLE users (id INTEGER)",
+    )
     assert gelgt.open(path).table_names == ["users"]
     assert gelgt.open(path, namespace="sales").table_names == ["orders"]
     with pytest.raises(SourceError, match="no tables in the schema 'nowhere'") as caught:
@@ -87,7 +96,9 @@ def test_names_that_need_quoting(tmp_path: Path) -> None:
 
 
 def test_the_file_is_only_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.duckdb", "CREATE TABLE users (id INTEGER)", "INSERT INTO users VALUES (1)")
+    path = write(
+        tmp_path / "a.duckdb", "CREATE TABLE users (id INTEGER)", "INSERT INTO users VALUES (1)"
+    )
     path.chmod(0o444)
     before = path.read_bytes()
     gelgt.open(path)
@@ -115,15 +126,28 @@ def test_a_file_that_is_broken(tmp_path: Path) -> None:
     assert caught.value.code == "cannot_open"
 
 
-def test_infinite_times_are_null_views_are_read_by_name_and_binary_columns_are_reported(tmp_path: Path) -> None:
+def test_infinite_times_are_null_views_are_read_by_name_and_binary_columns_are_reported(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "odd.duckdb"
     with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE t (id INTEGER, moment TIMESTAMP, day DATE, s TIMESTAMP_S, z TIMESTAMPTZ, data BLOB)")
-        connection.execute("INSERT INTO t VALUES (1, 'infinity', '-infinity', 'infinity', 'infinity', 'x')")
-        connection.execute("INSERT INTO t VALUES (2, '2024-01-01', '2024-01-02', '2024-01-03', '2024-01-04 00:00:00+00', 'y')")
+        connection.execute(
+            "CREATE TABLE t (id INTEGER, moment TIMESTAMP, day DATE, s TIMESTAMP_S, z "
+            "TIMESTAMPTZ, data BLOB)"
+        )
+        connection.execute(
+            "INSERT INTO t VALUES (1, 'infinity', '-infinity', 'infinity', 'infinity', 'x')"
+        )
+        connection.execute(
+            "INSERT INTO t VALUES (2, '2024-01-01', '2024-01-02', '2024-01-03', '2024-01-04 "
+            "00:00:00+00', 'y')"
+        )
         connection.execute("CREATE VIEW few AS SELECT id FROM t WHERE id = 2")
     db = gelgt.open(path, schema={"t": {"time_col": None}})
-    assert [[v is None for v in row.values()] for row in db.read("t").to_pylist()] == [[False, True, True, True, True], [False] * 5]
+    assert [[v is None for v in row.values()] for row in db.read("t").to_pylist()] == [
+        [False, True, True, True, True],
+        [False] * 5,
+    ]
     assert [(f.code, f.column) for f in db.import_findings] == [("binary_column", "data")]
     assert gelgt.open(path, tables=["few"]).num_rows("few") == 1
     with pytest.raises(SourceError, match="There is: 'main'"):

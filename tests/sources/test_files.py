@@ -37,7 +37,18 @@ EXPECTED = [{"id": "1", "name": "Zoë", "note": "a,b;c"}, {"id": "2", "name": "B
         ("people.csv", 'id,name,note\n1,Zoë,"a,b;c"\n2,Bo,'),
         ("PEOPLE.CSV", 'id,name,note\n1,Zoë,"a,b;c"\n2,Bo,\n'),
     ],
-    ids=["comma", "semicolon", "tab", "tsv", "pipe", "bom", "bom and quotes", "crlf", "no last newline", "upper case"],
+    ids=[
+        "comma",
+        "semicolon",
+        "tab",
+        "tsv",
+        "pipe",
+        "bom",
+        "bom and quotes",
+        "crlf",
+        "no last newline",
+        "upper case",
+    ],
 )
 def test_dialects(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(text.encode())
@@ -46,13 +57,22 @@ def test_dialects(name: str, text: str, tmp_path: Path) -> None:
 
 def test_compressed(tmp_path: Path) -> None:
     for name, delimiter in (("people.csv.gz", ","), ("others.tsv.gz", "\t")):
-        lines = [delimiter.join(cells) for cells in (("id", "name", "note"), ("1", "Zoë", "a;b"), ("2", "Bo", ""))]
+        lines = [
+            delimiter.join(cells)
+            for cells in (("id", "name", "note"), ("1", "Zoë", "a;b"), ("2", "Bo", ""))
+        ]
         (tmp_path / name).write_bytes(gzip.compress("\n".join(lines).encode()))
-    assert rows(tmp_path) == rows(tmp_path, "others") == [{"id": "1", "name": "Zoë", "note": "a;b"}, EXPECTED[1]]
+    assert (
+        rows(tmp_path)
+        == rows(tmp_path, "others")
+        == [{"id": "1", "name": "Zoë", "note": "a;b"}, EXPECTED[1]]
+    )
 
 
 def test_line_breaks_quotes_and_delimiters_inside_fields(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text('id,name,note\n1,"Zoë ""Z"" Berg","first line\nsecond, line"\n2,Bo,\n')
+    (tmp_path / "people.csv").write_text(
+        'id,name,note\n1,"Zoë ""Z"" Berg","first line\nsecond, line"\n2,Bo,\n'
+    )
     found = rows(tmp_path)
     assert found[0] == {"id": "1", "name": 'Zoë "Z" Berg', "note": "first line\nsecond, line"}
     assert found[1] == EXPECTED[1]
@@ -80,7 +100,9 @@ def test_only_a_header(tmp_path: Path) -> None:
 
 
 def test_types_come_from_whole_files(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("id;born;zip;score;member\n1;2001-02-03;01234;1.5;true\n2;;10115;;false\n")
+    (tmp_path / "people.csv").write_text(
+        "id;born;zip;score;member\n1;2001-02-03;01234;1.5;true\n2;;10115;;false\n"
+    )
     assert gelgt.open(tmp_path).table("people").columns == {
         "id": "int64",
         "born": "timestamp",
@@ -94,7 +116,10 @@ def test_parquet_parts_of_differing_columns(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     (folder / "year=2024").mkdir(parents=True)
     pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "word": ["a"]}), folder / "0.parquet")
-    pq.write_table(pa.table({"size": [2.5], "id": pa.array([2], pa.int64())}), folder / "year=2024" / "1.parquet")
+    pq.write_table(
+        pa.table({"size": [2.5], "id": pa.array([2], pa.int64())}),
+        folder / "year=2024" / "1.parquet",
+    )
     pq.write_table(pa.table({"id": [3], "word": pa.nulls(1)}), folder / "year=2024" / "2.parquet")
     (folder / "_SUCCESS.parquet").write_text("not data")
     assert rows(tmp_path, "events") == [
@@ -153,7 +178,11 @@ def test_the_content_key_sees_a_changed_byte_and_a_changed_name(tmp_path: Path) 
     assert FilesSource(tmp_path, "x").content_key() != key
 
 
-@pytest.mark.parametrize("content", [b"id,n\n1,2\n", gzip.compress(b"id,n\n" + b"1,2\n" * 5000)[:-20]], ids=["not compressed", "cut off"])
+@pytest.mark.parametrize(
+    "content",
+    [b"id,n\n1,2\n", gzip.compress(b"id,n\n" + b"1,2\n" * 5000)[:-20]],
+    ids=["not compressed", "cut off"],
+)
 def test_a_broken_compressed_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "orders.csv.gz").write_bytes(content)
     with pytest.raises(SourceError, match=r"orders\.csv\.gz") as caught:
@@ -161,16 +190,31 @@ def test_a_broken_compressed_file_is_named(tmp_path: Path, content: bytes) -> No
     assert caught.value.code == "unreadable_file"
 
 
-def test_words_among_numbers_are_missing_where_they_are_known_or_the_user_says_so(tmp_path: Path) -> None:
-    lines = [f"{i},{'N/A' if i == 7 else i * 1.5},{'free' if i == 8 else i},{1 + i % 28}/01/2024" for i in range(40)]
+def test_words_among_numbers_are_missing_where_they_are_known_or_the_user_says_so(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        f"{i},{'N/A' if i == 7 else i * 1.5},{'free' if i == 8 else i},{1 + i % 28}/01/2024"
+        for i in range(40)
+    ]
     (tmp_path / "items.csv").write_text("id,price,fee,at\n" + "\n".join(lines))
     db = gelgt.open(tmp_path)
-    assert {c: db.table("items").columns[c] for c in ("price", "fee", "at")} == {"price": "float64", "fee": "string", "at": "string"}
+    assert {c: db.table("items").columns[c] for c in ("price", "fee", "at")} == {
+        "price": "float64",
+        "fee": "string",
+        "at": "string",
+    }
     found = [(f.code, f.column, f.count) for f in db.import_findings]
-    assert sorted(found, key=str) == [("missing_words", "price", 1), ("text_dates", "at", None), ("text_numbers", "fee", None)]
+    assert sorted(found, key=str) == [
+        ("missing_words", "price", 1),
+        ("text_dates", "at", None),
+        ("text_numbers", "fee", None),
+    ]
     stated = gelgt.open(tmp_path, schema={"items": {"kinds": {"fee": "numerical"}}})
     assert stated.read("items", ["fee"]).column(0).to_pylist()[7:10] == [7.0, None, 9.0]
-    assert ("missing_words", "fee", 1) in [(f.code, f.column, f.count) for f in stated.import_findings]
+    assert ("missing_words", "fee", 1) in [
+        (f.code, f.column, f.count) for f in stated.import_findings
+    ]
 
 
 def test_a_csv_file_in_memory_has_the_types_of_an_import(tmp_path: Path) -> None:

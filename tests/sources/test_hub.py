@@ -1,4 +1,5 @@
-"""Data sets by name: offline is a clear error, and only a name or Hub address ever reaches the network."""
+"""Data sets by name: offline is a clear error, and only a name or Hub address ever reaches the
+network."""
 
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,23 @@ def test_an_error_without_words_still_says_what(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     "path",
-    ["rel-f1/", "./rel-f1", "data/rel-f1", "rel_f1", "Rel-F1", "shop.db", "rel-f1.db", "sqlite:///rel-f1", "relf1", "/rel-f1", "rel-"],
+    [
+        "rel-f1/",
+        "./rel-f1",
+        "data/rel-f1",
+        "rel_f1",
+        "Rel-F1",
+        "shop.db",
+        "rel-f1.db",
+        "sqlite:///rel-f1",
+        "relf1",
+        "/rel-f1",
+        "rel-",
+    ],
 )
-def test_a_mistyped_path_never_reaches_the_network(path: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_path_never_reaches_the_network(
+    path: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(gelgt.GelgtError) as caught:
         gelgt.open(path)
@@ -63,9 +78,13 @@ def test_a_mistyped_path_never_reaches_the_network(path: str, asked: list[str], 
     assert asked == []
 
 
-def test_a_local_folder_of_that_name_comes_first(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_folder_of_that_name_comes_first(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    gelgt.open({"t": pd.DataFrame({"id": [1, 2], "at": pd.date_range("2024", periods=2)})}, out="rel-mine")
+    gelgt.open(
+        {"t": pd.DataFrame({"id": [1, 2], "at": pd.date_range("2024", periods=2)})}, out="rel-mine"
+    )
     assert gelgt.open("rel-mine").table_names == ["t"]
     assert asked == []
 
@@ -73,7 +92,10 @@ def test_a_local_folder_of_that_name_comes_first(asked: list[str], tmp_path: Pat
 def test_a_download_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from relbench import hf
 
-    gelgt.open({"t": pd.DataFrame({"id": [1, 2], "at": pd.date_range("2024", periods=2)})}, out=tmp_path / "copy")
+    gelgt.open(
+        {"t": pd.DataFrame({"id": [1, 2], "at": pd.date_range("2024", periods=2)})},
+        out=tmp_path / "copy",
+    )
     asked = []
 
     def download(name: str) -> str:
@@ -95,5 +117,19 @@ def test_a_download_that_is_no_data_set(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_addresses() -> None:
-    assert all(map(is_hub_address, ("rel-f1", "rel-stack-beer", "dbinfer-avs", "ctu-mutagenesis", "tgbl-wiki", "hf://org/repo")))
-    assert not any(map(is_hub_address, ("shop", "rel-f1/db", "my-data", "REL-F1", "relation-x", "")))
+    assert all(
+        map(
+            is_hub_address,
+            (
+                "rel-f1",
+                "rel-stack-beer",
+                "dbinfer-avs",
+                "ctu-mutagenesis",
+                "tgbl-wiki",
+                "hf://org/repo",
+            ),
+        )
+    )
+    assert not any(
+        map(is_hub_address, ("shop", "rel-f1/db", "my-data", "REL-F1", "relation-x", ""))
+    )

@@ -1,4 +1,5 @@
-"""Killed, crowded and full: whatever happens to a build, the next one finds all of it or nothing."""
+"""Killed, crowded and full: whatever happens to a build, the next one finds all of it or
+nothing."""
 
 import os
 import signal
@@ -35,7 +36,9 @@ except gelgt.GelgtError as error:
 
 def start(code: str, *arguments: str, cache: Path) -> "subprocess.Popen[str]":
     environment = {**os.environ, "GELGT_CACHE": str(cache)}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
@@ -46,7 +49,9 @@ def finish(process: "subprocess.Popen[str]") -> str:
 
 def test_a_killed_build_is_built_again_and_gives_the_same(small_shop: Shop, tmp_path: Path) -> None:
     begin = time.monotonic()
-    whole = finish(start(BUILD, small_shop.url, cache=tmp_path / "quiet")).splitlines()[-1].split()[1:]
+    whole = (
+        finish(start(BUILD, small_shop.url, cache=tmp_path / "quiet")).splitlines()[-1].split()[1:]
+    )
     length = time.monotonic() - begin
     cache = tmp_path / "killed"
     killed = 0
@@ -60,7 +65,9 @@ def test_a_killed_build_is_built_again_and_gives_the_same(small_shop: Shop, tmp_
     assert finish(start(BUILD, small_shop.url, cache=cache)).splitlines()[-1].split()[1:] == whole
 
 
-def test_two_processes_that_open_the_same_source_at_once_agree(small_shop: Shop, tmp_path: Path) -> None:
+def test_two_processes_that_open_the_same_source_at_once_agree(
+    small_shop: Shop, tmp_path: Path
+) -> None:
     processes = [start(BUILD, small_shop.url, cache=tmp_path) for _ in range(2)]
     results = [finish(process) for process in processes]
     assert results[0] == results[1]
@@ -94,4 +101,5 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_names_it(
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 def test_a_full_disk_is_an_error_and_leaves_nothing(small_shop: Shop, tmp_path: Path) -> None:
     assert finish(start(LIMITED, small_shop.url, cache=tmp_path)).strip() == "cannot_write"
-    assert len(list((tmp_path / "imports").iterdir())) == 1  # the one that was made before the disk was full
+    # the one that was made before the disk was full
+    assert len(list((tmp_path / "imports").iterdir())) == 1

@@ -1,4 +1,5 @@
-"""Keys: the user's own values are kept, rows are numbered in time order, composite and shared keys work."""
+"""Keys: the user's own values are kept, rows are numbered in time order, composite and shared keys
+work."""
 
 import sqlite3
 from pathlib import Path
@@ -14,7 +15,8 @@ from gelgt.schema.manifest import dump_yaml, load_yaml
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """Text keys, a composite key that is referred to, a shared (one-to-one) key, a key to a unique column, a self reference."""
+    """Text keys, a composite key that is referred to, a shared (one-to-one) key, a key to a unique
+    column, a self reference."""
     path = tmp_path / "library.db"
     with sqlite3.connect(path) as connection:
         connection.executescript(
@@ -77,7 +79,9 @@ def test_relbench_loads_the_import_unchanged(library: Path, tmp_path: Path) -> N
         table = theirs.table_dict[name]
         assert table.pkey_col == db.table(name).pkey
         assert table.time_col == db.table(name).time_col
-        assert table.fkey_col_to_pkey_table == {fk.column: fk.table for fk in db.table(name).foreign_keys}
+        assert table.fkey_col_to_pkey_table == {
+            fk.column: fk.table for fk in db.table(name).foreign_keys
+        }
         assert len(table) == db.num_rows(name)
     assert len(dataset.get_db().table_dict["loans"]) < 4, "the cut at the test time works"
 
@@ -87,7 +91,9 @@ def test_reopening_reads_the_manifest(library: Path, tmp_path: Path) -> None:
     again = gelgt.open(tmp_path / "project")
     assert again.schema == first.schema
     assert again.folder == tmp_path / "project"
-    assert again.source == str(tmp_path / "project"), "what was opened, not what it was once imported from"
+    assert again.source == str(tmp_path / "project"), (
+        "what was opened, not what it was once imported from"
+    )
 
 
 def test_edited_manifest_is_followed(library: Path, tmp_path: Path) -> None:
@@ -112,9 +118,12 @@ def test_edited_manifest_is_followed(library: Path, tmp_path: Path) -> None:
 def test_a_folder_that_breaks_relbenchs_contract_is_imported(tmp_path: Path) -> None:
     folder = tmp_path / "byod"
     (folder / "db").mkdir(parents=True)
-    pd.DataFrame({"id": [30, 10], "at": pd.to_datetime(["2024-01-02", "2024-01-01"])}).to_parquet(folder / "db" / "events.parquet")
+    pd.DataFrame({"id": [30, 10], "at": pd.to_datetime(["2024-01-02", "2024-01-01"])}).to_parquet(
+        folder / "db" / "events.parquet"
+    )
     (folder / "manifest.yaml").write_text(
-        "name: byod\nval_timestamp: '2024-01-01'\ntest_timestamp: '2024-01-02'\ntables:\n  events: {pkey: id, time_col: at, fkeys: {}}\n"
+        "name: byod\nval_timestamp: '2024-01-01'\ntest_timestamp: '2024-01-02'\ntables:\n  "
+        "events: {pkey: id, time_col: at, fkeys: {}}\n"
     )
     db = gelgt.open(folder)
     assert db.folder != folder
@@ -125,9 +134,13 @@ def test_a_folder_that_breaks_relbenchs_contract_is_imported(tmp_path: Path) -> 
 def test_times_as_text_in_a_hosted_folder_become_times(tmp_path: Path) -> None:
     folder = tmp_path / "byod"
     (folder / "db").mkdir(parents=True)
-    pd.DataFrame({"id": [0, 1], "at": ["2024-01-02", "2024-01-01"]}).to_parquet(folder / "db" / "events.parquet")
+    pd.DataFrame({"id": [0, 1], "at": ["2024-01-02", "2024-01-01"]}).to_parquet(
+        folder / "db" / "events.parquet"
+    )
     head = "name: byod\nval_timestamp: '2024-01-01'\ntest_timestamp: '2024-01-02'\n"
-    (folder / "manifest.yaml").write_text(head + "tables:\n  events: {pkey: id, time_col: at, fkeys: {}}\n")
+    (folder / "manifest.yaml").write_text(
+        head + "tables:\n  events: {pkey: id, time_col: at, fkeys: {}}\n"
+    )
     db = gelgt.open(folder)
     assert db.table("events").columns["at"] == "timestamp"
     assert own_keys(db, "events") == [(1,), (0,)]
@@ -142,7 +155,9 @@ def test_hosted_folders_are_used_in_place(relbench_data: object) -> None:
 
 def test_floats_and_text_that_hold_whole_numbers_meet_their_keys() -> None:
     parents = pd.DataFrame({"id": [1, 2, 3]})
-    children = pd.DataFrame({"id": [1, 2, 3], "parent_id": [2.0, None, 3.0], "other": ["1", "x", "3"]})
+    children = pd.DataFrame(
+        {"id": [1, 2, 3], "parent_id": [2.0, None, 3.0], "other": ["1", "x", "3"]}
+    )
     schema = {"children": {"fkeys": {"parent_id": "parents", "other": "parents"}}}
     db = gelgt.open({"parents": parents, "children": children}, schema=schema)
     assert column(db, "children", "parent_id") == [1, None, 2]
@@ -150,7 +165,9 @@ def test_floats_and_text_that_hold_whole_numbers_meet_their_keys() -> None:
 
 
 def test_later_rows_do_not_renumber_earlier_ones() -> None:
-    frame = pd.DataFrame({"id": [9, 5, 7], "created_at": pd.to_datetime(["2024-01-03", "2024-01-01", "2024-01-02"])})
+    frame = pd.DataFrame(
+        {"id": [9, 5, 7], "created_at": pd.to_datetime(["2024-01-03", "2024-01-01", "2024-01-02"])}
+    )
     later = pd.DataFrame({"id": [1, 2], "created_at": pd.to_datetime(["2024-06-01", "2024-06-02"])})
     before = own_keys(gelgt.open({"events": frame}), "events")
     after = own_keys(gelgt.open({"events": pd.concat([later, frame])}), "events")
@@ -158,29 +175,49 @@ def test_later_rows_do_not_renumber_earlier_ones() -> None:
 
 
 def test_columns_named_like_our_own_keep_their_values(tmp_path: Path) -> None:
-    """Shared and doubled keys get columns of their own, which must not take the place of the user's."""
+    """Shared and doubled keys get columns of their own, which must not take the place of the
+    user's."""
     with sqlite3.connect(tmp_path / "names.db") as connection:
-        connection.execute('CREATE TABLE authors (code TEXT PRIMARY KEY, "row" INTEGER, k0 TEXT, c0 TEXT)')
-        connection.execute('CREATE TABLE books (code TEXT PRIMARY KEY REFERENCES authors, "code@authors" TEXT, p0 TEXT, d0 TEXT)')
+        connection.execute(
+            'CREATE TABLE authors (code TEXT PRIMARY KEY, "row" INTEGER, k0 TEXT, c0 TEXT)'
+        )
+        connection.execute(
+            'CREATE TABLE books (code TEXT PRIMARY KEY REFERENCES authors, "code@authors" TEXT, '
+            "p0 TEXT, d0 TEXT)"
+        )
         connection.execute('CREATE TABLE notes ("a+b" TEXT REFERENCES authors, a TEXT, b TEXT)')
-        connection.executemany("INSERT INTO authors VALUES (?, ?, ?, ?)", [(f"a{i}", i, f"k{i}", f"c{i}") for i in range(3)])
-        connection.executemany("INSERT INTO books VALUES (?, ?, ?, ?)", [(f"a{i}", f"mine{i}", f"p{i}", f"d{i}") for i in range(3)])
+        connection.executemany(
+            "INSERT INTO authors VALUES (?, ?, ?, ?)",
+            [(f"a{i}", i, f"k{i}", f"c{i}") for i in range(3)],
+        )
+        connection.executemany(
+            "INSERT INTO books VALUES (?, ?, ?, ?)",
+            [(f"a{i}", f"mine{i}", f"p{i}", f"d{i}") for i in range(3)],
+        )
         connection.executemany("INSERT INTO notes VALUES (?, 'x', 'y')", [("a2",), ("a0",)])
     connection.close()
     db = gelgt.open(tmp_path / "names.db", schema={"notes": {"fkeys": {"a+b": "authors"}}})
-    assert db.read("authors", ["row", "k0", "c0"]).to_pylist()[1] == {"row": 1, "k0": "k1", "c0": "c1"}
+    assert db.read("authors", ["row", "k0", "c0"]).to_pylist()[1] == {
+        "row": 1,
+        "k0": "k1",
+        "c0": "c1",
+    }
     books = db.read("books").to_pydict()
     assert books["code@authors"] == ["mine0", "mine1", "mine2"]
     assert [fk.column for fk in db.table("books").foreign_keys] == ["code@authors@"]
     assert books["code@authors@"] == [0, 1, 2]
     assert (books["p0"], books["d0"]) == (["p0", "p1", "p2"], ["d0", "d1", "d2"])
-    assert [(fk.columns, fk.table) for fk in db.table("notes").foreign_keys] == [(("a+b",), "authors")]
+    assert [(fk.columns, fk.table) for fk in db.table("notes").foreign_keys] == [
+        (("a+b",), "authors")
+    ]
     assert db.graph().num_edges == 5
 
 
 def test_a_composite_key_whose_column_would_hide_another_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "names.db") as connection:
-        connection.execute('CREATE TABLE t (a INTEGER, b INTEGER, "a+b" INTEGER, PRIMARY KEY (a, b))')
+        connection.execute(
+            'CREATE TABLE t (a INTEGER, b INTEGER, "a+b" INTEGER, PRIMARY KEY (a, b))'
+        )
     connection.close()
     with pytest.raises(GelgtError, match="'a\\+b'") as caught:
         gelgt.open(tmp_path / "names.db")

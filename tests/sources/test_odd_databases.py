@@ -1,4 +1,5 @@
-"""What real servers hold beside plain tables: partitions, views, other schemas, rights, odd types and dates that are none."""
+"""What real servers hold beside plain tables: partitions, views, other schemas, rights, odd types
+and dates that are none."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -35,28 +36,41 @@ GRANT USAGE ON SCHEMA odd TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA odd TO
 
 @pytest.fixture(scope="module")
 def odd(postgres: Any) -> Iterator[str]:
-    engine = sa.create_engine(postgres.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(
+        postgres.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+    )
     with engine.connect() as connection:
         connection.exec_driver_sql(POSTGRES)
         yield postgres.url
-        connection.exec_driver_sql("DROP SCHEMA odd CASCADE; DROP SCHEMA other CASCADE; DROP ROLE reader")
+        connection.exec_driver_sql(
+            "DROP SCHEMA odd CASCADE; DROP SCHEMA other CASCADE; DROP ROLE reader"
+        )
     engine.dispose()
 
 
 @pytest.mark.postgres
-def test_a_partitioned_table_is_one_table_and_a_table_without_columns_none(odd: str, recwarn: Any) -> None:
+def test_a_partitioned_table_is_one_table_and_a_table_without_columns_none(
+    odd: str, recwarn: Any
+) -> None:
     db = gelgt.open(odd, namespace="odd")
     assert db.table_names == ["events", "people", "secret"]
     assert db.num_rows("events") == 40
     assert ("no_columns", "bare") in [(f.code, f.table) for f in db.import_findings]
-    assert db.read("people", ["joined_at"]).column(0).to_pylist() == [datetime(2023, 12, 31, 19, 30), None]
+    assert db.read("people", ["joined_at"]).column(0).to_pylist() == [
+        datetime(2023, 12, 31, 19, 30),
+        None,
+    ]
     assert not [w for w in recwarn if "Did not recognize type" in str(w.message)]
 
 
 @pytest.mark.postgres
 def test_views_and_partitions_are_read_when_they_are_named(odd: str) -> None:
     db = gelgt.open(odd, namespace="odd", tables=["seen", "kept", "events_b"])
-    assert {name: db.num_rows(name) for name in db.table_names} == {"seen": 10, "kept": 20, "events_b": 10}
+    assert {name: db.num_rows(name) for name in db.table_names} == {
+        "seen": 10,
+        "kept": 20,
+        "events_b": 10,
+    }
     with pytest.raises(GelgtError, match="Did you mean 'seen'") as caught:
         gelgt.open(odd, namespace="odd", tables=["sen"])
     assert caught.value.code == "unknown_table"
@@ -76,17 +90,23 @@ def test_a_table_that_the_user_may_not_read_is_left_out_and_reported(odd: str) -
 @pytest.mark.postgres
 def test_a_key_into_another_schema_is_reported(odd: str) -> None:
     db = gelgt.open(odd, namespace="other")
-    assert [(f.code, f.table, f.column) for f in db.import_findings] == [("outside_key", "deals", "who")]
+    assert [(f.code, f.table, f.column) for f in db.import_findings] == [
+        ("outside_key", "deals", "who")
+    ]
 
 
 @pytest.mark.mysql
 def test_dates_small_numbers_and_geometry_of_mariadb(mariadb: Any) -> None:
-    engine = sa.create_engine(mariadb.url.replace("mysql:", "mysql+pymysql:"), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(
+        mariadb.url.replace("mysql:", "mysql+pymysql:"), isolation_level="AUTOCOMMIT"
+    )
     with engine.connect() as connection:
         for statement in (
             "SET sql_mode = ''",
-            "CREATE TABLE odd (id binary(2) PRIMARY KEY, day date, moment datetime(6), is_new tinyint(1), level tinyint(1), place point)",
-            "INSERT INTO odd VALUES ('ab', '2024-01-31', '2024-01-31 10:00:00.123456', 1, 4, POINT(1, 2))",
+            "CREATE TABLE odd (id binary(2) PRIMARY KEY, day date, moment datetime(6), is_new "
+            "tinyint(1), level tinyint(1), place point)",
+            "INSERT INTO odd VALUES ('ab', '2024-01-31', '2024-01-31 10:00:00.123456', 1, 4, "
+            "POINT(1, 2))",
             "INSERT INTO odd VALUES ('cd', '0000-00-00', '0000-00-00 00:00:00', 0, 2, NULL)",
         ):
             connection.exec_driver_sql(statement)
@@ -104,12 +124,22 @@ def test_dates_small_numbers_and_geometry_of_mariadb(mariadb: Any) -> None:
 
 def test_stray_text_among_declared_numbers_of_sqlite_counts_as_missing(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "stray.db") as connection:
-        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, price REAL, n INTEGER, note NUMERIC)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", [(i, i / 2, i, "text" if i % 2 else i) for i in range(40)])
+        connection.execute(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, price REAL, n INTEGER, note NUMERIC)"
+        )
+        connection.executemany(
+            "INSERT INTO t VALUES (?, ?, ?, ?)",
+            [(i, i / 2, i, "text" if i % 2 else i) for i in range(40)],
+        )
         connection.execute("UPDATE t SET price = 'N/A', n = 'none' WHERE id = 7")
     connection.close()
     db = gelgt.open(tmp_path / "stray.db")
-    assert dict(db.table("t").columns) == {"id": "int64", "price": "float64", "n": "int64", "note": "string"}
+    assert dict(db.table("t").columns) == {
+        "id": "int64",
+        "price": "float64",
+        "n": "int64",
+        "note": "string",
+    }
     rows = db.read("t").slice(6, 3).to_pydict()
     assert rows["price"] == [3.0, None, 4.0]
     assert rows["n"] == [6, None, 8]

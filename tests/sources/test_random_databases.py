@@ -1,4 +1,5 @@
-"""Random small databases through open → graph → features: either success, or a GelgtError. Never anything else."""
+"""Random small databases through open → graph → features: either success, or a GelgtError. Never
+anything else."""
 
 import tempfile
 from datetime import datetime, timedelta
@@ -15,7 +16,22 @@ import gelgt
 
 NAMES = st.one_of(
     st.sampled_from(
-        ["id", "Id", "order", "select", "user_id", "parent_id", "created_at", "date", "a b", 'qu"ote', "ümläut", "x.y", "100%", "name;"]
+        [
+            "id",
+            "Id",
+            "order",
+            "select",
+            "user_id",
+            "parent_id",
+            "created_at",
+            "date",
+            "a b",
+            'qu"ote',
+            "ümläut",
+            "x.y",
+            "100%",
+            "name;",
+        ]
     ),
     st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), min_size=1, max_size=6),
 )
@@ -23,7 +39,9 @@ MOMENTS = st.integers(0, 3_000_000_000).map(lambda s: datetime(1960, 1, 1) + tim
 VALUES = {
     "key": st.one_of(st.none(), st.integers(0, 6)),
     "unique": st.integers(-(2**40), 2**40),
-    "number": st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True), st.floats(-10, 10)),
+    "number": st.one_of(
+        st.none(), st.floats(allow_nan=True, allow_infinity=True), st.floats(-10, 10)
+    ),
     "whole": st.one_of(st.none(), st.integers(-(2**62), 2**62)),
     "flag": st.one_of(st.none(), st.booleans()),
     "text": st.one_of(st.none(), st.text(max_size=12)),
@@ -58,7 +76,9 @@ def schemas(draw: st.DrawFn, tables: dict[str, pd.DataFrame]) -> dict[str, dict[
         if draw(st.booleans()):
             entry["pkey"] = draw(st.sampled_from([None, *frame.columns]))
         if draw(st.booleans()):
-            entry["fkeys"] = {draw(st.sampled_from(list(frame.columns))): draw(st.sampled_from(list(tables)))}
+            entry["fkeys"] = {
+                draw(st.sampled_from(list(frame.columns))): draw(st.sampled_from(list(tables)))
+            }
         if draw(st.booleans()):
             entry["time_col"] = draw(st.sampled_from([None, *frame.columns]))
         if draw(st.booleans()):
@@ -91,14 +111,22 @@ def run(source: Any, schema: dict[str, dict[str, Any]] | None) -> bool:
         return True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_random_frames(data: st.DataObject) -> None:
     tables = data.draw(frames())
     run(tables, data.draw(schemas(tables)) if data.draw(st.booleans()) else None)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(tables=frames())
 def test_random_csv_files(tables: dict[str, pd.DataFrame]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,9 @@ from gelgt.errors import SourceError
 from gelgt.sources.address import address_of
 from gelgt.sources.registry import OPENERS
 
-EVENTS = pd.DataFrame({"id": [1, 2, 3], "at": pd.date_range("2024-01-01", periods=3), "word": ["a", "b", "a"]})
+EVENTS = pd.DataFrame(
+    {"id": [1, 2, 3], "at": pd.date_range("2024-01-01", periods=3), "word": ["a", "b", "a"]}
+)
 
 
 def door(source: Any) -> str | None:
@@ -74,7 +76,10 @@ def test_a_source_that_is_none() -> None:
 
 
 def test_the_same_rows_are_imported_once() -> None:
-    first, second = gelgt.open({"events": EVENTS}), gelgt.open({"events": pa.Table.from_pandas(EVENTS)})
+    first, second = (
+        gelgt.open({"events": EVENTS}),
+        gelgt.open({"events": pa.Table.from_pandas(EVENTS)}),
+    )
     assert first.folder == second.folder
     assert gelgt.open({"events": EVENTS.assign(word="c")}).folder != first.folder
     assert gelgt.open({"events": EVENTS}, schema={"events": {"pkey": None}}).folder != first.folder
@@ -83,8 +88,16 @@ def test_the_same_rows_are_imported_once() -> None:
 def test_a_schema_from_a_file(tmp_path: Path) -> None:
     for text in ("events: {time_col: null}", "tables:\n  events: {time_col: null}"):
         (tmp_path / "schema.yaml").write_text(text)
-        assert gelgt.open({"events": EVENTS}, schema=tmp_path / "schema.yaml").table("events").time_col is None
-        assert gelgt.open({"events": EVENTS}, schema=str(tmp_path / "schema.yaml")).table("events").time_col is None
+        assert (
+            gelgt.open({"events": EVENTS}, schema=tmp_path / "schema.yaml").table("events").time_col
+            is None
+        )
+        assert (
+            gelgt.open({"events": EVENTS}, schema=str(tmp_path / "schema.yaml"))
+            .table("events")
+            .time_col
+            is None
+        )
 
 
 @pytest.mark.parametrize("schema", [["events"], {"events": "id"}, {"events": ["id"]}])
@@ -100,7 +113,9 @@ def test_a_schema_file_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_only_some_tables(tmp_path: Path) -> None:
-    visits = pd.DataFrame({"id": [7, 8], "event_id": [3, 1], "seen_at": pd.date_range("2024-02-01", periods=2)})
+    visits = pd.DataFrame(
+        {"id": [7, 8], "event_id": [3, 1], "seen_at": pd.date_range("2024-02-01", periods=2)}
+    )
     both = {"events": EVENTS, "visits": visits}
     assert gelgt.open(both, tables=["events"]).table_names == ["events"]
     gelgt.open(both, out=tmp_path / "project")
@@ -115,8 +130,12 @@ def test_only_some_tables(tmp_path: Path) -> None:
 
 
 def test_a_foreign_key_to_a_table_that_is_left_out_keeps_its_values(tmp_path: Path) -> None:
-    visits = pd.DataFrame({"id": [7, 8], "event_id": [30, 10], "seen_at": pd.date_range("2024-02-01", periods=2)})
-    gelgt.open({"events": EVENTS.assign(id=[10, 20, 30]), "visits": visits}, out=tmp_path / "project")
+    visits = pd.DataFrame(
+        {"id": [7, 8], "event_id": [30, 10], "seen_at": pd.date_range("2024-02-01", periods=2)}
+    )
+    gelgt.open(
+        {"events": EVENTS.assign(id=[10, 20, 30]), "visits": visits}, out=tmp_path / "project"
+    )
     alone = gelgt.open(tmp_path / "project", tables=["visits"])
     assert alone.table("visits").foreign_keys == ()
     assert alone.read("visits", ["event_id"]).column(0).to_pylist() == [30, 10]
@@ -144,12 +163,25 @@ def duck(path: Path) -> Path:
     return path
 
 
-RELATIVE = ("shop.db", "./shop.db", "sqlite:///shop.db", "duck.db", "duckdb:///duck.db", "files", "files/", "project", "~/shop.db")
+RELATIVE = (
+    "shop.db",
+    "./shop.db",
+    "sqlite:///shop.db",
+    "duck.db",
+    "duckdb:///duck.db",
+    "files",
+    "files/",
+    "project",
+    "~/shop.db",
+)
 
 
 @pytest.mark.parametrize("given", RELATIVE)
-def test_an_address_is_absolute(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a database calls its source opens the same rows from another working folder, which holds files of the same names."""
+def test_an_address_is_absolute(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a database calls its source opens the same rows from another working folder, which holds
+    files of the same names."""
     here, there = tmp_path / "here", tmp_path / "there"
     monkeypatch.setenv("HOME", str(here))
     for folder in (here, there):
@@ -168,7 +200,9 @@ def test_an_address_is_absolute(given: str, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.chdir(here)
 
 
-def test_two_addresses_of_the_same_rows_share_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_addresses_of_the_same_rows_share_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     csv_folder(tmp_path / "files")
@@ -179,9 +213,15 @@ def test_two_addresses_of_the_same_rows_share_the_cache(tmp_path: Path, monkeypa
     sqlite(tmp_path / "copy" / "shop.db")
     first, second = gelgt.open("sqlite:///shop.db"), gelgt.open("copy/shop.db")
     assert first.folder == second.folder
-    assert (first.source, second.source) == (f"sqlite:///{tmp_path}/shop.db", f"{tmp_path}/copy/shop.db")
+    assert (first.source, second.source) == (
+        f"sqlite:///{tmp_path}/shop.db",
+        f"{tmp_path}/copy/shop.db",
+    )
 
 
 def test_the_address_of_a_server_keeps_no_password() -> None:
-    assert address_of("postgresql://ann:secret@host:1/shop?sslpassword=x&a=b") == "postgresql://ann@host:1/shop?a=b"
+    assert (
+        address_of("postgresql://ann:secret@host:1/shop?sslpassword=x&a=b")
+        == "postgresql://ann@host:1/shop?a=b"
+    )
     assert address_of({"events": EVENTS}) == "frames"

@@ -1,4 +1,5 @@
-"""One database, seven kinds of source: the graph and the features must be the same, byte for byte."""
+"""One database, seven kinds of source: the graph and the features must be the same, byte for
+byte."""
 
 from pathlib import Path
 

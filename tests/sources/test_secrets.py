@@ -18,7 +18,9 @@ from gelgt.testing import Shop, to_sql
 
 
 def forms(password: str) -> list[bytes]:
-    return [form.encode() for form in (password, quote(password, safe=""), json.dumps(password)[1:-1])]
+    return [
+        form.encode() for form in (password, quote(password, safe=""), json.dumps(password)[1:-1])
+    ]
 
 
 def assert_clean(text: str, password: str) -> None:
@@ -27,13 +29,24 @@ def assert_clean(text: str, password: str) -> None:
 
 
 @pytest.mark.postgres
-def test_nothing_on_disk_or_screen_holds_the_password(small_shop: Shop, postgres: Any, tmp_path: Path) -> None:
+def test_nothing_on_disk_or_screen_holds_the_password(
+    small_shop: Shop, postgres: Any, tmp_path: Path
+) -> None:
     to_sql(small_shop, postgres.url, replace=True)
     gelgt.open(postgres.url).features()
     out = tmp_path / "project"
-    for arguments in (["inspect", postgres.url], ["inspect", postgres.url, "--json"], ["import", postgres.url, str(out)]):
+    for arguments in (
+        ["inspect", postgres.url],
+        ["inspect", postgres.url, "--json"],
+        ["import", postgres.url, str(out)],
+    ):
         script = [sys.executable, "-c", "from gelgt.cli import main; main()", *arguments]
-        result = subprocess.run(script, capture_output=True, text=True, env={**os.environ, "GELGT_CACHE": str(cache_root())})
+        result = subprocess.run(
+            script,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "GELGT_CACHE": str(cache_root())},
+        )
         assert result.returncode == 0, result.stderr
         assert_clean(result.stdout + result.stderr, postgres.password)
     files = [p for root in (out, cache_root()) for p in root.rglob("*") if p.is_file()]
@@ -47,7 +60,12 @@ def test_nothing_on_disk_or_screen_holds_the_password(small_shop: Shop, postgres
 @pytest.mark.parametrize("change", ["password", "database", "port", "user"])
 def test_errors_do_not_repeat_the_password(postgres: Any, change: str) -> None:
     url = parse_url(postgres.url)
-    wrong: dict[str, Any] = {"password": "s3cr3t/wrong", "database": "nowhere", "port": 1, "user": "nobody"}
+    wrong: dict[str, Any] = {
+        "password": "s3cr3t/wrong",
+        "database": "nowhere",
+        "port": 1,
+        "user": "nobody",
+    }
     changed = (
         url._replace(password=wrong["password"])
         if change == "password"
@@ -68,7 +86,9 @@ def test_an_unreadable_address_is_not_repeated() -> None:
 
 
 def test_addresses_are_shown_without_secrets() -> None:
-    url = parse_url("postgresql://me:hunter2@host:5433/db?sslmode=require&sslpassword=geheim&password=hunter2")
+    url = parse_url(
+        "postgresql://me:hunter2@host:5433/db?sslmode=require&sslpassword=geheim&password=hunter2"
+    )
     shown = safe_address(url)
     assert "hunter2" not in shown
     assert "geheim" not in shown
@@ -78,4 +98,6 @@ def test_addresses_are_shown_without_secrets() -> None:
 
 def test_drivers_messages_are_scrubbed() -> None:
     url = parse_url("mysql://me:a%2Fb%40c@host/db")
-    assert scrub("could not log in with a/b@c (a%2Fb%40c)", url) == "could not log in with *** (***)"
+    assert (
+        scrub("could not log in with a/b@c (a%2Fb%40c)", url) == "could not log in with *** (***)"
+    )

@@ -1,8 +1,8 @@
 """An import sees one state of the data, however much is written meanwhile.
 
-A writer commits transactions that each add a payment and raise the balance of an account by the same amount, so in every
-state the payments add up to the balances. The import is held up before each table until more of them are committed.
-"""
+A writer commits transactions that each add a payment and raise the balance of an account by the
+same amount, so in every state the payments add up to the balances. The import is held up before
+each table until more of them are committed."""
 
 import threading
 import time
@@ -19,7 +19,8 @@ from gelgt.sources.stage import stage_table
 
 TABLES = (
     "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL)",
-    "CREATE TABLE payments (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts (id), amount BIGINT NOT NULL)",
+    "CREATE TABLE payments (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES "
+    "accounts (id), amount BIGINT NOT NULL)",
     "CREATE TABLE totals (id INTEGER PRIMARY KEY, amount BIGINT NOT NULL, made BIGINT NOT NULL)",
 )
 
@@ -41,9 +42,15 @@ class Writer(threading.Thread):
         while not self.stopped.is_set():
             number = self.committed + 1
             with self.engine.begin() as connection:
-                connection.exec_driver_sql(f"INSERT INTO payments VALUES ({number}, {number % 5}, {number})")
-                connection.exec_driver_sql(f"UPDATE accounts SET balance = balance + {number} WHERE id = {number % 5}")
-                connection.exec_driver_sql(f"UPDATE totals SET amount = amount + {number}, made = made + 1")
+                connection.exec_driver_sql(
+                    f"INSERT INTO payments VALUES ({number}, {number % 5}, {number})"
+                )
+                connection.exec_driver_sql(
+                    f"UPDATE accounts SET balance = balance + {number} WHERE id = {number % 5}"
+                )
+                connection.exec_driver_sql(
+                    f"UPDATE totals SET amount = amount + {number}, made = made + 1"
+                )
             self.committed = number
             time.sleep(0.002)
 
@@ -54,7 +61,9 @@ class Writer(threading.Thread):
             time.sleep(0.005)
 
 
-def check_one_state(engine: sa.Engine, open_it: Callable[[], gelgt.Database], monkeypatch: pytest.MonkeyPatch) -> None:
+def check_one_state(
+    engine: sa.Engine, open_it: Callable[[], gelgt.Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = Writer(engine)
 
     def held_up(*arguments: Any) -> Any:

@@ -35,7 +35,10 @@ def test_declared_types(declared: object, expected: pa.DataType | None) -> None:
 
 def test_addresses() -> None:
     assert open_sql("mariadb://me@host/shop").name == "shop"
-    with pytest.raises(gelgt.GelgtError, match=r"gelgt cannot read 'postgrsql' databases.*Did you mean 'postgresql'"):
+    with pytest.raises(
+        gelgt.GelgtError,
+        match=r"gelgt cannot read 'postgrsql' databases.*Did you mean 'postgresql'",
+    ):
         open_sql("postgrsql://me@host/db")
     with pytest.raises(gelgt.GelgtError, match="in-memory"):
         open_sql("sqlite://")

@@ -15,7 +15,13 @@ from gelgt.sources.raw import RawTable
 from gelgt.sources.stage import StagedTable, read_batches, stage_table
 
 
-def stage(folder: Path, columns: dict[str, pa.Array], batch: int = 2, forced: dict[str, str] | None = None, **options: Any) -> StagedTable:
+def stage(
+    folder: Path,
+    columns: dict[str, pa.Array],
+    batch: int = 2,
+    forced: dict[str, str] | None = None,
+    **options: Any,
+) -> StagedTable:
     table = pa.table(columns)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -27,11 +33,17 @@ def stage(folder: Path, columns: dict[str, pa.Array], batch: int = 2, forced: di
 
 def values(staged: StagedTable) -> dict[str, list[Any]]:
     table = pq.read_table(staged.path)
-    return {name: table.column(column.stored).to_pylist() for name, column in staged.columns.items()}
+    return {
+        name: table.column(column.stored).to_pylist() for name, column in staged.columns.items()
+    }
 
 
 def test_types_are_canonical(tmp_path: Path) -> None:
-    columns = {"a": pa.array([1, 2, 3], pa.int16()), "b": pa.array([1.5, None, 2], pa.float32()), "c": pa.array(["x", "y", None])}
+    columns = {
+        "a": pa.array([1, 2, 3], pa.int16()),
+        "b": pa.array([1.5, None, 2], pa.float32()),
+        "c": pa.array(["x", "y", None]),
+    }
     staged = stage(tmp_path, columns)
     assert staged.types() == {"a": "int64", "b": "float64", "c": "string"}
     assert staged.rows == 3
@@ -40,7 +52,11 @@ def test_types_are_canonical(tmp_path: Path) -> None:
 
 
 def test_text_is_settled_once_the_whole_column_is_known(tmp_path: Path) -> None:
-    columns = {"n": pa.array(["1", "2", "3"]), "x": pa.array(["1", "2", "2.5"]), "t": pa.array(["2024-01-01", None, "2024-01-03"])}
+    columns = {
+        "n": pa.array(["1", "2", "3"]),
+        "x": pa.array(["1", "2", "2.5"]),
+        "t": pa.array(["2024-01-01", None, "2024-01-03"]),
+    }
     staged = stage(tmp_path, columns, is_text=True)
     assert staged.types() == {"n": "int64", "x": "float64", "t": "timestamp"}
     assert values(staged)["t"] == [datetime(2024, 1, 1), None, datetime(2024, 1, 3)]
@@ -52,9 +68,15 @@ def test_text_is_settled_once_the_whole_column_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", [1, 10**3, 10**6, 10**9])
 def test_epoch_times(scale: int, tmp_path: Path) -> None:
     seconds = [1_700_000_000, 1_700_000_001, None]
-    staged = stage(tmp_path, {"created_at": pa.array([None if s is None else s * scale for s in seconds])})
+    staged = stage(
+        tmp_path, {"created_at": pa.array([None if s is None else s * scale for s in seconds])}
+    )
     assert staged.columns["created_at"].type == TIME
-    assert values(staged)["created_at"] == [datetime(2023, 11, 14, 22, 13, 20), datetime(2023, 11, 14, 22, 13, 21), None]
+    assert values(staged)["created_at"] == [
+        datetime(2023, 11, 14, 22, 13, 20),
+        datetime(2023, 11, 14, 22, 13, 21),
+        None,
+    ]
     assert [f.code for f in staged.findings] == ["epoch_time"]
 
 
@@ -73,13 +95,25 @@ def test_a_declared_time_of_whole_numbers_needs_no_name(tmp_path: Path) -> None:
 
 
 def test_forced_kinds_keep_text_as_it_is(tmp_path: Path) -> None:
-    columns = {"zip": pa.array(["10115", "20095"]), "when": pa.array(["2024-01-01", "2024-01-02"]), "at": pa.array([1_700_000_000] * 2)}
+    columns = {
+        "zip": pa.array(["10115", "20095"]),
+        "when": pa.array(["2024-01-01", "2024-01-02"]),
+        "at": pa.array([1_700_000_000] * 2),
+    }
     forced = {"zip": "categorical", "when": "text", "at": "categorical"}
-    assert stage(tmp_path, columns, forced=forced).types() == {"zip": "string", "when": "string", "at": "int64"}
+    assert stage(tmp_path, columns, forced=forced).types() == {
+        "zip": "string",
+        "when": "string",
+        "at": "int64",
+    }
 
 
 def test_whole_numbers_kept_as_floats(tmp_path: Path) -> None:
-    columns = {"key": pa.array([1.0, None, 3.0]), "half": pa.array([1.0, 2.5, 3.0]), "inf": pa.array([1.0, float("inf"), float("nan")])}
+    columns = {
+        "key": pa.array([1.0, None, 3.0]),
+        "half": pa.array([1.0, 2.5, 3.0]),
+        "inf": pa.array([1.0, float("inf"), float("nan")]),
+    }
     staged = stage(tmp_path, columns, batch=1)
     assert [c.is_whole for c in staged.columns.values()] == [True, False, True]
     assert [c.non_finite for c in staged.columns.values()] == [0, 0, 2]
@@ -99,7 +133,10 @@ def test_a_table_without_columns(tmp_path: Path) -> None:
 
 def test_a_table_without_rows(tmp_path: Path) -> None:
     staged = stage(
-        tmp_path, {"id": pa.array([], pa.int32()), "at": pa.array([], pa.string())}, is_text=True, time_columns=frozenset({"at"})
+        tmp_path,
+        {"id": pa.array([], pa.int32()), "at": pa.array([], pa.string())},
+        is_text=True,
+        time_columns=frozenset({"at"}),
     )
     assert staged.rows == 0
     assert staged.types() == {"id": "int64", "at": "timestamp"}

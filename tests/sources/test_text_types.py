@@ -1,4 +1,5 @@
-"""Columns of strings get a type only if every value fits, and a nearly-time column is an error, not text."""
+"""Columns of strings get a type only if every value fits, and a nearly-time column is an error, not
+text."""
 
 from datetime import datetime
 
@@ -19,7 +20,9 @@ def profile(*values: str | None, numbers: bool = True, batch: int = 1000) -> Tex
 
 def settle(*values: str | None) -> list[object]:
     """The values in their type."""
-    return parse_text(pa.array(values, pa.string()), profile(*values).verdict(), "t", "c").to_pylist()  # type: ignore[no-any-return]
+    return parse_text(
+        pa.array(values, pa.string()), profile(*values).verdict(), "t", "c"
+    ).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,9 @@ def test_a_declared_time_column_holds_nothing_else() -> None:
 def test_dates_that_are_no_days() -> None:
     values = ["2024-02-30", "2024-02-28"]
     assert profile(*values).verdict() == TIME
-    with pytest.raises(SourceError, match=r"'t.c': 1 values look like times but are none: '2024-02-30'"):
+    with pytest.raises(
+        SourceError, match=r"'t.c': 1 values look like times but are none: '2024-02-30'"
+    ):
         parse_text(pa.array(values), TIME, "t", "c")
 
 
@@ -118,8 +123,15 @@ def test_mixed_zones_across_batches() -> None:
 
 
 def test_dates_that_can_be_read_in_one_way_are_and_words_for_missing_values_are_null() -> None:
-    assert settle("31.01.2024", "1.2.2024", "N/A") == [datetime(2024, 1, 31), datetime(2024, 2, 1), None]
-    assert settle("2024/01/31", "2024/02/01 17:04:05") == [datetime(2024, 1, 31), datetime(2024, 2, 1, 17, 4, 5)]
+    assert settle("31.01.2024", "1.2.2024", "N/A") == [
+        datetime(2024, 1, 31),
+        datetime(2024, 2, 1),
+        None,
+    ]
+    assert settle("2024/01/31", "2024/02/01 17:04:05") == [
+        datetime(2024, 1, 31),
+        datetime(2024, 2, 1, 17, 4, 5),
+    ]
     assert settle("1", "?", "3") == [1, None, 3]
     assert settle("NA", "DE") == ["NA", "DE"]
 

@@ -18,15 +18,31 @@ Make = Callable[..., Database]
 
 
 def write_folder(
-    folder: Path, tables: Tables, val: str, test: str, keys: Mapping[str, Mapping[str, Any]] | None = None, **ours: Any
+    folder: Path,
+    tables: Tables,
+    val: str,
+    test: str,
+    keys: Mapping[str, Mapping[str, Any]] | None = None,
+    **ours: Any,
 ) -> Path:
-    """Each table is {"columns": {…}, "pkey": …, "time_col": …, "fkeys": {…}}; `keys` are the user's own key values."""
+    """Each table is {"columns": {…}, "pkey": …, "time_col": …, "fkeys": {…}}; `keys` are the user's
+    own key values."""
     (folder / "db").mkdir(parents=True)
     specs = {}
     for name, table in tables.items():
         pq.write_table(pa.table(table["columns"]), folder / "db" / f"{name}.parquet")
-        specs[name] = {"pkey": table.get("pkey"), "time_col": table.get("time_col"), "fkeys": table.get("fkeys", {})}
-    content = {"name": "tiny", "val_timestamp": val, "test_timestamp": test, "tables": specs, "gelgt": ours}
+        specs[name] = {
+            "pkey": table.get("pkey"),
+            "time_col": table.get("time_col"),
+            "fkeys": table.get("fkeys", {}),
+        }
+    content = {
+        "name": "tiny",
+        "val_timestamp": val,
+        "test_timestamp": test,
+        "tables": specs,
+        "gelgt": ours,
+    }
     (folder / "manifest.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     for name, columns in (keys or {}).items():
         (folder / "gelgt" / "keys").mkdir(parents=True, exist_ok=True)
@@ -38,14 +54,18 @@ def write_folder(
 def make_db(tmp_path: Path) -> Make:
     count = iter(range(100))
 
-    def make(tables: Tables, val: str = "2024-03-01", test: str = "2024-05-01", **options: Any) -> Database:
+    def make(
+        tables: Tables, val: str = "2024-03-01", test: str = "2024-05-01", **options: Any
+    ) -> Database:
         return gelgt.open(write_folder(tmp_path / f"db{next(count)}", tables, val, test, **options))
 
     return make
 
 
 def days(*texts: str | None) -> pa.Array:
-    return pa.array([None if t is None else np.datetime64(t, "us") for t in texts], pa.timestamp("us"))
+    return pa.array(
+        [None if t is None else np.datetime64(t, "us") for t in texts], pa.timestamp("us")
+    )
 
 
 @pytest.fixture(name="days")
@@ -54,22 +74,32 @@ def days_fixture() -> Callable[..., pa.Array]:
 
 
 def random_shop(until: str | None = None, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Customers, products, orders and order items over 2023-01-01 … 2024-08-01, optionally without rows after a time."""
+    """Customers, products, orders and order items over 2023-01-01 … 2024-08-01, optionally without
+    rows after a time."""
     rng = np.random.default_rng(seed)
     start = np.datetime64("2023-01-01", "us")
     hours = lambda n: start + np.sort(rng.integers(0, 24 * 578, n)).astype("timedelta64[h]")  # noqa: E731
     customers, products, orders, items = 30, 8, 600, 1200
     joined, placed = hours(customers), hours(orders)
     joined[:10] = start
-    customer = np.array([rng.integers(0, max(1, np.searchsorted(joined, t, side="right"))) for t in placed])
+    customer = np.array(
+        [rng.integers(0, max(1, np.searchsorted(joined, t, side="right"))) for t in placed]
+    )
     order = np.sort(rng.integers(0, orders, items))
     tables = {
         "customers": {
-            "columns": {"id": np.arange(customers), "joined": joined, "country": [["DE", "FR", None][i % 3] for i in range(customers)]},
+            "columns": {
+                "id": np.arange(customers),
+                "joined": joined,
+                "country": [["DE", "FR", None][i % 3] for i in range(customers)],
+            },
             "pkey": "id",
             "time_col": "joined",
         },
-        "products": {"columns": {"id": np.arange(products), "price": rng.normal(10, 2, products)}, "pkey": "id"},
+        "products": {
+            "columns": {"id": np.arange(products), "price": rng.normal(10, 2, products)},
+            "pkey": "id",
+        },
         "orders": {
             "columns": {
                 "id": np.arange(orders),
@@ -84,7 +114,11 @@ def random_shop(until: str | None = None, seed: int = 0) -> dict[str, dict[str, 
             "fkeys": {"customer_id": "customers"},
         },
         "items": {
-            "columns": {"order_id": order, "product_id": rng.integers(0, products, items), "quantity": rng.integers(1, 5, items)},
+            "columns": {
+                "order_id": order,
+                "product_id": rng.integers(0, products, items),
+                "quantity": rng.integers(1, 5, items),
+            },
             "fkeys": {"order_id": "orders", "product_id": "products"},
         },
     }
@@ -94,7 +128,9 @@ def random_shop(until: str | None = None, seed: int = 0) -> dict[str, dict[str, 
         known["items"] = known["orders"][order]
         for name, keep in known.items():
             columns = tables[name]["columns"]
-            tables[name]["columns"] = {c: pa.array(v).filter(pa.array(keep)) for c, v in columns.items()}
+            tables[name]["columns"] = {
+                c: pa.array(v).filter(pa.array(keep)) for c, v in columns.items()
+            }
     return tables
 
 

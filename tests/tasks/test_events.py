@@ -23,15 +23,26 @@ START = pd.Timestamp("2023-01-01")
 
 
 def frames(planned: bool = True) -> dict[str, pd.DataFrame]:
-    """500 days of orders, whose lines have no time, a table of visits that ends 40 days earlier, and campaigns for half a year ahead."""
+    """500 days of orders, whose lines have no time, a table of visits that ends 40 days earlier,
+    and campaigns for half a year ahead."""
     rng = np.random.default_rng(2)
     orders = pd.DataFrame({"id": range(2000), "customer_id": rng.integers(0, 60, 2000)})
     orders["placed_at"] = START + pd.to_timedelta(np.linspace(0, 500, 2000), "D").round("s")
     visits = pd.DataFrame({"id": range(1000), "customer_id": rng.integers(0, 60, 1000)})
     visits["seen_at"] = START + pd.to_timedelta(np.linspace(0, 460, 1000), "D").round("s")
     lines = pd.DataFrame({"order_id": np.repeat(orders["id"], 2), "amount": 1.0})
-    found = {"customers": pd.DataFrame({"id": range(60)}), "orders": orders, "visits": visits, "order_items": lines}
-    campaigns = pd.DataFrame({"id": range(30), "starts_at": START + pd.to_timedelta(np.linspace(10, 680, 30), "D").round("s")})
+    found = {
+        "customers": pd.DataFrame({"id": range(60)}),
+        "orders": orders,
+        "visits": visits,
+        "order_items": lines,
+    }
+    campaigns = pd.DataFrame(
+        {
+            "id": range(30),
+            "starts_at": START + pd.to_timedelta(np.linspace(10, 680, 30), "D").round("s"),
+        }
+    )
     return found | ({"campaigns": campaigns} if planned else {})
 
 
@@ -55,9 +66,14 @@ def test_planned_rows_make_no_windows(db: Database, options: dict[str, Any]) -> 
     task = db.task(CHURN, **options)
     assert last_end(task) <= end
     assert max(positives(task)) < 0.5
-    assert any("windows end at 2024-05-15, the latest row of 'orders'; other tables go on to" in n for n in task.notices)
+    assert any(
+        "windows end at 2024-05-15, the latest row of 'orders'; other tables go on to" in n
+        for n in task.notices
+    )
     assert not any("hold no row" in n for n in task.notices)
-    without = gelgt.open(frames(planned=False)).task(CHURN, val=task.val_timestamp, test=task.test_timestamp)
+    without = gelgt.open(frames(planned=False)).task(
+        CHURN, val=task.val_timestamp, test=task.test_timestamp
+    )
     for split in ("train", "val", "test"):
         assert task.table(split).equals(without.table(split))
 
@@ -75,18 +91,27 @@ def test_sql_ends_with_the_tables_that_it_reads(db: Database) -> None:
     assert last_end(task) <= frames()["orders"]["placed_at"].max()
     assert max(positives(task)) < 0.5
     planned = SQL.replace(
-        "GROUP BY ALL", "LEFT JOIN campaigns k ON k.starts_at > timestamp AND k.starts_at <= timestamp + INTERVAL 1 DAY\nGROUP BY ALL"
+        "GROUP BY ALL",
+        "LEFT JOIN campaigns k ON k.starts_at > timestamp AND k.starts_at <= timestamp + INTERVAL "
+        "1 DAY\nGROUP BY ALL",
     )
     told = db.task(planned, timedelta="30 days", entity="customers.id")
-    assert last_end(told) > frames()["orders"]["placed_at"].max()  # which of them it counts is not known
+    # which of them it counts is not known
+    assert last_end(told) > frames()["orders"]["placed_at"].max()
     assert any("'orders' ends at 2024-05-15, windows at" in notice for notice in told.notices)
     assert not any("ends at" in notice for notice in task.notices)
 
 
 def test_the_first_table_that_ends_counts(db: Database) -> None:
-    both = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id WHERE COUNT(visits.*, 0, 30, days) > 0"
+    both = (
+        "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id WHERE COUNT(visits.*, "
+        "0, 30, days) > 0"
+    )
     assert last_end(db.task(both)) <= frames()["visits"]["seen_at"].max()
-    past = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id WHERE COUNT(visits.*, -90, 0, days) > 0"
+    past = (
+        "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id WHERE COUNT(visits.*, "
+        "-90, 0, days) > 0"
+    )
     assert find_events(db, db.task(past)).latest == frames()["orders"]["placed_at"].max()
 
 
@@ -96,7 +121,9 @@ def test_lines_without_a_time_end_with_their_orders(db: Database) -> None:
 
 
 def test_stated_times_behind_the_events_are_an_error(db: Database) -> None:
-    with pytest.raises(TaskError, match="ends behind the latest row of 'orders' \\(2024-05-15\\)") as caught:
+    with pytest.raises(
+        TaskError, match="ends behind the latest row of 'orders' \\(2024-05-15\\)"
+    ) as caught:
         db.task(CHURN, val="2024-03-01", test="2024-06-01")
     assert caught.value.hint.startswith("Set the test time to 2024-04-15 or earlier")
 
@@ -109,10 +136,16 @@ def test_a_column_is_split_within_its_own_rows() -> None:
     assert min(task.rows.values()) > 0
 
 
-def test_relbench_tasks_go_on_as_relbench_has_it(make_db: Callable[..., Database], random_shop: Callable[..., Any]) -> None:
+def test_relbench_tasks_go_on_as_relbench_has_it(
+    make_db: Callable[..., Database], random_shop: Callable[..., Any]
+) -> None:
     tables = random_shop()
     ahead = np.datetime64("2024-08-01", "us") + np.arange(10) * np.timedelta64(20, "D")
-    tables["campaigns"] = {"columns": {"id": np.arange(10), "at": ahead}, "pkey": "id", "time_col": "at"}
+    tables["campaigns"] = {
+        "columns": {"id": np.arange(10), "at": ahead},
+        "pkey": "id",
+        "time_col": "at",
+    }
     db = make_db(tables)
     folder = db.folder / "tasks" / "churn"
     folder.mkdir(parents=True)
@@ -125,13 +158,21 @@ def test_relbench_tasks_go_on_as_relbench_has_it(make_db: Callable[..., Database
         "entity_col: id",
         "target_col: churned",
     ]
-    text += ["time_col: timestamp", "timedelta: 30 days", "num_eval_timestamps: 8", "sql: |", *lines]
+    text += [
+        "time_col: timestamp",
+        "timedelta: 30 days",
+        "num_eval_timestamps: 8",
+        "sql: |",
+        *lines,
+    ]
     (folder / "manifest.yaml").write_text("\n".join(text))
     task = db.task("churn")
     theirs = relbench.load_dataset(db.folder).load_task("churn", regenerate=True)
     for split in ("train", "val", "test"):
         assert len(theirs.get_table(split, mask_input_cols=False)) == task.rows[split]
-    assert any(n.startswith("test: 4 of 8 windows hold no row of 'orders'") for n in task.notices), task.notices
+    assert any(
+        n.startswith("test: 4 of 8 windows hold no row of 'orders'") for n in task.notices
+    ), task.notices
     for split in ("train", "val", "test"):  # read from files, the same is said
         theirs.get_table(split, mask_input_cols=False).df.to_parquet(folder / f"{split}.parquet")
     assert any("windows hold no row of 'orders'" in n for n in db.task("churn").notices)

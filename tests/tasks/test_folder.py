@@ -19,7 +19,8 @@ from gelgt.testing import Shop
 
 Make = Callable[..., Database]
 FORECASTS = {
-    "count": "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id WHERE COUNT(orders.*, -INF, 0, days) > 0",
+    "count": "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id WHERE COUNT(orders.*, "
+    "-INF, 0, days) > 0",
     "churn": "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id",
     "mean": "PREDICT AVG(orders.amount WHERE status LIKE 's%', 0, 1, month) FOR EACH customers.id",
     "next": "PREDICT LAST(orders.status, 0, 30, days) FOR EACH customers.id",
@@ -74,10 +75,16 @@ def test_autocomplete_loads_in_relbench(shop_db: Database, name: str) -> None:
 
 
 def test_recommendation_loads_in_relbench(shop_db: Database) -> None:
-    task = make_task(shop_db, "PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id", name="next-products")
+    task = make_task(
+        shop_db,
+        "PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id",
+        name="next-products",
+    )
     task.save()
     for regenerate in (False, True):
-        theirs = relbench.load_dataset(shop_db.folder).load_task("next-products", regenerate=regenerate)
+        theirs = relbench.load_dataset(shop_db.folder).load_task(
+            "next-products", regenerate=regenerate
+        )
         for split in ("train", "val", "test"):
             frame = theirs.get_table(split, mask_input_cols=False).df
             mine = task.table(split).to_pandas()
@@ -87,14 +94,26 @@ def test_recommendation_loads_in_relbench(shop_db: Database) -> None:
 
 
 def test_frames_load_in_relbench(shop_db: Database) -> None:
-    frame = pd.DataFrame({"id": [0, 1, 2] * 20, "at": pd.date_range("2023-02-01", periods=60, freq="10D"), "y": ["a", "b", "b"] * 20})
+    frame = pd.DataFrame(
+        {
+            "id": [0, 1, 2] * 20,
+            "at": pd.date_range("2023-02-01", periods=60, freq="10D"),
+            "y": ["a", "b", "b"] * 20,
+        }
+    )
     task = make_task(shop_db, frame, entity="customers.id", timedelta="10 days", name="given")
     task.save()
     assert_loads_alike(shop_db, task)
     assert_same_task(shop_db.task("given"), task)
     with pytest.raises(TaskError, match="are given, not made; it takes no val"):
         shop_db.task("given", val="2024-01-01")
-    changed = make_task(shop_db, frame.assign(y="c").where(frame.id > 0, frame), entity="customers.id", timedelta="10 days", name="given")
+    changed = make_task(
+        shop_db,
+        frame.assign(y="c").where(frame.id > 0, frame),
+        entity="customers.id",
+        timedelta="10 days",
+        name="given",
+    )
     with pytest.raises(TaskError, match="it differs in train, val, test"):
         changed.save()
 
@@ -109,7 +128,11 @@ def test_manifest_is_relbenchs_with_ours_below(shop_db: Database) -> None:
     ]  # fmt: skip
     assert content["timedelta"] == "30 days"
     assert ours["sentence"] == FORECASTS["next"]
-    assert (ours["val_timestamp"], ours["test_timestamp"], ours["classes"]) == ("2024-03-01", "2024-05-01", ["new", "paid", "sent"])
+    assert (ours["val_timestamp"], ours["test_timestamp"], ours["classes"]) == (
+        "2024-03-01",
+        "2024-05-01",
+        ["new", "paid", "sent"],
+    )
     assert "sql: |" in (folder / "manifest.yaml").read_text()
 
 
@@ -122,7 +145,9 @@ def test_another_task_of_the_same_name(shop_db: Database) -> None:
     assert caught.value.code == "task_exists"
     assert "it differs in sql, task_type." in caught.value.message
     with pytest.raises(TaskError, match="it differs in val_timestamp"):
-        make_task(shop_db, FORECASTS["count"], name="same", val="2024-02-20", eval_timestamps=3).save()
+        make_task(
+            shop_db, FORECASTS["count"], name="same", val="2024-02-20", eval_timestamps=3
+        ).save()
     other.save(overwrite=True)
     assert shop_db.task("same").task_type == "binary_classification"
     assert sorted(p.name for p in (shop_db.folder / "tasks").iterdir()) == ["same"]
@@ -142,7 +167,9 @@ def test_a_failed_save_leaves_nothing(shop_db: Database, monkeypatch: pytest.Mon
     assert list((shop_db.folder / "tasks").iterdir()) == []
 
 
-def test_a_failed_replacement_keeps_what_was_there(shop_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_replacement_keeps_what_was_there(
+    shop_db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = make_task(shop_db, FORECASTS["count"], name="same").save()
     rename = os.replace
 
@@ -161,7 +188,12 @@ def test_a_failed_replacement_keeps_what_was_there(shop_db: Database, monkeypatc
 def test_elsewhere(shop_db: Database, tmp_path: Path) -> None:
     task = make_task(shop_db, FORECASTS["count"], name="count")
     folder = task.save(tmp_path / "my task")
-    for definition in (folder, str(folder), folder / "manifest.yaml", str(folder / "manifest.yaml")):
+    for definition in (
+        folder,
+        str(folder),
+        folder / "manifest.yaml",
+        str(folder / "manifest.yaml"),
+    ):
         assert_same_task(shop_db.task(definition), task)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -193,7 +225,9 @@ def test_saved_labels_need_no_duckdb(shop_db: Database) -> None:
         f"task = gelgt.open({str(shop_db.folder)!r}).task('next'); "
         "print(task.table('train').num_rows, len(task.population(task.database, '2024-01-01')))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert int(shown[0]) == shop_db.task("next").rows["train"]
 
 
@@ -226,8 +260,12 @@ def test_bad_manifests(shop_db: Database, change: dict[str, Any], message: str) 
 
 def test_label_files_that_do_not_fit(shop_db: Database) -> None:
     folder = make_task(shop_db, FORECASTS["count"], name="count").save()
-    pd.read_parquet(folder / "val.parquet").rename(columns={"target": "tarGet"}).to_parquet(folder / "val.parquet")
-    with pytest.raises(TaskError, match=r"count/val.parquet has no column 'target'. Did you mean 'tarGet'\?"):
+    pd.read_parquet(folder / "val.parquet").rename(columns={"target": "tarGet"}).to_parquet(
+        folder / "val.parquet"
+    )
+    with pytest.raises(
+        TaskError, match=r"count/val.parquet has no column 'target'. Did you mean 'tarGet'\?"
+    ):
         shop_db.task("count")
     (folder / "val.parquet").write_text("no parquet")
     with pytest.raises(TaskError, match="is not a readable Parquet file"):
@@ -237,14 +275,26 @@ def test_label_files_that_do_not_fit(shop_db: Database) -> None:
 def test_the_first_tasks_split_times_go_to_the_manifest(small_shop: Shop, tmp_path: Path) -> None:
     db = gelgt.open(small_shop.url, out=tmp_path / "project")
     assert db.schema.split_origin == "inferred"
-    first = db.task(small_shop.sentence, name="first", val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    first = db.task(
+        small_shop.sentence,
+        name="first",
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
+    )
     first.save()
     again = gelgt.open(tmp_path / "project")
-    assert (again.val_timestamp, again.test_timestamp) == (first.val_timestamp, first.test_timestamp)
+    assert (again.val_timestamp, again.test_timestamp) == (
+        first.val_timestamp,
+        first.test_timestamp,
+    )
     assert again.schema.split_origin == "manifest"
     assert again.follows_contract
     theirs = relbench.load_dataset(tmp_path / "project").load_task("first", regenerate=True)
     assert len(theirs.get_table("train")) == first.rows["train"]
-    later = again.task(small_shop.sentence, name="later", val=again.val_timestamp - pd.Timedelta(days=20))
+    later = again.task(
+        small_shop.sentence, name="later", val=again.val_timestamp - pd.Timedelta(days=20)
+    )
     later.save()
-    assert gelgt.open(tmp_path / "project").val_timestamp == first.val_timestamp, "a later task keeps its times to itself"
+    assert gelgt.open(tmp_path / "project").val_timestamp == first.val_timestamp, (
+        "a later task keeps its times to itself"
+    )

@@ -12,17 +12,27 @@ from gelgt.sources.database import Database
 Make = Callable[..., Database]
 
 
-def frame(start: str = "2023-02-01", periods: int = 60, unit: str = "us", zone: str | None = None) -> pd.DataFrame:
+def frame(
+    start: str = "2023-02-01", periods: int = 60, unit: str = "us", zone: str | None = None
+) -> pd.DataFrame:
     """One label every ten days, customers in turn."""
     times = pd.date_range(start, periods=periods, freq="10D").as_unit(unit)
     times = times.tz_localize("UTC").tz_convert(zone) if zone else times
-    return pd.DataFrame({"id": np.arange(periods) % 5, "when": times, "score": np.arange(periods) + 0.5})
+    return pd.DataFrame(
+        {"id": np.arange(periods) % 5, "when": times, "score": np.arange(periods) + 0.5}
+    )
 
 
 def test_split_rules_with_a_window(shop_db: Database) -> None:
     labels = frame()
     task = shop_db.task(labels, entity="customers.id", timedelta="20 days")
-    assert (task.kind, task.task_type, task.entity_col, task.time_col, task.target_col) == ("external", "regression", "id", "when", "score")
+    assert (task.kind, task.task_type, task.entity_col, task.time_col, task.target_col) == (
+        "external",
+        "regression",
+        "id",
+        "when",
+        "score",
+    )
     val, test, step = pd.Timestamp("2024-03-01"), pd.Timestamp("2024-05-01"), pd.Timedelta(days=20)
     expected = {
         "train": labels[labels.when <= val - step],
@@ -57,7 +67,11 @@ def test_times_as_texts_and_as_dates(shop_db: Database) -> None:
     texts = frame().assign(when=lambda f: f.when.dt.strftime("%Y-%m-%dT%H:%M:%S+00:00"))
     dates = pa.Table.from_pandas(frame()).set_column(1, "when", pa.array(frame().when.dt.date))
     for labels in (texts, dates):
-        assert shop_db.task(labels, entity="customers.id", time_col="when").table("test").equals(plain.table("test"))
+        assert (
+            shop_db.task(labels, entity="customers.id", time_col="when")
+            .table("test")
+            .equals(plain.table("test"))
+        )
 
 
 def test_the_users_own_keys(make_db: Make, random_shop: Callable[..., Any]) -> None:
@@ -74,9 +88,17 @@ def test_the_users_own_keys(make_db: Make, random_shop: Callable[..., Any]) -> N
 
 
 def test_keys_of_several_parts(make_db: Make, random_shop: Callable[..., Any]) -> None:
-    db = make_db(random_shop(), keys={"products": {"a": [i // 2 for i in range(8)], "b": ["x", "y"] * 4}})
-    labels = frame().assign(a=lambda f: f.id // 2, b=lambda f: np.where(f.id % 2, "y", "x")).drop(columns="id")
-    assert db.task(labels, entity="products").table("val").column("id").to_pylist() == [(i % 5) for i in range(40, 46)]
+    db = make_db(
+        random_shop(), keys={"products": {"a": [i // 2 for i in range(8)], "b": ["x", "y"] * 4}}
+    )
+    labels = (
+        frame()
+        .assign(a=lambda f: f.id // 2, b=lambda f: np.where(f.id % 2, "y", "x"))
+        .drop(columns="id")
+    )
+    assert db.task(labels, entity="products").table("val").column("id").to_pylist() == [
+        (i % 5) for i in range(40, 46)
+    ]
 
 
 def test_what_is_left_out_is_counted(shop_db: Database) -> None:
@@ -106,25 +128,74 @@ def test_max_rows(shop_db: Database) -> None:
             "unknown_column",
             "The frame has no column 'id' for the key of 'customers'. Did you mean 'idd'?",
         ),
-        (lambda f: f.drop(columns="when"), {}, "unknown_column", "The frame has 0 columns with times."),
-        (lambda f: f.assign(x=1), {}, "unknown_column", "The frame has 2 columns that could be the target: score, x."),
-        (lambda f: f, {"target_col": "scor"}, "unknown_column", "The frame has no column 'scor' (target). Did you mean 'score'?"),
-        (lambda f: f, {"time_col": "whn"}, "unknown_column", "The frame has no column 'whn' (time). Did you mean 'when'?"),
-        (lambda f: f.assign(when=1), {"time_col": "when"}, "bad_time", "The column 'when' of the frame holds int64, not times."),
-        (lambda f: f.assign(when="soon"), {"time_col": "when"}, "bad_time", "holds texts that are no times: 'soon'."),
-        (lambda f: f.assign(when=f.when.where(f.id > 0)), {}, "bad_time", "12 rows of the frame have no time in 'when'."),
+        (
+            lambda f: f.drop(columns="when"),
+            {},
+            "unknown_column",
+            "The frame has 0 columns with times.",
+        ),
+        (
+            lambda f: f.assign(x=1),
+            {},
+            "unknown_column",
+            "The frame has 2 columns that could be the target: score, x.",
+        ),
+        (
+            lambda f: f,
+            {"target_col": "scor"},
+            "unknown_column",
+            "The frame has no column 'scor' (target). Did you mean 'score'?",
+        ),
+        (
+            lambda f: f,
+            {"time_col": "whn"},
+            "unknown_column",
+            "The frame has no column 'whn' (time). Did you mean 'when'?",
+        ),
+        (
+            lambda f: f.assign(when=1),
+            {"time_col": "when"},
+            "bad_time",
+            "The column 'when' of the frame holds int64, not times.",
+        ),
+        (
+            lambda f: f.assign(when="soon"),
+            {"time_col": "when"},
+            "bad_time",
+            "holds texts that are no times: 'soon'.",
+        ),
+        (
+            lambda f: f.assign(when=f.when.where(f.id > 0)),
+            {},
+            "bad_time",
+            "12 rows of the frame have no time in 'when'.",
+        ),
         (
             lambda f: f.assign(score=f.when),
             {"time_col": "when"},
             "bad_target",
             "The target 'score' is a timestamp[us], which cannot be predicted.",
         ),
-        (lambda f: f.assign(score=[1, "a"] * 30), {}, "bad_frame", "The frame of labels mixes types in a column"),
-        (lambda f: f[f.when < "2024-01-01"], {}, "no_labels", "has no label rows in val and test (train 34, val 0, test 0)."),
+        (
+            lambda f: f.assign(score=[1, "a"] * 30),
+            {},
+            "bad_frame",
+            "The frame of labels mixes types in a column",
+        ),
+        (
+            lambda f: f[f.when < "2024-01-01"],
+            {},
+            "no_labels",
+            "has no label rows in val and test (train 34, val 0, test 0).",
+        ),
     ],
 )
 def test_errors(
-    shop_db: Database, change: Callable[[pd.DataFrame], pd.DataFrame], options: dict[str, str], code: str, message: str
+    shop_db: Database,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    options: dict[str, str],
+    code: str,
+    message: str,
 ) -> None:
     with pytest.raises(TaskError) as caught:
         shop_db.task(change(frame()), entity="customers.id", **options)
@@ -139,7 +210,9 @@ def test_entity_is_needed(shop_db: Database) -> None:
         shop_db.task(frame(), entity="custmers.id")
 
 
-def test_guessed_split_times_follow_the_labels(make_db: Make, random_shop: Callable[..., Any]) -> None:
+def test_guessed_split_times_follow_the_labels(
+    make_db: Make, random_shop: Callable[..., Any]
+) -> None:
     db = make_db(random_shop(), val="2024-07-01", test="2024-07-15", split_origin="inferred")
     labels = frame(periods=30)
     task = db.task(labels, entity="customers.id", timedelta="10 days")

@@ -23,7 +23,10 @@ def test_row_numbers_are_the_keys(shop_db: Database) -> None:
 
 
 def test_texts_and_several_parts(make_db: Make, random_shop: Callable[..., Any]) -> None:
-    keys = {"customers": {"code": [f"c{i}" for i in range(30)]}, "products": {"a": [i // 2 for i in range(8)], "b": ["x", "y"] * 4}}
+    keys = {
+        "customers": {"code": [f"c{i}" for i in range(30)]},
+        "products": {"a": [i // 2 for i in range(8)], "b": ["x", "y"] * 4},
+    }
     db = make_db(random_shop(), keys=keys)
     assert row_numbers(db, "customers", [column("c7", "c1")]).tolist() == [7, 1]
     assert row_numbers(db, "products", [column(3, 0), column("y", "x")]).tolist() == [7, 0]
@@ -33,7 +36,9 @@ def test_texts_and_several_parts(make_db: Make, random_shop: Callable[..., Any])
         row_numbers(db, "products", [column(9), column("x")])
 
 
-def test_a_key_of_another_type_is_understood_or_named(make_db: Make, random_shop: Callable[..., Any]) -> None:
+def test_a_key_of_another_type_is_understood_or_named(
+    make_db: Make, random_shop: Callable[..., Any]
+) -> None:
     db = make_db(random_shop(), keys={"customers": {"code": list(range(100, 130))}})
     assert row_numbers(db, "customers", [column(101.0)]).tolist() == [1]
     with pytest.raises(TaskError, match="The keys of 'customers' are int64, but 'x' were given"):

@@ -14,14 +14,27 @@ Make = Callable[..., Database]
 
 
 def test_rows_are_sorted_by_time_then_entity() -> None:
-    rows = pa.table({"time": pa.array([2, 1, 2], pa.timestamp("us")), "entity": [0, 5, 3], "target": ["a", "b", "c"]})
+    rows = pa.table(
+        {
+            "time": pa.array([2, 1, 2], pa.timestamp("us")),
+            "entity": [0, 5, 3],
+            "target": ["a", "b", "c"],
+        }
+    )
     assert sort_rows(rows).column("target").to_pylist() == ["b", "a", "c"]
 
 
 def test_notices() -> None:
     rows = pa.table({"time": [1]})
-    raw = {"train": Raw(rows, 5, {"without a target": 1200}), "val": Raw(rows, 1, {"without a target": 0}), "test": Raw(rows, 1)}
-    assert split_notices(raw) == ["train: 1,200 rows without a target were left out", "training rows sampled: 1 of 5"]
+    raw = {
+        "train": Raw(rows, 5, {"without a target": 1200}),
+        "val": Raw(rows, 1, {"without a target": 0}),
+        "test": Raw(rows, 1),
+    }
+    assert split_notices(raw) == [
+        "train: 1,200 rows without a target were left out",
+        "training rows sampled: 1 of 5",
+    ]
 
 
 def test_labels_of_entities_that_come_after_the_test_time_are_dropped(shop_db: Database) -> None:
@@ -31,7 +44,9 @@ def test_labels_of_entities_that_come_after_the_test_time_are_dropped(shop_db: D
     assert max(task.table("test").column("id").to_pylist()) == known - 1
 
 
-def test_train_and_val_see_no_row_after_the_test_time(make_db: Make, random_shop: Callable[..., Any]) -> None:
+def test_train_and_val_see_no_row_after_the_test_time(
+    make_db: Make, random_shop: Callable[..., Any]
+) -> None:
     sql = (
         "SELECT t.timestamp AS timestamp, c.id AS id, (SELECT COUNT(*) FROM orders) + 0.0 AS n "
         "FROM timestamps t, customers c WHERE c.joined <= t.timestamp"
@@ -40,7 +55,9 @@ def test_train_and_val_see_no_row_after_the_test_time(make_db: Make, random_shop
     task = db.task(sql, timedelta="30 days", entity="customers.id")
     placed = db.read("orders")["placed"].to_numpy()
     before = sum(placed <= task.test_timestamp.to_datetime64())  # type: ignore[union-attr]
-    assert {split: set(task.table(split).column("n").to_pylist()) for split in ("train", "val", "test")} == {
+    assert {
+        split: set(task.table(split).column("n").to_pylist()) for split in ("train", "val", "test")
+    } == {
         "train": {before},
         "val": {before},
         "test": {len(placed)},
@@ -61,16 +78,31 @@ def test_autocomplete_needs_rows_after_the_test_time(shop_db: Database) -> None:
         shop_db.task("PREDICT orders.amount FOR EACH orders.id", test="2025-01-01")
 
 
-def test_recommended_rows_that_are_dated_by_others_exist_at_the_test_time(make_db: Make, days: Callable[..., Any]) -> None:
-    """Order lines have no time: one of an order that comes after the test time is no label, as a row with a time would be none."""
+def test_recommended_rows_that_are_dated_by_others_exist_at_the_test_time(
+    make_db: Make, days: Callable[..., Any]
+) -> None:
+    """Order lines have no time: one of an order that comes after the test time is no label, as a
+    row with a time would be none."""
     dates = [f"2024-{month:02d}-15" for month in range(1, 13)]
-    lines = [line for month in range(12) for line in (0, month)]  # each month the first line and that of the month come back
+    # each month the first line and that of the month come back
+    lines = [line for month in range(12) for line in (0, month)]
     db = make_db(
         {
             "users": {"columns": {"id": [0]}, "pkey": "id"},
-            "orders": {"columns": {"id": list(range(12)), "at": days(*dates)}, "pkey": "id", "time_col": "at"},
-            "lines": {"columns": {"id": list(range(12)), "order": list(range(12))}, "pkey": "id", "fkeys": {"order": "orders"}},
-            "returns": {"columns": {"line": lines, "user": [0] * 24, "at": days(*sorted(dates * 2))}, "time_col": "at"}
+            "orders": {
+                "columns": {"id": list(range(12)), "at": days(*dates)},
+                "pkey": "id",
+                "time_col": "at",
+            },
+            "lines": {
+                "columns": {"id": list(range(12)), "order": list(range(12))},
+                "pkey": "id",
+                "fkeys": {"order": "orders"},
+            },
+            "returns": {
+                "columns": {"line": lines, "user": [0] * 24, "at": days(*sorted(dates * 2))},
+                "time_col": "at",
+            }
             | {"fkeys": {"line": "lines", "user": "users"}},
         }
     )
@@ -78,4 +110,6 @@ def test_recommended_rows_that_are_dated_by_others_exist_at_the_test_time(make_d
     sentence = "PREDICT LIST_DISTINCT(returns.line VIA user, 0, 40, days) FOR EACH users.id"
     task = db.task(sentence, val="2024-08-01", test="2024-10-01")
     assert task.table("val").column("line").to_pylist() == [[0, 7]]
-    assert task.table("test").column("line").to_pylist() == [[0]], "the lines of the month are of orders that are yet to come"
+    assert task.table("test").column("line").to_pylist() == [[0]], (
+        "the lines of the month are of orders that are yet to come"
+    )

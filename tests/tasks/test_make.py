@@ -32,7 +32,9 @@ def test_sql_and_sentence_agree(shop_db: Database) -> None:
         "orders",
     )
     for split in ("train", "val", "test"):
-        assert [c.to_pylist() for c in sql.table(split).columns] == [c.to_pylist() for c in sentence.table(split).columns]
+        assert [c.to_pylist() for c in sql.table(split).columns] == [
+            c.to_pylist() for c in sentence.table(split).columns
+        ]
     assert sql.num_eval_timestamps == sentence.num_eval_timestamps == 3
 
 
@@ -48,7 +50,12 @@ def test_sql_and_sentence_agree(shop_db: Database) -> None:
     ],
 )
 def test_task_type_is_inferred(shop_db: Database, target: str, task_type: str) -> None:
-    task = make_task(shop_db, SQL.replace("COUNT(o.id)", target, 1), timedelta="30 days", entity="customers.customer")
+    task = make_task(
+        shop_db,
+        SQL.replace("COUNT(o.id)", target, 1),
+        timedelta="30 days",
+        entity="customers.customer",
+    )
     assert task.task_type == task_type
 
 
@@ -73,17 +80,42 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
     ("sql", "options", "code", "message"),
     [
         (SQL, {}, "missing_option", "A task from SQL needs timedelta and entity."),
-        (SQL, {"timedelta": "30 days", "entity": "customers.custmer"}, "unknown_column", "Did you mean 'customer'?"),
-        (SQL, {"timedelta": "30 days", "entity": "customers"}, "unknown_column", "The label SQL returns no column 'id' (entity)."),
-        (SQL, {"timedelta": "30 days", "entity": "custmers.customer"}, "unknown_table", "Did you mean 'customers'?"),
+        (
+            SQL,
+            {"timedelta": "30 days", "entity": "customers.custmer"},
+            "unknown_column",
+            "Did you mean 'customer'?",
+        ),
+        (
+            SQL,
+            {"timedelta": "30 days", "entity": "customers"},
+            "unknown_column",
+            "The label SQL returns no column 'id' (entity).",
+        ),
+        (
+            SQL,
+            {"timedelta": "30 days", "entity": "custmers.customer"},
+            "unknown_table",
+            "Did you mean 'customers'?",
+        ),
         (
             SQL.replace("AS orders", "AS orders, 1 AS x"),
             {"timedelta": "30 days", "entity": "customers.customer"},
             "unknown_column",
             "not clear",
         ),
-        (SQL.replace("customers c", "custmers c"), {"timedelta": "30 days", "entity": "customers.customer"}, "bad_sql", "custmers"),
-        (SQL, {"timedelta": "soon", "entity": "customers.customer"}, "bad_timedelta", "is no positive duration"),
+        (
+            SQL.replace("customers c", "custmers c"),
+            {"timedelta": "30 days", "entity": "customers.customer"},
+            "bad_sql",
+            "custmers",
+        ),
+        (
+            SQL,
+            {"timedelta": "soon", "entity": "customers.customer"},
+            "bad_timedelta",
+            "is no positive duration",
+        ),
         (
             SQL.replace("c.id AS", "c.country AS"),
             {"timedelta": "30 days", "entity": "customers.customer"},
@@ -105,8 +137,18 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
         (SENTENCE, {"task_type": "regresion"}, "unknown_task_type", "Did you mean 'regression'?"),
         (SENTENCE, {"max_rows": 0}, "bad_option", "max_rows is 0"),
         (SENTENCE, {"name": "../up"}, "bad_name", "A task cannot be named '../up'."),
-        (SENTENCE, {"task_type": "binary_classification"}, "bad_target", "holds values other than 0 and 1"),
-        (SENTENCE, {"remove_columns": ["orders.amont"]}, "unknown_column", "Did you mean 'orders.amount'?"),
+        (
+            SENTENCE,
+            {"task_type": "binary_classification"},
+            "bad_target",
+            "holds values other than 0 and 1",
+        ),
+        (
+            SENTENCE,
+            {"remove_columns": ["orders.amont"]},
+            "unknown_column",
+            "Did you mean 'orders.amount'?",
+        ),
         (
             SENTENCE + " WHERE customers.country = 'XX'",
             {},
@@ -118,7 +160,9 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
         (Path("nowhere"), {}, "unknown_task", "There is no task in nowhere."),
     ],
 )
-def test_errors(shop_db: Database, sql: Any, options: dict[str, Any], code: str, message: str) -> None:
+def test_errors(
+    shop_db: Database, sql: Any, options: dict[str, Any], code: str, message: str
+) -> None:
     with pytest.raises(TaskError) as caught:
         make_task(shop_db, sql, **options)
     assert caught.value.code == code
@@ -126,8 +170,13 @@ def test_errors(shop_db: Database, sql: Any, options: dict[str, Any], code: str,
 
 
 def test_explicit_split_times(shop_db: Database) -> None:
-    task = make_task(shop_db, SENTENCE, val="2024-01-01", test="2024-02-15T00:00:00Z", eval_timestamps=1)
-    assert (task.val_timestamp, task.test_timestamp) == (pd.Timestamp("2024-01-01"), pd.Timestamp("2024-02-15"))
+    task = make_task(
+        shop_db, SENTENCE, val="2024-01-01", test="2024-02-15T00:00:00Z", eval_timestamps=1
+    )
+    assert (task.val_timestamp, task.test_timestamp) == (
+        pd.Timestamp("2024-01-01"),
+        pd.Timestamp("2024-02-15"),
+    )
     assert [str(t)[:10] for t in task.preview().seed_times["test"]] == ["2024-02-15"]
 
 
@@ -141,7 +190,11 @@ def test_inferred_split_times_make_room(make_db: Make, random_shop: Callable[...
 
 def test_autocomplete(shop_db: Database) -> None:
     task = make_task(shop_db, "PREDICT orders.status FOR EACH orders.id")
-    assert (task.kind, task.task_type, task.remove_columns) == ("autocomplete", "multiclass_classification", (("orders", "status"),))
+    assert (task.kind, task.task_type, task.remove_columns) == (
+        "autocomplete",
+        "multiclass_classification",
+        (("orders", "status"),),
+    )
     assert task.classes == ("new", "paid", "sent")
     orders = shop_db.read("orders").to_pandas()
     inside = {
@@ -152,62 +205,105 @@ def test_autocomplete(shop_db: Database) -> None:
     for split, mask in inside.items():
         table = task.table(split)
         assert table.column("id").to_pylist() == orders[mask].id.tolist()
-        assert [task.classes[i] for i in table.column("status").to_pylist()] == orders[mask].status.tolist()
-    some = make_task(shop_db, "PREDICT orders.amount FOR EACH orders.id WHERE orders.is_gift = true OR customer_id = 3")
+        assert [task.classes[i] for i in table.column("status").to_pylist()] == orders[
+            mask
+        ].status.tolist()
+    some = make_task(
+        shop_db,
+        "PREDICT orders.amount FOR EACH orders.id WHERE orders.is_gift = true OR customer_id = 3",
+    )
     mask = (orders.placed <= "2024-03-01") & (orders.is_gift | (orders.customer_id == 3))
     assert some.table("train").column("id").to_pylist() == orders[mask].id.tolist()
 
 
-def test_autocomplete_of_a_table_without_key(make_db: Make, random_shop: Callable[..., Any]) -> None:
+def test_autocomplete_of_a_table_without_key(
+    make_db: Make, random_shop: Callable[..., Any]
+) -> None:
     tables = random_shop()
     tables["orders"] = {**tables["orders"], "pkey": None}
     del tables["items"]
     db = make_db(tables)
     task = make_task(db, "PREDICT orders.amount FOR EACH orders.*")
     assert task.entity_col == "primary_key"
-    rows = [row for split in ("train", "val", "test") for row in task.table(split).column("primary_key").to_pylist()]
+    rows = [
+        row
+        for split in ("train", "val", "test")
+        for row in task.table(split).column("primary_key").to_pylist()
+    ]
     assert rows == list(range(600))
 
 
 def test_recommendation(shop_db: Database) -> None:
-    task = make_task(shop_db, "PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id", eval_k=3)
+    task = make_task(
+        shop_db,
+        "PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id",
+        eval_k=3,
+    )
     assert (task.task_type, task.target_col, task.dst_entity_table, task.dst_entity_col) == (
         "recommendation",
         None,
         "products",
         "product_id",
     )
-    assert (task.src_entity_table, task.src_entity_col, task.eval_k, task.num_eval_timestamps) == ("customers", "id", 3, 1)
+    assert (task.src_entity_table, task.src_entity_col, task.eval_k, task.num_eval_timestamps) == (
+        "customers",
+        "id",
+        3,
+        1,
+    )
     lists = task.table("val").column("product_id").to_pylist()
     assert all(row == sorted(set(row)) and row for row in lists)
 
 
 def test_unseen_classes_are_dropped(make_db: Make, random_shop: Callable[..., Any]) -> None:
     tables = random_shop()
-    late = tables["orders"]["columns"]["placed"].astype("datetime64[us]") > pd.Timestamp("2024-04-01").to_numpy()
+    late = (
+        tables["orders"]["columns"]["placed"].astype("datetime64[us]")
+        > pd.Timestamp("2024-04-01").to_numpy()
+    )
     status = tables["orders"]["columns"]["status"]
-    tables["orders"]["columns"]["status"] = ["lost" if is_late and i % 5 == 0 else s for i, (s, is_late) in enumerate(zip(status, late))]
+    tables["orders"]["columns"]["status"] = [
+        "lost" if is_late and i % 5 == 0 else s for i, (s, is_late) in enumerate(zip(status, late))
+    ]
     task = make_task(make_db(tables), "PREDICT orders.status FOR EACH orders.id")
     assert "lost" not in task.classes
-    assert any(n.endswith("rows of classes that training does not have were left out") for n in task.notices)
+    assert any(
+        n.endswith("rows of classes that training does not have were left out")
+        for n in task.notices
+    )
 
 
 def test_a_number_that_names_a_category(make_db: Make, random_shop: Callable[..., Any]) -> None:
     tables = random_shop()
     status = tables["orders"]["columns"]["status"]
-    tables["orders"]["columns"]["status_code"] = [{"new": 3, "paid": 5, "sent": 9}[s] for s in status]
+    tables["orders"]["columns"]["status_code"] = [
+        {"new": 3, "paid": 5, "sent": 9}[s] for s in status
+    ]
     tables["orders"]["columns"]["flag"] = [int(s == "new") for s in status]
     db = make_db(tables)
     task = make_task(db, "PREDICT LAST(orders.status_code, 0, 30, days) FOR EACH customers.id")
     assert (task.task_type, task.classes) == ("multiclass_classification", (3, 5, 9))
-    assert make_task(db, "PREDICT orders.flag FOR EACH orders.id").task_type == "binary_classification"
+    assert (
+        make_task(db, "PREDICT orders.flag FOR EACH orders.id").task_type == "binary_classification"
+    )
     assert make_task(db, "PREDICT orders.amount FOR EACH orders.id").task_type == "regression"
 
 
 def test_one_label_only_is_noticed(shop_db: Database) -> None:
-    assert "every training label is 1" in make_task(shop_db, SENTENCE.replace("days)", "days) >= 0")).notices
+    assert (
+        "every training label is 1"
+        in make_task(shop_db, SENTENCE.replace("days)", "days) >= 0")).notices
+    )
 
 
 def test_import_is_light() -> None:
-    code = "import sys, gelgt.tasks; print([m for m in ('duckdb', 'pandas', 'torch', 'relbench') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    code = (
+        "import sys, gelgt.tasks; print([m for m in ('duckdb', 'pandas', 'torch', 'relbench') "
+        "if m in sys.modules])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

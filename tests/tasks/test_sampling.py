@@ -18,7 +18,13 @@ def rows(count: int) -> pa.Table:
 
 def drawn(table: pa.Table, keep: int) -> set[int]:
     return set(
-        sample(table.to_batches(max_chunksize=700), table.schema, np.arange(1000, dtype=np.uint64), table.num_rows, keep)
+        sample(
+            table.to_batches(max_chunksize=700),
+            table.schema,
+            np.arange(1000, dtype=np.uint64),
+            table.num_rows,
+            keep,
+        )
         .column(2)
         .to_pylist()
     )
@@ -41,8 +47,13 @@ def test_spread_evenly_over_entities_and_times() -> None:
 
 
 def test_the_hash_never_changes() -> None:
-    assert _mix(np.zeros(1, dtype=np.uint64))[0] == 0xE220A8397B1DCDAF  # the first output of SplitMix64 from seed 0
-    found = seed_hash(np.array([0, 42], dtype=np.uint64), np.array([0, 1]), np.array(["1970-01-01", "2024-01-01"], dtype="datetime64[us]"))
+    # the first output of SplitMix64 from seed 0
+    assert _mix(np.zeros(1, dtype=np.uint64))[0] == 0xE220A8397B1DCDAF
+    found = seed_hash(
+        np.array([0, 42], dtype=np.uint64),
+        np.array([0, 1]),
+        np.array(["1970-01-01", "2024-01-01"], dtype="datetime64[us]"),
+    )
     assert found.tolist() == [12035550249420947055, 2739135254177850148]
 
 
@@ -51,7 +62,9 @@ def test_codes_come_from_the_users_keys(make_db: Make, random_shop: Callable[...
     np.testing.assert_array_equal(key_codes(plain, "customers"), np.arange(30, dtype=np.uint64))
     numbers = make_db(random_shop(), keys={"customers": {"id": [-5 + i for i in range(30)]}})
     assert key_codes(numbers, "customers").view(np.int64).tolist() == list(range(-5, 25))
-    texts = make_db(random_shop(), keys={"customers": {"a": [f"c{i}" for i in range(30)], "b": list(range(30))}})
+    texts = make_db(
+        random_shop(), keys={"customers": {"a": [f"c{i}" for i in range(30)], "b": list(range(30))}}
+    )
     codes = key_codes(texts, "customers")
     assert len(np.unique(codes)) == 30
     np.testing.assert_array_equal(codes, key_codes(texts, "customers"))
@@ -65,4 +78,8 @@ def test_training_rows_are_sampled_and_it_is_said(shop_db: Database) -> None:
     kept = set(zip(*(c.to_pylist() for c in some.table("train").columns)))
     assert kept < set(zip(*(c.to_pylist() for c in full.table("train").columns)))
     assert some.table("train").equals(shop_db.task(SENTENCE, max_rows=100).table("train"))
-    assert some.table("train").sort_by([("timestamp", "ascending"), ("id", "ascending")]).equals(some.table("train"))
+    assert (
+        some.table("train")
+        .sort_by([("timestamp", "ascending"), ("id", "ascending")])
+        .equals(some.table("train"))
+    )

@@ -21,7 +21,15 @@ def hundred(make_db: Make) -> Callable[..., Database]:
         at = np.datetime64("2024-01-01", "us") + np.arange(101).astype("timedelta64[D]")
         people = {"columns": {"id": [0]}, "pkey": "id"}
         return make_db(
-            {"people": people, "events": {"columns": {"at": at, "p": [0] * 101}, "time_col": "at", "fkeys": {"p": "people"}}}, **options
+            {
+                "people": people,
+                "events": {
+                    "columns": {"at": at, "p": [0] * 101},
+                    "time_col": "at",
+                    "fkeys": {"p": "people"},
+                },
+            },
+            **options,
         )
 
     return make
@@ -29,7 +37,9 @@ def hundred(make_db: Make) -> Callable[..., Database]:
 
 def test_declared_times_are_kept(hundred: Callable[..., Database]) -> None:
     db = hundred(val="2024-03-01", test="2024-03-21")
-    assert split_times(db, window=DAY) == Split(pd.Timestamp("2024-03-01"), pd.Timestamp("2024-03-21"))
+    assert split_times(db, window=DAY) == Split(
+        pd.Timestamp("2024-03-01"), pd.Timestamp("2024-03-21")
+    )
     assert split_times(db, val="2024-02-01", window=DAY).val == pd.Timestamp("2024-02-01")
 
 
@@ -42,7 +52,9 @@ def test_inferred_times_give_way_to_the_window(hundred: Callable[..., Database])
     assert {name: len(t) for name, t in times.items()} == {"train": 3, "val": 1, "test": 1}
 
 
-def test_inferred_without_any_times(hundred: Callable[..., Database], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inferred_without_any_times(
+    hundred: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
     db = hundred()
     monkeypatch.setattr(type(db), "val_timestamp", None)
     monkeypatch.setattr(type(db), "test_timestamp", None)
@@ -57,7 +69,10 @@ def test_seed_times_are_relbenchs(hundred: Callable[..., Database]) -> None:
         f"2024-{d}" for d in ("01-01", "01-11", "01-21", "01-31", "02-10", "02-20")
     ]
     assert times["val"].astype("datetime64[D]").astype(str).tolist() == ["2024-03-01", "2024-03-11"]
-    assert times["test"].astype("datetime64[D]").astype(str).tolist() == ["2024-03-21", "2024-03-31"]
+    assert times["test"].astype("datetime64[D]").astype(str).tolist() == [
+        "2024-03-21",
+        "2024-03-31",
+    ]
     assert len(seed_times(db, split_times(db), 10 * DAY, 1)["test"]) == 1
 
 
@@ -77,7 +92,8 @@ def test_seed_times_are_relbenchs(hundred: Callable[..., Database]) -> None:
             "2024-04-05",
             10,
             "no_room",
-            "A window of 10 days after the test time 2024-04-05 ends behind the latest row (2024-04-10).",
+            "A window of 10 days after the test time 2024-04-05 ends behind the latest row "
+            "(2024-04-10).",
             "2024-03-31",
         ),
         (
@@ -88,10 +104,25 @@ def test_seed_times_are_relbenchs(hundred: Callable[..., Database]) -> None:
             "Only 1 windows of 10 days fit between the earliest row (2024-01-01)",
             "2024-01-31 or later",
         ),
-        ("2024-03-05", "2024-03-01", 10, "bad_split", "The validation time 2024-03-05 is not before the test time 2024-03-01.", "--val"),
+        (
+            "2024-03-05",
+            "2024-03-01",
+            10,
+            "bad_split",
+            "The validation time 2024-03-05 is not before the test time 2024-03-01.",
+            "--val",
+        ),
     ],
 )
-def test_no_room(hundred: Callable[..., Database], val: str, test: str, window: int, code: str, message: str, hint: str) -> None:
+def test_no_room(
+    hundred: Callable[..., Database],
+    val: str,
+    test: str,
+    window: int,
+    code: str,
+    message: str,
+    hint: str,
+) -> None:
     db = hundred()
     with pytest.raises(TaskError) as caught:
         seed_times(db, split_times(db, val, test, window * DAY), window * DAY, None)
@@ -100,26 +131,43 @@ def test_no_room(hundred: Callable[..., Database], val: str, test: str, window: 
     assert hint in caught.value.hint
 
 
-def test_rows_known_at_the_test_time_must_reach_over_the_validation_window(make_db: Make, days: Callable[..., Any]) -> None:
+def test_rows_known_at_the_test_time_must_reach_over_the_validation_window(
+    make_db: Make, days: Callable[..., Any]
+) -> None:
     at = days("2024-01-01", "2024-02-01", "2024-03-01", "2024-06-01")
     people = {"columns": {"id": [0]}, "pkey": "id"}
-    db = make_db({"people": people, "events": {"columns": {"at": at, "p": [0] * 4}, "time_col": "at", "fkeys": {"p": "people"}}})
+    db = make_db(
+        {
+            "people": people,
+            "events": {
+                "columns": {"at": at, "p": [0] * 4},
+                "time_col": "at",
+                "fkeys": {"p": "people"},
+            },
+        }
+    )
     with pytest.raises(TaskError) as caught:
-        seed_times(db, Split(pd.Timestamp("2024-02-25"), pd.Timestamp("2024-04-01")), 10 * DAY, None)
+        seed_times(
+            db, Split(pd.Timestamp("2024-02-25"), pd.Timestamp("2024-04-01")), 10 * DAY, None
+        )
     assert "the latest row that is known at the test time (2024-03-01)" in caught.value.message
     assert "2024-02-20" in caught.value.hint
 
 
 def test_a_window_that_no_split_could_hold(hundred: Callable[..., Database]) -> None:
     with pytest.raises(TaskError) as caught:
-        hundred(split_origin="inferred").task("PREDICT COUNT(events.*, 0, 25, days) FOR EACH people.id")
+        hundred(split_origin="inferred").task(
+            "PREDICT COUNT(events.*, 0, 25, days) FOR EACH people.id"
+        )
     assert "Only 2 windows of 25 days fit" in caught.value.message
     assert "Shorten the window: 20 days 00:00:00 is the longest" in caught.value.hint
 
 
 def test_too_many_windows(hundred: Callable[..., Database]) -> None:
     with pytest.raises(TaskError, match="Use a longer window"):
-        hundred(val="2024-03-01", test="2024-03-21").task("PREDICT COUNT(events.*, 0, 1, second) FOR EACH people.id")
+        hundred(val="2024-03-01", test="2024-03-21").task(
+            "PREDICT COUNT(events.*, 0, 1, second) FOR EACH people.id"
+        )
 
 
 def test_no_time_at_all(make_db: Make) -> None:

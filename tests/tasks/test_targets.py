@@ -9,12 +9,24 @@ from gelgt.tasks.targets import category_type, finish
 from gelgt.tasks.task import Definition, TaskType
 
 
-def raw(train: list[Any], val: list[Any] | None = None, test: list[Any] | None = None) -> dict[str, Raw]:
+def raw(
+    train: list[Any], val: list[Any] | None = None, test: list[Any] | None = None
+) -> dict[str, Raw]:
     found = {}
-    for split, values in (("train", train), ("val", train if val is None else val), ("test", train if test is None else test)):
+    for split, values in (
+        ("train", train),
+        ("val", train if val is None else val),
+        ("test", train if test is None else test),
+    ):
         target = pa.array(values, pa.array(train).type)
         found[split] = Raw(
-            pa.table({"time": pa.array(range(len(values)), pa.timestamp("us")), "entity": range(len(values)), "target": target}),
+            pa.table(
+                {
+                    "time": pa.array(range(len(values)), pa.timestamp("us")),
+                    "entity": range(len(values)),
+                    "target": target,
+                }
+            ),
             len(values),
         )
     return found
@@ -46,13 +58,16 @@ def test_inferred(values: list[Any], task_type: str, labels: list[float]) -> Non
 def test_texts_that_say_true_and_false(texts: list[str]) -> None:
     found = finish(raw([texts[0], texts[1], texts[0]]), definition("binary_classification"))
     assert found.tables["train"].column("y").to_pylist() == [1, 0, 1]
-    assert finish(raw(texts), definition()).task_type == "multiclass_classification", "only where a binary task is asked for"
+    assert finish(raw(texts), definition()).task_type == "multiclass_classification", (
+        "only where a binary task is asked for"
+    )
     with pytest.raises(TaskError, match="holds texts, not 0 and 1"):
         finish(raw([*texts, "perhaps"]), definition("binary_classification"))
 
 
 def test_later_values_do_not_change_what_is_learned() -> None:
-    """The type comes from training; a value that does not fit it is an error that names it, not another model."""
+    """The type comes from training; a value that does not fit it is an error that names it, not
+    another model."""
     assert finish(raw([0, 7], test=[0, 1]), definition()).task_type == "regression"
     assert finish(raw([3, 3], val=[0, 1], test=[0, 1]), definition()).task_type == "regression"
     with pytest.raises(TaskError, match="other than 0 and 1: 7"):
@@ -60,9 +75,15 @@ def test_later_values_do_not_change_what_is_learned() -> None:
 
 
 def test_classes_are_those_of_training() -> None:
-    found = finish(raw([3, 1, 3], val=[1, 2], test=[3, 9, 9]), definition("multiclass_classification"))
+    found = finish(
+        raw([3, 1, 3], val=[1, 2], test=[3, 9, 9]), definition("multiclass_classification")
+    )
     assert found.classes == (1, 3)
-    assert {s: t.column("y").to_pylist() for s, t in found.tables.items()} == {"train": [1, 0, 1], "val": [0], "test": [1]}
+    assert {s: t.column("y").to_pylist() for s, t in found.tables.items()} == {
+        "train": [1, 0, 1],
+        "val": [0],
+        "test": [1],
+    }
     assert found.notices == (
         "val: 1 rows of classes that training does not have were left out",
         "test: 2 rows of classes that training does not have were left out",
@@ -70,7 +91,9 @@ def test_classes_are_those_of_training() -> None:
 
 
 def test_known_classes_are_kept() -> None:
-    found = finish(raw(["b", "c"]), definition("multiclass_classification"), classes=("a", "b", "c"))
+    found = finish(
+        raw(["b", "c"]), definition("multiclass_classification"), classes=("a", "b", "c")
+    )
     assert found.classes == ("a", "b", "c")
     assert found.tables["val"].column("y").to_pylist() == [1, 2]
 
@@ -84,12 +107,21 @@ def test_known_classes_are_kept() -> None:
         (["a", "a"], None, "'y' has the single value 'a' in training."),
         (list(map(str, range(10_001))), None, "'y' has 10,001 different values in training."),
         ([[1.0]], None, "A target that is a list needs its task type."),
-        ([], "regression", "The task 't' has no label rows in train and val and test (train 0, val 0, test 0)."),
+        (
+            [],
+            "regression",
+            "The task 't' has no label rows in train and val and test (train 0, val 0, test 0).",
+        ),
     ],
 )
 def test_errors(values: list[Any], task_type: TaskType | None, message: str) -> None:
     with pytest.raises(TaskError) as caught:
-        finish(raw(values) if values else {s: Raw(r.rows.slice(0, 0), 0) for s, r in raw([1.5]).items()}, definition(task_type))
+        finish(
+            raw(values)
+            if values
+            else {s: Raw(r.rows.slice(0, 0), 0) for s, r in raw([1.5]).items()},
+            definition(task_type),
+        )
     assert message in caught.value.message
 
 

@@ -17,17 +17,31 @@ def test_preview_counts_without_writing(shop_db: Database) -> None:
     assert [str(t)[:10] for t in preview.seed_times["val"]] == ["2024-03-01", "2024-03-31"]
     assert 0 < preview.target["train"]["positives"] < 1
     shown = json.loads(json.dumps(preview.to_dict()))
-    assert shown["seed_times"]["test"] == {"count": 3, "first": "2024-05-01T00:00:00.000000", "last": "2024-06-30T00:00:00.000000"}
+    assert shown["seed_times"]["test"] == {
+        "count": 3,
+        "first": "2024-05-01T00:00:00.000000",
+        "last": "2024-06-30T00:00:00.000000",
+    }
 
 
 def test_preview_of_every_type(shop_db: Database) -> None:
     numbers = shop_db.task(SENTENCE)
     values = numbers.table("train").column("target").to_numpy()
-    assert numbers.preview().target["train"] == {"min": values.min(), "median": np.median(values), "max": values.max()}
-    classes = shop_db.task("PREDICT orders.status FOR EACH orders.id").preview().target["train"]["classes"]
+    assert numbers.preview().target["train"] == {
+        "min": values.min(),
+        "median": np.median(values),
+        "max": values.max(),
+    }
+    classes = (
+        shop_db.task("PREDICT orders.status FOR EACH orders.id")
+        .preview()
+        .target["train"]["classes"]
+    )
     assert sum(classes.values()) == 424
     assert list(classes) == ["new", "paid", "sent"]
-    lists = shop_db.task("PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id").preview()
+    lists = shop_db.task(
+        "PREDICT LIST_DISTINCT(items.product_id, 0, 30, days) FOR EACH customers.id"
+    ).preview()
     assert 1 <= lists.target["train"]["mean_length"] <= 8
 
 
@@ -35,7 +49,10 @@ def test_tables_are_sorted_and_typed(shop_db: Database) -> None:
     table = shop_db.task(SENTENCE).table("train")
     assert [str(f.type) for f in table.schema] == ["timestamp[us]", "int64", "double"]
     assert table.sort_by([("timestamp", "ascending"), ("id", "ascending")]).equals(table)
-    assert [str(f.type) for f in shop_db.task(SENTENCE.replace("days)", "days) > 2")).table("val").schema] == [
+    assert [
+        str(f.type)
+        for f in shop_db.task(SENTENCE.replace("days)", "days) > 2")).table("val").schema
+    ] == [
         "timestamp[us]",
         "int64",
         "int64",

@@ -32,7 +32,12 @@ def test_no_timestamp(value: Any) -> None:
 
 
 def test_duration() -> None:
-    assert duration("30 days") == duration(timedelta(days=30)) == duration(pd.Timedelta(days=30)) == pd.Timedelta(days=30)
+    assert (
+        duration("30 days")
+        == duration(timedelta(days=30))
+        == duration(pd.Timedelta(days=30))
+        == pd.Timedelta(days=30)
+    )
     for value in ("soon", "-3 days", 30, "0 days", None):
         with pytest.raises(TaskError, match="is no positive duration"):
             duration(value)
@@ -42,26 +47,43 @@ def test_texts_round_trip() -> None:
     for delta in (pd.Timedelta(days=3), pd.Timedelta(hours=5), pd.Timedelta(days=1, seconds=7)):
         assert duration(duration_text(delta)) == delta
     assert time_text(pd.Timestamp("2024-01-01")) == "2024-01-01"
-    assert timestamp(time_text(pd.Timestamp("2024-01-01 12:30")), "t") == pd.Timestamp("2024-01-01 12:30")
+    assert timestamp(time_text(pd.Timestamp("2024-01-01 12:30")), "t") == pd.Timestamp(
+        "2024-01-01 12:30"
+    )
 
 
 def test_time_range(shop_db: Database) -> None:
-    joined, placed = shop_db.read("customers")["joined"].to_numpy(), shop_db.read("orders")["placed"].to_numpy()
+    joined, placed = (
+        shop_db.read("customers")["joined"].to_numpy(),
+        shop_db.read("orders")["placed"].to_numpy(),
+    )
     both = np.concatenate([joined, placed])
     assert time_range(shop_db).earliest == both.min()
     assert time_range(shop_db).latest == both.max()
-    assert time_range(shop_db, until=pd.Timestamp("2024-01-01")).latest == both[both <= np.datetime64("2024-01-01")].max()
+    assert (
+        time_range(shop_db, until=pd.Timestamp("2024-01-01")).latest
+        == both[both <= np.datetime64("2024-01-01")].max()
+    )
 
 
 def test_times_that_stand_for_never_make_no_windows() -> None:
     placed = list(pd.date_range("2024-01-01", periods=598, freq="12h"))
-    orders = pd.DataFrame({"id": range(600), "customer_id": [i % 40 for i in range(600)], "placed_at": [*placed, *["9999-12-31"] * 2]})
+    orders = pd.DataFrame(
+        {
+            "id": range(600),
+            "customer_id": [i % 40 for i in range(600)],
+            "placed_at": [*placed, *["9999-12-31"] * 2],
+        }
+    )
     orders["placed_at"] = orders["placed_at"].astype("datetime64[us]")
     db = gelgt.open({"customers": pd.DataFrame({"id": range(40)}), "orders": orders})
     span = time_range(db)
     assert (span.earliest, span.latest, span.strays) == (placed[0], placed[-1], 2)
     task = db.task("PREDICT COUNT(orders.*, 0, 20, days) > 0 FOR EACH customers.id")
-    assert max(times.max() for times in task.preview().seed_times.values()) + np.timedelta64(20, "D") <= placed[-1]
+    assert (
+        max(times.max() for times in task.preview().seed_times.values()) + np.timedelta64(20, "D")
+        <= placed[-1]
+    )
     assert any("2 rows far behind" in notice for notice in task.notices)
 
 

@@ -1,4 +1,5 @@
-"""More seed times in training: the same labels where both have one, and no window that reaches behind the validation time."""
+"""More seed times in training: the same labels where both have one, and no window that reaches
+behind the validation time."""
 
 import shutil
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def test_the_same_labels_and_more(db: Database, small_shop: Shop, sentence: str,
 
 
 def test_rows_after_the_validation_time_change_nothing(small_shop: Shop, tmp_path: Path) -> None:
-    """What is learned from ends before the validation time: other orders after it leave the labels as they are."""
+    """What is learned from ends before the validation time: other orders after it leave the labels
+    as they are."""
     shown = []
     for name in ("whole", "other"):
         frames = to_frames(small_shop)
@@ -60,7 +62,9 @@ def test_rows_after_the_validation_time_change_nothing(small_shop: Shop, tmp_pat
             late = frames["orders"]["placed_at"] > pd.Timestamp(small_shop.val_timestamp)
             frames["orders"].loc[late, "customer_id"] = frames["orders"]["customer_id"].iloc[0]
         db = gelgt.open(frames, out=tmp_path / name)
-        task = db.task(small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+        task = db.task(
+            small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp
+        )
         shown.append((frame(with_more_windows(task, 3)), frame(task, "val")))
     pd.testing.assert_frame_equal(shown[0][0], shown[1][0])
     assert not shown[0][1].equals(shown[1][1])  # the rows did change
@@ -70,9 +74,15 @@ def test_labels_that_are_given_stay_as_they_are(db: Database, small_shop: Shop) 
     made = db.task(SENTENCES[0], val=small_shop.val_timestamp, test=small_shop.test_timestamp)
     given = made.table("train").to_pandas()
     rows = pd.concat([given, *(made.table(split).to_pandas() for split in ("val", "test"))])
-    rows[made.entity_col] = db.keys("customers").column(0).take(rows[made.entity_col].to_numpy()).to_pandas().to_numpy()  # type: ignore[union-attr]
+    rows[made.entity_col] = (
+        db.keys("customers").column(0).take(rows[made.entity_col].to_numpy()).to_pandas().to_numpy()
+    )  # type: ignore[union-attr]
     task = db.task(
-        rows, entity=f"customers.{made.entity_col}", timedelta="30 days", val=small_shop.val_timestamp, test=small_shop.test_timestamp
+        rows,
+        entity=f"customers.{made.entity_col}",
+        timedelta="30 days",
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
     )
     assert not has_windows(task)
     assert with_more_windows(task, 4) is task
@@ -101,7 +111,9 @@ def saved(db: Database, small_shop: Shop, folder: Path, **options: Any) -> Path:
 def training_data(task: Task) -> TrainingData:
     from gelgt.presets import RunConfig
 
-    return TrainingData.of(task.database, task, in_regime(RunConfig.of("cpu", task.task_type), task))
+    return TrainingData.of(
+        task.database, task, in_regime(RunConfig.of("cpu", task.task_type), task)
+    )
 
 
 def flip(frame: pd.DataFrame) -> pd.DataFrame:
@@ -112,13 +124,18 @@ EDITS: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "every label": ("train", flip),
     "one label": ("train", lambda frame: pd.concat([flip(frame[:1]), frame[1:]])),
     "a row less": ("train", lambda frame: frame.drop(index=3)),
-    "a seed time less": ("train", lambda frame: frame[frame["timestamp"] != frame["timestamp"].unique()[2]]),
+    "a seed time less": (
+        "train",
+        lambda frame: frame[frame["timestamp"] != frame["timestamp"].unique()[2]],
+    ),
     "validation": ("val", flip),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_edited_files_are_what_is_learned(db: Database, small_shop: Shop, tmp_path: Path, edit: str) -> None:
+def test_edited_files_are_what_is_learned(
+    db: Database, small_shop: Shop, tmp_path: Path, edit: str
+) -> None:
     folder = saved(db, small_shop, tmp_path)
     split, change = EDITS[edit]
     edited = change(pd.read_parquet(folder / f"{split}.parquet"))
@@ -134,15 +151,24 @@ def test_edited_files_are_what_is_learned(db: Database, small_shop: Shop, tmp_pa
     assert labels.tolist() == rows["target"].tolist()
     assert seeds.time.tolist() == (rows["timestamp"].astype("int64") // 10**6).tolist()
     whole = db.task(SENTENCES[0], val=small_shop.val_timestamp, test=small_shop.test_timestamp)
-    differ = {"every label": whole.rows["train"], "validation": whole.rows["val"], "a seed time less": whole.rows["train"] - len(edited)}
+    differ = {
+        "every label": whole.rows["train"],
+        "validation": whole.rows["val"],
+        "a seed time less": whole.rows["train"] - len(edited),
+    }
     count = differ.get(edit, 1)
     for notices in (data.notices("auto"), data.notices(1, refit=True)):
-        assert f"{count:,} labels of training and validation are not what the SQL of 'churn' gives" in notices[0]
+        assert (
+            f"{count:,} labels of training and validation are not what the SQL of 'churn' gives"
+            in notices[0]
+        )
     assert not any("SQL" in n for n in data.notices(1))
 
 
 @pytest.mark.parametrize("options", [{}, {"max_rows": 200}])
-def test_files_as_they_were_written_take_more_windows(db: Database, small_shop: Shop, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_files_as_they_were_written_take_more_windows(
+    db: Database, small_shop: Shop, tmp_path: Path, options: dict[str, Any]
+) -> None:
     task = db.task(saved(db, small_shop, tmp_path, **options))
     assert task.is_read
     data = training_data(task)
@@ -151,14 +177,18 @@ def test_files_as_they_were_written_take_more_windows(db: Database, small_shop: 
     assert not any("SQL" in n for n in data.notices("auto", refit=True))
 
 
-def test_official_files_take_more_windows(relbench_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_official_files_take_more_windows(
+    relbench_data: Callable[[str], Path], tmp_path: Path
+) -> None:
     """RelBench's own labels, made by RelBench, are what the SQL gives."""
     folder = tmp_path / "rel-f1"
     shutil.copytree(relbench_data("rel-f1"), folder)
     for name in ("driver-dnf", "driver-top3", "driver-position"):
         theirs = relbench.load_dataset(folder).load_task(name, regenerate=True)
         for split in ("train", "val", "test"):
-            theirs.get_table(split, mask_input_cols=False).df.to_parquet(folder / "tasks" / name / f"{split}.parquet")
+            theirs.get_table(split, mask_input_cols=False).df.to_parquet(
+                folder / "tasks" / name / f"{split}.parquet"
+            )
         task = gelgt.open(folder).task(name)
         assert task.is_read
         assert differing_labels(task) == 0

@@ -39,7 +39,9 @@ def test_frames_have_the_types_of_pandas(small: Shop) -> None:
     assert frames["customers"]["birth_year"].dtype == np.float64
     assert frames["customers"]["wants_newsletter"].dtype == bool
     assert frames["support_tickets"]["is_urgent"].dtype == object
-    assert all(frames[t.name][t.time_column].dtype.kind == "M" for t in TABLES.values() if t.time_column)
+    assert all(
+        frames[t.name][t.time_column].dtype.kind == "M" for t in TABLES.values() if t.time_column
+    )
 
 
 def test_csv(small: Shop, tmp_path: Path) -> None:
@@ -47,7 +49,11 @@ def test_csv(small: Shop, tmp_path: Path) -> None:
     frames = to_frames(small)
     for table in TABLES.values():
         times = [c.name for c in table.columns if c.type == "time"]
-        same(pd.read_csv(folder / f"{table.name}.csv", parse_dates=times), frames[table.name], table.name)
+        same(
+            pd.read_csv(folder / f"{table.name}.csv", parse_dates=times),
+            frames[table.name],
+            table.name,
+        )
     header, first = (folder / "customers.csv").read_text().splitlines()[:2]
     assert header.replace('"', "") == "id,signed_up_at,country,birth_year,wants_newsletter"
     assert first.endswith(("true", "false"))
@@ -66,9 +72,19 @@ def test_duckdb(small: Shop, tmp_path: Path) -> None:
     frames = to_frames(small)
     with duckdb.connect(str(file), read_only=True) as connection:
         for table in TABLES.values():
-            same(connection.execute(f"SELECT * FROM {table.name}").df(), frames[table.name], table.name)
-        kinds = connection.execute("SELECT constraint_type, COUNT(*) FROM duckdb_constraints() GROUP BY 1").fetchall()
-        types = dict(connection.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'orders'").fetchall())
+            same(
+                connection.execute(f"SELECT * FROM {table.name}").df(),
+                frames[table.name],
+                table.name,
+            )
+        kinds = connection.execute(
+            "SELECT constraint_type, COUNT(*) FROM duckdb_constraints() GROUP BY 1"
+        ).fetchall()
+        types = dict(
+            connection.execute(
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'orders'"
+            ).fetchall()
+        )
     assert dict(kinds)["PRIMARY KEY"] == len(TABLES)
     assert dict(kinds)["FOREIGN KEY"] == sum(len(t.foreign_keys) for t in TABLES.values())
     assert types["placed_at"] == "TIMESTAMP"
@@ -84,11 +100,18 @@ def test_sql_url(small: Shop, tmp_path: Path) -> None:
     inspector = sa.inspect(engine)
     for table in TABLES.values():
         assert inspector.get_pk_constraint(table.name)["constrained_columns"] == [table.key.name]
-        found = {fk["constrained_columns"][0]: fk["referred_table"] for fk in inspector.get_foreign_keys(table.name)}
+        found = {
+            fk["constrained_columns"][0]: fk["referred_table"]
+            for fk in inspector.get_foreign_keys(table.name)
+        }
         assert found == table.foreign_keys
         reflected = sa.Table(table.name, sa.MetaData(), autoload_with=engine)
         with engine.connect() as connection:
-            same(pd.DataFrame(connection.execute(sa.select(reflected)).mappings().all()), frames[table.name], table.name)
+            same(
+                pd.DataFrame(connection.execute(sa.select(reflected)).mappings().all()),
+                frames[table.name],
+                table.name,
+            )
     engine.dispose()
 
 
@@ -104,5 +127,7 @@ def test_sql_url_replaces_only_when_told(small: Shop, tmp_path: Path) -> None:
     to_sql(small, url, replace=True)
     assert sorted(sa.inspect(engine).get_table_names()) == sorted(TABLES)
     with engine.connect() as connection:
-        assert connection.execute(sa.text("SELECT COUNT(*) FROM orders")).scalar() == len(to_frames(small)["orders"])
+        assert connection.execute(sa.text("SELECT COUNT(*) FROM orders")).scalar() == len(
+            to_frames(small)["orders"]
+        )
     engine.dispose()

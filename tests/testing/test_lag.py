@@ -17,7 +17,9 @@ def payments(made: LagDatabase, split: LagSplit) -> tuple[NDArray[np.float64], N
     events = made.frames["events"]
     chosen = events[events["kind"] == TARGET].sort_values("user_id", kind="stable")
     users = len(made.frames["users"])
-    times = chosen["happened_at"].to_numpy().astype("datetime64[s]").astype(np.int64).reshape(users, -1)
+    times = (
+        chosen["happened_at"].to_numpy().astype("datetime64[s]").astype(np.int64).reshape(users, -1)
+    )
     values = chosen["value"].to_numpy().reshape(users, -1)
     return (split.time[:, None] - times[split.user]) / DAY, values[split.user]
 
@@ -31,7 +33,13 @@ def test_only_payments_about_the_lag_tell_the_label(lag: int) -> None:
     inside = np.abs(age - lag) < 0.2 * lag
     outside = (age > 0) & (np.abs(age - lag) > 0.4 * lag)
     assert roc_auc_score(split.label, (value * inside).sum(1)) > 0.85
-    for useless in ((value * outside).sum(1), (value * (age < 0)).sum(1), inside.sum(1), (age > 0).sum(1), split.time):
+    for useless in (
+        (value * outside).sum(1),
+        (value * (age < 0)).sum(1),
+        inside.sum(1),
+        (age > 0).sum(1),
+        split.time,
+    ):
         assert abs(roc_auc_score(split.label, useless) - 0.5) < 0.03  # three standard errors
     seen = (value * ((age > 0) & (age < 4 * lag))).sum(1)
     assert 0.55 < roc_auc_score(split.label, seen) < 0.68  # what is left to a model without time
@@ -58,7 +66,8 @@ def test_real_pipeline_reads_it() -> None:
     for name, split in made.splits.items():
         seeds = make_seeds(db, graph, "users", split.user, split.time)
         sample = Sampler(graph, SamplingConfig(budget=43)).sample(seeds.node, seeds.time, seeds.key)
-        assert (np.diff(sample.offsets) == 43).all(), name  # everyone's neighbourhood has the same size
+        # everyone's neighbourhood has the same size
+        assert (np.diff(sample.offsets) == 43).all(), name
         assert sample.age.max() < 5 * 30
         assert (split.time < made.test_time.astype(np.int64)).all() == (name != "test")
 

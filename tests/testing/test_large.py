@@ -17,7 +17,9 @@ ROWS = 40_000
 def frames(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     folder = tmp_path_factory.mktemp("large")
     assert large(folder, rows=ROWS) == schema()
-    assert sorted(p.name for p in folder.iterdir()) == sorted(f"{name}.parquet" for name in schema())
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        f"{name}.parquet" for name in schema()
+    )
     return {name: pd.read_parquet(folder / f"{name}.parquet") for name in schema()}
 
 
@@ -53,19 +55,33 @@ def test_some_foreign_keys_are_null_and_some_dangle(frames: dict[str, pd.DataFra
 
 
 def test_degrees_have_a_heavy_tail(frames: dict[str, pd.DataFrame]) -> None:
-    degree = pd.concat([frames[t]["places_key"] for t in ("accounts", "items", "sessions")]).value_counts()
+    degree = pd.concat(
+        [frames[t]["places_key"] for t in ("accounts", "items", "sessions")]
+    ).value_counts()
     assert degree.iloc[0] > 0.2 * degree.sum()
     assert degree.median() < degree.iloc[0] / 20
-    # The hub at full size, by the same law: (1 / places) ** (1 / 6) of the rows that refer to a place.
+    # The hub at full size, by the same law: (1 / places) ** (1 / 6) of the rows that refer to a
+    # place.
     sizes = table_sizes(14_000_000)
-    hub = (1 / sizes["places"]) ** (1 / 6) * (sizes["accounts"] + sizes["items"] + sizes["sessions"])
+    hub = (1 / sizes["places"]) ** (1 / 6) * (
+        sizes["accounts"] + sizes["items"] + sizes["sessions"]
+    )
     assert hub > 1_000_000
 
 
 def test_eight_feature_columns(frames: dict[str, pd.DataFrame]) -> None:
     for name, spec in schema().items():
         features = set(frames[name].columns) - {spec["pkey"], spec["time_col"], *spec["fkeys"]}
-        assert features == {"amount", "score", "units", "status", "tag", "is_active", "due_at", "note"}
+        assert features == {
+            "amount",
+            "score",
+            "units",
+            "status",
+            "tag",
+            "is_active",
+            "due_at",
+            "note",
+        }
     events = frames["events"]
     assert events["status"].nunique() == 8
     assert events["tag"].nunique() > 1000
@@ -73,7 +89,9 @@ def test_eight_feature_columns(frames: dict[str, pd.DataFrame]) -> None:
     assert events["amount"].isna().mean() == pytest.approx(0.03, abs=0.01)
 
 
-def test_same_seed_same_rows_whatever_the_chunks_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_seed_same_rows_whatever_the_chunks_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CHUNK_ROWS", 1000)
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
         large(tmp_path / folder, rows=5_000, seed=seed)

@@ -18,16 +18,27 @@ def test_the_sentence_gives_the_labels_of_the_oracle(tmp_path: Path) -> None:
     assert task.task_type == "binary_classification"
 
     table = task.table("test").to_pandas()
-    assert sorted(table[task.time_col].astype(str).unique()) == [at.removesuffix(" 00:00:00") for at in demo.test_seed_times]
+    assert sorted(table[task.time_col].astype(str).unique()) == [
+        at.removesuffix(" 00:00:00") for at in demo.test_seed_times
+    ]
     keys = db.keys("customers")
     assert keys is not None
     original = keys.column("id").to_numpy()[table[task.entity_col].to_numpy()]
-    labels = dict(zip(zip(table[task.time_col].astype(str), original.tolist()), table[task.target_col]))
+    labels = dict(
+        zip(zip(table[task.time_col].astype(str), original.tolist()), table[task.target_col])
+    )
 
     truths = {at: demo.truth(at) for at in demo.test_seed_times}
-    expected = {(at.removesuffix(" 00:00:00"), int(c)): int(y) for at, t in truths.items() for c, y in zip(t.customer_ids, t.labels)}
+    expected = {
+        (at.removesuffix(" 00:00:00"), int(c)): int(y)
+        for at, t in truths.items()
+        for c, y in zip(t.customer_ids, t.labels)
+    }
     assert labels == expected
-    pooled = [np.concatenate([getattr(t, field) for t in truths.values()]) for field in ("labels", "probability")]
+    pooled = [
+        np.concatenate([getattr(t, field) for t in truths.values()])
+        for field in ("labels", "probability")
+    ]
     assert roc_auc(*pooled) == pytest.approx(demo.oracle_auc)
 
 

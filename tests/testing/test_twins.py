@@ -1,4 +1,5 @@
-"""Twins have exactly the schemas and tasks of the databases that they stand for, and rows and labels that nobody could know too early."""
+"""Twins have exactly the schemas and tasks of the databases that they stand for, and rows and
+labels that nobody could know too early."""
 
 import filecmp
 import shutil
@@ -33,7 +34,10 @@ OTHER_KINDS = {("races", "time"): "categorical"}
 def schemas() -> dict[str, Any]:
     """The published schemas, independent of the package's own files."""
     if not SCHEMAS.is_file():
-        pytest.skip("needs relbench_schemas.yaml, the list of RelBench's schemas, in shared/ beside the checkout")
+        pytest.skip(
+            "needs relbench_schemas.yaml, the list of RelBench's schemas, in shared/ beside the "
+            "checkout"
+        )
     found: dict[str, Any] = yaml.safe_load(SCHEMAS.read_text(encoding="utf-8"))["datasets"]
     return found
 
@@ -47,30 +51,46 @@ def test_every_database_has_a_twin(schemas: dict[str, Any]) -> None:
 @every_twin
 def test_tables_keys_times_and_kinds(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
     published, db = schemas[name], gelgt.open(twin(name))
-    assert (db.schema.val_timestamp, db.schema.test_timestamp) == (published["val_timestamp"], published["test_timestamp"])
+    assert (db.schema.val_timestamp, db.schema.test_timestamp) == (
+        published["val_timestamp"],
+        published["test_timestamp"],
+    )
     assert db.table_names == list(published["tables"])
     for table, spec in published["tables"].items():
         found = db.table(table)
         assert (found.pkey, found.time_col) == (spec["pkey"], spec["time_col"]), table
         assert {fk.column: fk.table for fk in found.foreign_keys} == spec["fkeys"], table
         assert list(found.columns) == list(spec["columns"]), table
-        features = {c: k for c, k in spec["columns"].items() if c != spec["pkey"] and c not in spec["fkeys"]}
-        kinds = {c: OTHER_KINDS.get((table, c), "ignored" if k == "id" else k) for c, k in features.items()}
+        features = {
+            c: k for c, k in spec["columns"].items() if c != spec["pkey"] and c not in spec["fkeys"]
+        }
+        kinds = {
+            c: OTHER_KINDS.get((table, c), "ignored" if k == "id" else k)
+            for c, k in features.items()
+        }
         assert {c: k.kind for c, k in found.kinds.items()} == kinds, table
     assert db.follows_contract
 
 
-def test_columns_and_types_of_a_real_database(twin: Twin, relbench_data: Callable[[str], Path]) -> None:
+def test_columns_and_types_of_a_real_database(
+    twin: Twin, relbench_data: Callable[[str], Path]
+) -> None:
     ours, real = gelgt.open(twin("rel-f1")), gelgt.open(relbench_data("rel-f1"))
     assert ours.table_names == real.table_names
     for name in real.table_names:
         mine, theirs = ours.table(name), real.table(name)
         assert dict(mine.columns) == dict(theirs.columns), name
-        assert (mine.pkey, mine.time_col, len(mine.foreign_keys)) == (theirs.pkey, theirs.time_col, len(theirs.foreign_keys)), name
+        assert (mine.pkey, mine.time_col, len(mine.foreign_keys)) == (
+            theirs.pkey,
+            theirs.time_col,
+            len(theirs.foreign_keys),
+        ), name
 
 
 @every_twin
-def test_null_references_where_they_are_known(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
+def test_null_references_where_they_are_known(
+    name: str, twin: Twin, schemas: dict[str, Any]
+) -> None:
     for table, spec in schemas[name]["tables"].items():
         rows = pq.read_table(twin(name) / "db" / f"{table}.parquet")
         if spec["nullable_fkeys"] == {}:
@@ -83,52 +103,87 @@ def test_null_references_where_they_are_known(name: str, twin: Twin, schemas: di
 def test_tasks(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
     db, published = gelgt.open(twin(name)), {task["name"]: task for task in schemas[name]["tasks"]}
     assert list(twin_tasks(name, trainable=False)) == list(published)
-    assert list(twin_tasks(name)) == [task for task, spec in published.items() if spec["task_type"] != "recommendation"]
+    assert list(twin_tasks(name)) == [
+        task for task, spec in published.items() if spec["task_type"] != "recommendation"
+    ]
     for task_name, spec in published.items():
         task = db.task(task_name)
         is_link = spec["task_type"] == "recommendation"
         assert task.kind == ("forecast" if is_link else spec["kind"]), task_name
-        assert (task.task_type, task.entity_table, task.entity_col) == (spec["task_type"], spec["entity_table"], spec["entity_col"])
-        assert (task.label_col, task.time_col) == (spec["dst_entity_col" if is_link else "target_col"], spec["time_col"])
-        assert (task.dst_entity_table, task.eval_k) == (spec.get("dst_entity_table"), spec.get("eval_k"))
+        assert (task.task_type, task.entity_table, task.entity_col) == (
+            spec["task_type"],
+            spec["entity_table"],
+            spec["entity_col"],
+        )
+        assert (task.label_col, task.time_col) == (
+            spec["dst_entity_col" if is_link else "target_col"],
+            spec["time_col"],
+        )
+        assert (task.dst_entity_table, task.eval_k) == (
+            spec.get("dst_entity_table"),
+            spec.get("eval_k"),
+        )
         if task.kind == "forecast":
             assert task.timedelta == pd.Timedelta(days=spec["timedelta_days"])
             assert task.num_eval_timestamps == spec["num_eval_timestamps"]
         else:
-            hidden = [tuple(pair) for pair in spec["remove_columns"]] + [(spec["entity_table"], spec["target_col"])]
+            hidden = [tuple(pair) for pair in spec["remove_columns"]] + [
+                (spec["entity_table"], spec["target_col"])
+            ]
             assert sorted(task.remove_columns) == sorted(hidden)
 
 
 # Rows.
 def test_the_same_seed_gives_the_same_files(twin: Twin, tmp_path: Path) -> None:
-    again, other = make_twin("rel-stack", tmp_path / "again"), make_twin("rel-stack", tmp_path / "other", seed=1)
+    again, other = (
+        make_twin("rel-stack", tmp_path / "again"),
+        make_twin("rel-stack", tmp_path / "other", seed=1),
+    )
     files = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
-    assert len(files) == 1 + len(read_facts("rel-stack").tables) + 4 * len(twin_tasks("rel-stack", trainable=False))
+    assert len(files) == 1 + len(read_facts("rel-stack").tables) + 4 * len(
+        twin_tasks("rel-stack", trainable=False)
+    )
     assert filecmp.cmpfiles(twin("rel-stack"), again, files, shallow=False) == (files, [], [])
-    assert not filecmp.cmp(again / "db" / "votes.parquet", other / "db" / "votes.parquet", shallow=False)
+    assert not filecmp.cmp(
+        again / "db" / "votes.parquet", other / "db" / "votes.parquet", shallow=False
+    )
 
 
 def test_scale(twin: Twin, tmp_path: Path) -> None:
     larger = gelgt.open(make_twin("rel-hm", tmp_path / "hm", scale=2))
     small = gelgt.open(twin("rel-hm"))
-    assert {t: larger.num_rows(t) for t in larger.table_names} == {t: 2 * small.num_rows(t) for t in small.table_names}
+    assert {t: larger.num_rows(t) for t in larger.table_names} == {
+        t: 2 * small.num_rows(t) for t in small.table_names
+    }
 
 
 @every_twin
 def test_references_do_not_point_ahead(name: str, twin: Twin) -> None:
-    """A row refers to rows of its own time or before, but for references that are known to point at what is to come."""
+    """A row refers to rows of its own time or before, but for references that are known to point at
+    what is to come."""
     facts = read_facts(name)
-    tables = {table: pq.read_table(twin(name) / "db" / f"{table}.parquet") for table in facts.tables}
-    times = {t.name: tables[t.name].column(t.time_col).to_numpy() for t in facts.tables.values() if t.time_col}
+    tables = {
+        table: pq.read_table(twin(name) / "db" / f"{table}.parquet") for table in facts.tables
+    }
+    times = {
+        t.name: tables[t.name].column(t.time_col).to_numpy()
+        for t in facts.tables.values()
+        if t.time_col
+    }
     for table in facts.tables.values():
         for key, parent in table.fkeys.items():
             if table.time_col is None or parent not in times:
                 continue
             rows = tables[table.name].column(key)
-            own, theirs = times[table.name][pc.is_valid(rows).to_numpy()], times[parent][rows.drop_null().to_numpy()]
+            own, theirs = (
+                times[table.name][pc.is_valid(rows).to_numpy()],
+                times[parent][rows.drop_null().to_numpy()],
+            )
             ahead = np.count_nonzero(theirs > own)  # never true of a null time
             # A qualifying is a day before its race; an event is shown before it takes place.
-            is_expected = key in table.made.get("future_keys", ()) or (key == table.made.get("time_from") and "time_shift" in table.made)
+            is_expected = key in table.made.get("future_keys", ()) or (
+                key == table.made.get("time_from") and "time_shift" in table.made
+            )
             assert (ahead > 0) == is_expected, (table.name, key)
             assert parent != table.name or (theirs < own).all()
 
@@ -142,13 +197,18 @@ def test_the_awkward_parts_are_there(twin: Twin) -> None:
     assert column("rel-event", "users", "joinedAt").null_count > 0
     years = pc.year(column("rel-event", "events", "start_time")).drop_null().to_pylist()
     assert (min(years), max(years)) == (1912, 2035)
-    assert column("rel-trial", "studies", "limitations_and_caveats").null_count == len(column("rel-trial", "studies", "nct_id"))
+    assert column("rel-trial", "studies", "limitations_and_caveats").null_count == len(
+        column("rel-trial", "studies", "nct_id")
+    )
     assert set(column("rel-trial", "studies", "has_dmc").to_pylist()) == {"t", "f", None}
     assert set(column("rel-avito", "SearchStream", "IsClick").to_pylist()) == {0.0, 1.0, None}
     assert set(column("rel-hm", "customer", "FN").to_pylist()) == {1.0, None}
     assert "\\N" in column("rel-f1", "drivers", "code").to_pylist()
     assert "" in column("rel-avito", "SearchInfo", "SearchQuery").to_pylist()
-    parents, types = column("rel-stack", "posts", "ParentId"), column("rel-stack", "posts", "PostTypeId").to_pylist()
+    parents, types = (
+        column("rel-stack", "posts", "ParentId"),
+        column("rel-stack", "posts", "PostTypeId").to_pylist(),
+    )
     assert {types[parent] for parent in parents.drop_null().to_pylist()} == {1}
     assert {kind for kind, parent in zip(types, parents.to_pylist()) if parent is not None} == {2}
 
@@ -168,9 +228,13 @@ def test_labels_lie_in_their_splits(name: str, twin: Twin) -> None:
             continue
         window = np.timedelta64(task.timedelta)
         assert (times["train"] <= val - window).all(), "no label reaches over the validation time"
-        assert ((times["val"] >= val) & (times["val"] <= test - window)).all(), "nor over the test time"
+        assert ((times["val"] >= val) & (times["val"] <= test - window)).all(), (
+            "nor over the test time"
+        )
         assert (times["test"] >= test).all()
-        assert all(len(np.unique(times[split])) <= task.num_eval_timestamps for split in ("val", "test"))
+        assert all(
+            len(np.unique(times[split])) <= task.num_eval_timestamps for split in ("val", "test")
+        )
 
 
 @every_twin
@@ -191,19 +255,25 @@ def test_relbench_reads_them_and_makes_the_same_labels(name: str, twin: Twin) ->
     dataset = relbench.load_dataset(twin(name))
     assert dataset.get_task_names() == sorted(twin_tasks(name, trainable=False))
     known, every = dataset.get_db(), dataset.get_db(upto_test_timestamp=False)
-    assert {t: len(known.table_dict[t].df) for t in known.table_dict} != {t: len(every.table_dict[t].df) for t in every.table_dict}
+    assert {t: len(known.table_dict[t].df) for t in known.table_dict} != {
+        t: len(every.table_dict[t].df) for t in every.table_dict
+    }
     for task_name in twin_tasks(name, trainable=False):
         stored, made = dataset.load_task(task_name), dataset.load_task(task_name, regenerate=True)
         whole = every if stored.kind == "forecast" else made.get_db(upto_test_timestamp=False)
         for split in SPLITS:
             ours = stored.get_table(split, mask_input_cols=False).df
             theirs = made.get_table(split, mask_input_cols=False, db=whole).df
-            pd.testing.assert_frame_equal(ours, theirs.reset_index(drop=True), check_dtype=False, obj=f"{task_name} {split}")
+            pd.testing.assert_frame_equal(
+                ours, theirs.reset_index(drop=True), check_dtype=False, obj=f"{task_name} {split}"
+            )
 
 
 # Mistakes.
 def test_an_unknown_twin(tmp_path: Path) -> None:
-    with pytest.raises(GelgtError, match=r"There is no twin of a database 'rel-trail'\. Did you mean 'rel-trial'"):
+    with pytest.raises(
+        GelgtError, match=r"There is no twin of a database 'rel-trail'\. Did you mean 'rel-trial'"
+    ):
         make_twin("rel-trail", tmp_path / "t")
     with pytest.raises(GelgtError) as caught:
         twin_tasks("rel-f2")
@@ -234,7 +304,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 # Kinds.
 def test_kinds_may_be_left_to_inference(twin: Twin, tmp_path: Path) -> None:
-    """As in a hosted database. Most are found; whole numbers that name something are numbers, and rare words are text."""
+    """As in a hosted database. Most are found; whole numbers that name something are numbers, and
+    rare words are text."""
     pairs = []
     for name in TWINS:
         (tmp_path / name).mkdir()
@@ -243,7 +314,11 @@ def test_kinds_may_be_left_to_inference(twin: Twin, tmp_path: Path) -> None:
         (tmp_path / name / "manifest.yaml").write_text(yaml.safe_dump(content))
         shutil.copytree(twin(name) / "db", tmp_path / name / "db")
         stated, inferred = gelgt.open(twin(name)), gelgt.open(tmp_path / name)
-        pairs += [(k.kind, inferred.table(t).kinds[c].kind) for t in stated.table_names for c, k in stated.table(t).kinds.items()]
+        pairs += [
+            (k.kind, inferred.table(t).kinds[c].kind)
+            for t in stated.table_names
+            for c, k in stated.table(t).kinds.items()
+        ]
     assert np.mean([a == b for a, b in pairs]) > 0.9
     assert {b for a, b in pairs if a == "timestamp"} == {"timestamp"}
     assert {b for a, b in pairs if a == "categorical"} == {"categorical", "numerical", "text"}

@@ -1,8 +1,10 @@
-"""Every model trains, scores and predicts on the twins: on one task of each type in `make test`, on all of them with the marker `slow`.
+"""Every model trains, scores and predicts on the twins: on one task of each type in `make test`, on
+all of them with the marker `slow`.
 
     pytest tests/testing/test_twins_models.py -m slow
 
-A few steps of a small model: what is tested is that every model takes every schema, not how well it learns there.
+A few steps of a small model: what is tested is that every model takes every schema, not how well it
+learns there.
 """
 
 import json
@@ -47,7 +49,11 @@ TINY = {
     "model.centroids": 8,
     "sampling.budget": 24,
 }
-METRICS = {"binary_classification": "roc_auc", "regression": "mae", "multiclass_classification": "mrr"}
+METRICS = {
+    "binary_classification": "roc_auc",
+    "regression": "mae",
+    "multiclass_classification": "mrr",
+}
 # One of each type for each model, so that together they meet every schema.
 BINARY = [
     "rel-amazon/user-churn",
@@ -74,16 +80,22 @@ REGRESSION = [
 MULTICLASS = [f"rel-salt/{name}" for name in twin_tasks("rel-salt")] + ["rel-stack/badges-class"]
 ALL = [f"{name}/{task}" for name in TWINS for task in twin_tasks(name)]
 OTHERS = [model for model in BUILT_IN if model != "gelgt"]
-CHOSEN = [(model, task) for model, *tasks in zip(OTHERS, BINARY, REGRESSION, MULTICLASS, strict=True) for task in tasks]
+CHOSEN = [
+    (model, task)
+    for model, *tasks in zip(OTHERS, BINARY, REGRESSION, MULTICLASS, strict=True)
+    for task in tasks
+]
 BASELINES = ("lightgbm", "entity-mean")
 Open = Callable[[str], Database]
 
 
 def cells(pairs: list[tuple[str, str]]) -> pytest.MarkDecorator:
-    """Pairs of a model and a task; those of rel-llm are skipped where `transformers` is not installed."""
+    """Pairs of a model and a task; those of rel-llm are skipped where `transformers` is not
+    installed."""
     marks = {"rel-llm": [pytest.mark.llm]}
     return pytest.mark.parametrize(
-        ("model", "place"), [pytest.param(*pair, id="-on-".join(pair), marks=marks.get(pair[0], [])) for pair in pairs]
+        ("model", "place"),
+        [pytest.param(*pair, id="-on-".join(pair), marks=marks.get(pair[0], [])) for pair in pairs],
     )
 
 
@@ -125,7 +137,11 @@ def found(database: Open, place: str) -> tuple[Database, Task]:
 def check_model(model: str, db: Database, task: Task, out: Path) -> None:
     """A training of a few steps, its scores, and its predictions for some entities."""
     known = {f"model.{field}" for field in config_type(model).model_fields}
-    changes = {path: value for path, value in TINY.items() if path in known or not path.startswith("model.")}
+    changes = {
+        path: value
+        for path, value in TINY.items()
+        if path in known or not path.startswith("model.")
+    }
     config = RunConfig.of("cpu", task.task_type, changes, model)
     train_run(db, task, out, config, Options(baselines=False, device="cpu"))
     run = load_run(out)
@@ -143,18 +159,25 @@ def check_training(run: Run, db: Database, task: Task) -> None:
     moved = [name for name, weight in before.items() if (weight - after[name]).abs().max() > 1e-5]
     assert all(torch.isfinite(after[name]).all() for name in before)
     assert any(name.startswith("head.") for name in moved)
-    assert any("encoder_dict." in name for name in moved), "what encodes cells, at the other end of the model"
+    assert any("encoder_dict." in name for name in moved), (
+        "what encodes cells, at the other end of the model"
+    )
 
 
 def check_scores(run: Run, db: Database, task: Task) -> None:
-    """The file's score is that which scikit-learn finds for the predictions beside it, and comes out again."""
+    """The file's score is that which scikit-learn finds for the predictions beside it, and comes
+    out again."""
     written = json.loads((run.folder / "metrics.json").read_text())
     metric = METRICS[str(task.task_type)]
     assert written["metric"] == metric
     table = pq.read_table(run.folder / "predictions" / "test.parquet")
     assert len(table) == task.rows["test"]
-    assert written["metrics"]["test"][metric] == pytest.approx(expected_score(table.to_pydict(), task), abs=1e-9)
-    assert evaluate_run(run, db, "test", device="cpu")["metrics"]["test"] == written["metrics"]["test"]
+    assert written["metrics"]["test"][metric] == pytest.approx(
+        expected_score(table.to_pydict(), task), abs=1e-9
+    )
+    assert (
+        evaluate_run(run, db, "test", device="cpu")["metrics"]["test"] == written["metrics"]["test"]
+    )
 
 
 def expected_score(table: dict[str, list[Any]], task: Task) -> float:
@@ -164,14 +187,22 @@ def expected_score(table: dict[str, list[Any]], task: Task) -> float:
         return float(mean_absolute_error(table["label"], table["prediction"]))
     chances = np.array([table[f"probability_{name}"] for name in task.classes]).T  # (S, C)
     ranks = rankdata(-chances, axis=1)
-    return float(np.mean([1 / ranks[row, task.classes.index(label)] for row, label in enumerate(table["label"])]))
+    return float(
+        np.mean(
+            [1 / ranks[row, task.classes.index(label)] for row, label in enumerate(table["label"])]
+        )
+    )
 
 
 def check_predictions(run: Run, db: Database, task: Task) -> None:
     """Entities of the test split, by their keys."""
     at = None if task.kind == "autocomplete" else db.test_timestamp
     split = task.table("test")
-    first = np.arange(len(split)) if at is None else np.flatnonzero(split.column(task.time_col).to_numpy() == np.datetime64(str(at)))
+    first = (
+        np.arange(len(split))
+        if at is None
+        else np.flatnonzero(split.column(task.time_col).to_numpy() == np.datetime64(str(at)))
+    )
     entities = np.unique(split.column(task.entity_col).to_numpy()[first])[:8].tolist()
     assert len(entities) > 4
     predictor = Predictor(run, db, device="cpu")
@@ -183,10 +214,12 @@ def check_predictions(run: Run, db: Database, task: Task) -> None:
     assert table.column_names == [key, "time", "prediction", *chances]
     assert table.column(0).to_pylist() == entities
     assert all(column.null_count == 0 for column in table.columns)
-    values = np.stack([table.column(name).to_numpy() for name in chances or ["prediction"]], axis=1)  # (entities, 1) or (entities, C)
+    # (entities, 1) or (entities, C)
+    values = np.stack([table.column(name).to_numpy() for name in chances or ["prediction"]], axis=1)
     check_values(values[:, 0] if len(chances) < 2 else values, task)
     if task.task_type == "regression" and np.isin(values, (run.target.low, run.target.high)).all():
-        values = predictor.embed(entities, at=at).vectors  # most labels of site-success are 0, below which no prediction is let
+        # most labels of site-success are 0, below which no prediction is let
+        values = predictor.embed(entities, at=at).vectors
     assert not (values == values[0]).all(), "entities differ, so their predictions do"
 
 
@@ -212,4 +245,6 @@ def check_baseline(baseline: str, db: Database, task: Task) -> None:
         classes = (len(task.classes),) if task.task_type == "multiclass_classification" else ()
         assert predictions[split].shape == (task.rows[split], *classes)
         check_values(predictions[split], task)
-    assert METRICS[str(task.task_type)] in score(task.task_type, data.labels("test"), predictions["test"])
+    assert METRICS[str(task.task_type)] in score(
+        task.task_type, data.labels("test"), predictions["test"]
+    )

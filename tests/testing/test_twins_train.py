@@ -1,6 +1,8 @@
-"""gelgt trains, scores and predicts on every entity task of every twin, and never looks ahead on any of their schemas.
+"""gelgt trains, scores and predicts on every entity task of every twin, and never looks ahead on
+any of their schemas.
 
-A few steps of a tiny model: what is tested is that every schema goes through, not how well it is learned.
+A few steps of a tiny model: what is tested is that every schema goes through, not how well it is
+learned.
 """
 
 import shutil
@@ -38,7 +40,11 @@ TINY: Mapping[str, Any] = {
     "model.row_width": 8,
     "sampling.budget": 24,
 }
-METRICS = {"binary_classification": "roc_auc", "regression": "mae", "multiclass_classification": "mrr"}
+METRICS = {
+    "binary_classification": "roc_auc",
+    "regression": "mae",
+    "multiclass_classification": "mrr",
+}
 PAPER = """
     rel-f1 driver-dnf driver-top3 driver-position
     rel-avito user-clicks user-visits ad-ctr
@@ -68,7 +74,9 @@ pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")
 
 
 @pytest.fixture(scope="module")
-def run_of(database: Callable[[str], Database], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Run]:
+def run_of(
+    database: Callable[[str], Database], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], Run]:
     """The run of a task, made once; LightGBM beside it for the first task of a database."""
 
     @cache
@@ -76,7 +84,13 @@ def run_of(database: Callable[[str], Database], tmp_path_factory: pytest.TempPat
         db = database(name)
         task = db.task(task_name)
         options = Options(baseline_hops=(1,) if task_name == FIRST[name] else (), device="cpu")
-        return train_run(db, task, tmp_path_factory.mktemp("runs") / task_name, RunConfig.of("cpu", task.task_type, TINY), options)
+        return train_run(
+            db,
+            task,
+            tmp_path_factory.mktemp("runs") / task_name,
+            RunConfig.of("cpu", task.task_type, TINY),
+            options,
+        )
 
     return make
 
@@ -88,8 +102,15 @@ def test_the_tasks_of_the_paper_are_among_them() -> None:
     assert set(wanted) <= set(TASKS)
 
 
-@pytest.mark.parametrize(("name", "task_name"), TASKS, ids=[f"{name}/{task}" for name, task in TASKS])
-def test_train_evaluate_predict(name: str, task_name: str, database: Callable[[str], Database], run_of: Callable[[str, str], Run]) -> None:
+@pytest.mark.parametrize(
+    ("name", "task_name"), TASKS, ids=[f"{name}/{task}" for name, task in TASKS]
+)
+def test_train_evaluate_predict(
+    name: str,
+    task_name: str,
+    database: Callable[[str], Database],
+    run_of: Callable[[str, str], Run],
+) -> None:
     db, run = database(name), run_of(name, task_name)
     task = db.task(task_name)
     assert run.metrics["regime"] == "frozen", "as for every RelBench folder"
@@ -104,11 +125,19 @@ def test_train_evaluate_predict(name: str, task_name: str, database: Callable[[s
     at = None if task.kind == "autocomplete" else db.test_timestamp
     predictor = Predictor(run, db, device="cpu")
     table = predictor.predict(at=at).table
-    times = db.read(task.entity_table, [task.time_col]).column(0) if task.kind == "autocomplete" else None
-    assert len(table) == (len(times.drop_null()) if times is not None else len(task.population(db, at)))
+    times = (
+        db.read(task.entity_table, [task.time_col]).column(0)
+        if task.kind == "autocomplete"
+        else None
+    )
+    assert len(table) == (
+        len(times.drop_null()) if times is not None else len(task.population(db, at))
+    )
     assert table.column("prediction").null_count == 0
     chances = [c for c in table.column_names if c.startswith("probability")]
-    assert len(chances) == {"binary_classification": 1, "regression": 0}.get(str(task.task_type), len(task.classes))
+    assert len(chances) == {"binary_classification": 1, "regression": 0}.get(
+        str(task.task_type), len(task.classes)
+    )
     if task.task_type == "multiclass_classification":
         np.testing.assert_allclose(sum(table.column(c).to_numpy() for c in chances), 1)
         assert set(table.column("prediction").to_pylist()) <= set(task.classes)
@@ -116,24 +145,41 @@ def test_train_evaluate_predict(name: str, task_name: str, database: Callable[[s
         assert np.isfinite(table.column(chances[0] if chances else "prediction").to_numpy()).all()
 
 
-@pytest.mark.parametrize(("name", "task_name"), [("rel-trial", "study-outcome"), ("rel-salt", "sales-office"), ("rel-stack", "user-badge")])
-def test_inferred_kinds_train_too(name: str, task_name: str, own_cache: None, tmp_path: Path) -> None:
-    """A hosted database states no kinds: columns without a value, codes that look like numbers, and texts are found as they are."""
+@pytest.mark.parametrize(
+    ("name", "task_name"),
+    [("rel-trial", "study-outcome"), ("rel-salt", "sales-office"), ("rel-stack", "user-badge")],
+)
+def test_inferred_kinds_train_too(
+    name: str, task_name: str, own_cache: None, tmp_path: Path
+) -> None:
+    """A hosted database states no kinds: columns without a value, codes that look like numbers, and
+    texts are found as they are."""
     db = gelgt.open(make_twin(name, tmp_path / name, kinds=False))
     task = db.task(task_name)
-    run = train_run(db, task, tmp_path / "run", RunConfig.of("cpu", task.task_type, TINY), Options(baseline_hops=(), device="cpu"))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        RunConfig.of("cpu", task.task_type, TINY),
+        Options(baseline_hops=(), device="cpu"),
+    )
     assert run.metrics["regime"] == "frozen"
     assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
 
 
 @pytest.mark.parametrize("visibility", ["frozen", "seed-time"])
 @every_twin
-def test_no_sampled_row_is_of_the_future(name: str, visibility: Any, database: Callable[[str], Database]) -> None:
-    """Around the seeds of every task: nothing at or after the seed time; nothing after it where the row itself is asked about."""
+def test_no_sampled_row_is_of_the_future(
+    name: str, visibility: Any, database: Callable[[str], Database]
+) -> None:
+    """Around the seeds of every task: nothing at or after the seed time; nothing after it where the
+    row itself is asked about."""
     db = database(name)
     for task_name in twin_tasks(name):
         task = db.task(task_name)
-        data = TrainingData.of(db, task, in_regime(RunConfig.of("cpu", task.task_type), task, visibility))
+        data = TrainingData.of(
+            db, task, in_regime(RunConfig.of("cpu", task.task_type), task, visibility)
+        )
         seen = 0
         for split, seeds in data.seeds.items():
             there = seeds.take(np.flatnonzero(data.exists(seeds))[:200])
@@ -145,19 +191,28 @@ def test_no_sampled_row_is_of_the_future(name: str, visibility: Any, database: C
             assert not (times[others] == NEVER).any()
             latest = seed_times[others] - (task.kind != "autocomplete")
             if visibility == "frozen":
-                latest = np.minimum(latest, np.datetime64(str(db.test_timestamp), "s").astype(np.int64))
+                latest = np.minimum(
+                    latest, np.datetime64(str(db.test_timestamp), "s").astype(np.int64)
+                )
             assert (times[others] <= latest).all(), (task_name, split)
         assert seen > 0, task_name
 
 
 @every_twin
 def test_what_comes_later_changes_no_prediction(
-    name: str, twin: Callable[[str], Path], database: Callable[[str], Database], run_of: Callable[[str, str], Run], tmp_path: Path
+    name: str,
+    twin: Callable[[str], Path],
+    database: Callable[[str], Database],
+    run_of: Callable[[str, str], Run],
+    tmp_path: Path,
 ) -> None:
-    """Bit for bit, whether or not the rows after a time exist: also for rows that refer to what is to come."""
+    """Bit for bit, whether or not the rows after a time exist: also for rows that refer to what is
+    to come."""
     whole, run = database(name), run_of(name, FIRST[name])
     cut = gelgt.open(_cut(whole, tmp_path / name))
-    assert sum(cut.num_rows(t) for t in cut.table_names) < sum(whole.num_rows(t) for t in whole.table_names)
+    assert sum(cut.num_rows(t) for t in cut.table_names) < sum(
+        whole.num_rows(t) for t in whole.table_names
+    )
     task = whole.task(FIRST[name])
     rows = list(range(cut.num_rows(task.entity_table))) if task.kind == "autocomplete" else None
     at = None if task.kind == "autocomplete" else whole.test_timestamp
@@ -167,7 +222,8 @@ def test_what_comes_later_changes_no_prediction(
 
 
 def _cut(db: Database, target: Path) -> Path:
-    """The rows up to the test time, by their own time or by the rows that date them; references to later ones are null."""
+    """The rows up to the test time, by their own time or by the rows that date them; references to
+    later ones are null."""
     (target / "db").mkdir(parents=True)
     shutil.copy(db.folder / "manifest.yaml", target)
     until = np.datetime64(str(db.test_timestamp))
@@ -176,7 +232,10 @@ def _cut(db: Database, target: Path) -> Path:
     kept = {name: np.flatnonzero(times.of(name) <= instant(until)) for name in db.table_names}
     for name, table in tables.items():
         table = table.take(pa.array(kept[name]))
-        numbers = {key.column: {row: place for place, row in enumerate(kept[key.table].tolist())} for key in db.table(name).foreign_keys}
+        numbers = {
+            key.column: {row: place for place, row in enumerate(kept[key.table].tolist())}
+            for key in db.table(name).foreign_keys
+        }
         if (pkey := db.table(name).pkey) is not None:
             numbers[pkey] = {row: place for place, row in enumerate(kept[name].tolist())}
         for column, places in numbers.items():
@@ -188,12 +247,21 @@ def _cut(db: Database, target: Path) -> Path:
 
 @every_twin
 def test_hidden_columns_do_not_reach_the_model(
-    name: str, twin: Callable[[str], Path], database: Callable[[str], Database], run_of: Callable[[str, str], Run], tmp_path: Path
+    name: str,
+    twin: Callable[[str], Path],
+    database: Callable[[str], Database],
+    run_of: Callable[[str, str], Run],
+    tmp_path: Path,
 ) -> None:
-    """The target of an autocomplete task, and every column that would give it away, mixed among the rows: predictions stay."""
+    """The target of an autocomplete task, and every column that would give it away, mixed among the
+    rows: predictions stay."""
     db, run = database(name), run_of(name, AUTOCOMPLETE[name])
     shutil.copytree(twin(name), tmp_path / name)
-    hidden = [pair for pair in db.task(AUTOCOMPLETE[name]).remove_columns if pair[1] in db.table(pair[0]).columns]
+    hidden = [
+        pair
+        for pair in db.task(AUTOCOMPLETE[name]).remove_columns
+        if pair[1] in db.table(pair[0]).columns
+    ]
     assert hidden
     for table, column in hidden:
         path = tmp_path / name / "db" / f"{table}.parquet"
@@ -201,5 +269,7 @@ def test_hidden_columns_do_not_reach_the_model(
         mixed = rows.column(column).take(pa.array(np.roll(np.arange(len(rows)), 7)))
         assert not mixed.equals(rows.column(column)) or column.endswith("_raw")
         pq.write_table(rows.set_column(rows.schema.get_field_index(column), column, mixed), path)
-    found = [Predictor(run, source, device="cpu").predict().table for source in (db, tmp_path / name)]
+    found = [
+        Predictor(run, source, device="cpu").predict().table for source in (db, tmp_path / name)
+    ]
     assert found[0].equals(found[1])

@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for tiny.py
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Any:
-    """Tensors this small gain nothing from threads, and on a busy machine threads wait for each other."""
+    """Tensors this small gain nothing from threads, and on a busy machine threads wait for each
+    other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -30,4 +31,9 @@ def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 @pytest.fixture(scope="session")
 def task(db: Database, small_shop: Shop) -> Task:
-    return db.task(small_shop.sentence, name="orders-soon", val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    return db.task(
+        small_shop.sentence,
+        name="orders-soon",
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
+    )

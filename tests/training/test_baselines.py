@@ -1,4 +1,5 @@
-"""The baselines of a run learn what the model beside them learns, and are shown beside its parts."""
+"""The baselines of a run learn what the model beside them learns, and are shown beside its
+parts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,16 @@ CPU = torch.device("cpu")
 def test_lightgbm_learns_the_labels_of_the_model(
     db: Database, task: Task, monkeypatch: pytest.MonkeyPatch, regime: Any, refit: bool
 ) -> None:
-    config = in_regime(small(task.task_type, train__windows=3, train__stale=1, train__refit=refit), task, regime)
+    config = in_regime(
+        small(task.task_type, train__windows=3, train__stale=1, train__refit=refit), task, regime
+    )
     data = TrainingData.of(db, task, config)
     seen: list[dict[str, Examples]] = []
     before = module.lightgbm_baseline
     monkeypatch.setattr(
-        module, "lightgbm_baseline", lambda *a, examples, **more: seen.append(examples) or before(*a, examples=examples, **more)
+        module,
+        "lightgbm_baseline",
+        lambda *a, examples, **more: seen.append(examples) or before(*a, examples=examples, **more),
     )
     predictions, made = lightgbm_predictions(data, config)
     (examples,) = seen
@@ -63,7 +68,9 @@ def test_no_calendar_where_the_model_has_none(db: Database, task: Task) -> None:
 def turning(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """Labels that are noise up to the validation time, and follow a column from then on."""
     rng = np.random.default_rng(0)
-    users = pd.DataFrame({"id": np.arange(400), "joined": pd.Timestamp("2022-01-01"), "level": rng.normal(size=400)})
+    users = pd.DataFrame(
+        {"id": np.arange(400), "joined": pd.Timestamp("2022-01-01"), "level": rng.normal(size=400)}
+    )
     days = pd.date_range("2023-01-01", periods=24, freq="10D")
     frame = pd.DataFrame([(user, day) for day in days for user in range(400)], columns=["id", "at"])
     noise = rng.random(len(frame)) < 0.5
@@ -80,7 +87,9 @@ def test_what_only_later_labels_say_is_learned_by_the_refit(turning: Task) -> No
         config = in_regime(small(turning.task_type, train__refit=refit), turning)
         data = TrainingData.of(turning.database, turning, config)
         predictions = lightgbm_predictions(data, config)[0]
-        found[refit] = score("binary_classification", data.labels("test"), predictions["test"])["roc_auc"]
+        found[refit] = score("binary_classification", data.labels("test"), predictions["test"])[
+            "roc_auc"
+        ]
     assert found[False] < 0.7
     assert found[True] > 0.95
 
@@ -91,13 +100,24 @@ def test_test_labels_change_no_test_prediction_of_lightgbm(db: Database, task: T
     place = table.column_names.index(task.label_col)
     turned = 1 - table.column(place).to_numpy().astype(np.int64)
     other = replace(
-        task, labels={**task.labels, "test": table.set_column(place, task.label_col, pa.array(turned, table.column(place).type))}
+        task,
+        labels={
+            **task.labels,
+            "test": table.set_column(
+                place, task.label_col, pa.array(turned, table.column(place).type)
+            ),
+        },
     )
-    first, second = (lightgbm_predictions(TrainingData.of(db, t, config), config)[0]["test"] for t in (task, other))
+    first, second = (
+        lightgbm_predictions(TrainingData.of(db, t, config), config)[0]["test"]
+        for t in (task, other)
+    )
     assert first.tobytes() == second.tobytes()
 
 
-def test_without_lightgbm_the_past_is_left(db: Database, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lightgbm_the_past_is_left(
+    db: Database, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "has_lightgbm", lambda: False)
     config = in_regime(small(task.task_type), task)
     found = make_baselines(TrainingData.of(db, task, config), config, (1, 2), Progress())
@@ -107,7 +127,9 @@ def test_without_lightgbm_the_past_is_left(db: Database, task: Task, monkeypatch
 
 @pytest.mark.parametrize("refit", [False, True])
 def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, refit: bool) -> None:
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=refit), Options(device="cpu"))
+    run = train_run(
+        db, task, tmp_path / "run", small(task.task_type, train__refit=refit), Options(device="cpu")
+    )
     metrics = run.metrics
     share = metrics["tree_share"]
     assert share == metrics["trees"]["share"] > 0
@@ -117,40 +139,83 @@ def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, refit: bo
         table = pq.read_table(run.folder / "predictions" / f"{split}.parquet").to_pandas()
         label = table["label"].to_numpy()
         for part in ("network", "trees"):
-            assert metrics["parts"][part][split] == score("binary_classification", label, table[f"part:{part}"].to_numpy())
-        logit = {name: np.log(p / (1 - p)) for name, p in ((n, table[n]) for n in ("part:network", "part:trees", "probability"))}
+            assert metrics["parts"][part][split] == score(
+                "binary_classification", label, table[f"part:{part}"].to_numpy()
+            )
+        logit = {
+            name: np.log(p / (1 - p))
+            for name, p in ((n, table[n]) for n in ("part:network", "part:trees", "probability"))
+        }
         np.testing.assert_allclose(
-            logit["probability"], (1 - share) * logit["part:network"] + share * logit["part:trees"], rtol=1e-4, atol=1e-5
+            logit["probability"],
+            (1 - share) * logit["part:network"] + share * logit["part:trees"],
+            rtol=1e-4,
+            atol=1e-5,
         )
     again = evaluate_run(run, db, "test", device="cpu")
-    assert again["parts"] == {part: {"test": scores["test"]} for part, scores in metrics["parts"].items()}
+    assert again["parts"] == {
+        part: {"test": scores["test"]} for part, scores in metrics["parts"].items()
+    }
     assert again["tree_share"] == share
 
 
-def test_trees_without_a_share_are_scored_and_not_kept(db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_without_a_share_are_scored_and_not_kept(
+    db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gelgt.training.trees.SHARES", (0.0,))
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False, device="cpu"))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, train__refit=True),
+        Options(baselines=False, device="cpu"),
+    )
     assert run.metrics["tree_share"] == 0.0
     assert run.metrics["trees"] is None
-    assert run.metrics["parts"]["trees"]["test"]["roc_auc"] != run.metrics["parts"]["network"]["test"]["roc_auc"]
+    assert (
+        run.metrics["parts"]["trees"]["test"]["roc_auc"]
+        != run.metrics["parts"]["network"]["test"]["roc_auc"]
+    )
     assert run.metrics["parts"]["network"] == run.metrics["metrics"]
     assert not [name for name in run.weights() if name.startswith("trees.")]
-    assert evaluate_run(run, db, device="cpu")["parts"]["trees"]["test"] == run.metrics["parts"]["trees"]["test"]
+    assert (
+        evaluate_run(run, db, device="cpu")["parts"]["trees"]["test"]
+        == run.metrics["parts"]["trees"]["test"]
+    )
 
 
 def test_a_model_without_trees_has_one_part(db: Database, task: Task, tmp_path: Path) -> None:
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, model__trees=False), Options(baselines=False, device="cpu"))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, model__trees=False),
+        Options(baselines=False, device="cpu"),
+    )
     assert run.metrics["parts"] == {"network": run.metrics["metrics"]}
     assert run.metrics["tree_share"] == 0.0
-    assert not [name for name in pq.read_schema(run.folder / "predictions" / "test.parquet").names if name.startswith("part:")]
+    assert not [
+        name
+        for name in pq.read_schema(run.folder / "predictions" / "test.parquet").names
+        if name.startswith("part:")
+    ]
 
 
 def test_together_is_the_mix_of_the_raw_outputs(db: Database, task: Task, tmp_path: Path) -> None:
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__members=2), Options(baselines=False, device="cpu"))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, train__members=2),
+        Options(baselines=False, device="cpu"),
+    )
     data = TrainingData.of(db, task, run.config)
     predictor = Predictor(run, db, "cpu")
     model, seeds = predictor.model, data.seeds["test"]
-    network, trees = network_outputs(model, data, seeds, run.config.train, CPU), tree_outputs(model.trees, data, seeds)
+    network, trees = (
+        network_outputs(model, data, seeds, run.config.train, CPU),
+        tree_outputs(model.trees, data, seeds),
+    )
     share = run.metrics["tree_share"]
     expected = data.target.decode((1 - share) * network + share * trees)
     found = predict_parts(model, data, seeds, run.config.train, CPU)

@@ -34,12 +34,18 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_a_seed_gives_the_same_weights_and_another_seed_others(db: Database, task: Task, average: float) -> None:
-    runs = [trainer(db, task, small(train__seed=seed, train__average=average)) for seed in (0, 0, 1)]
+def test_a_seed_gives_the_same_weights_and_another_seed_others(
+    db: Database, task: Task, average: float
+) -> None:
+    runs = [
+        trainer(db, task, small(train__seed=seed, train__average=average)) for seed in (0, 0, 1)
+    ]
     states = [run.run() for run in runs]
     assert same(weights(runs[0]), weights(runs[1]))
     assert not same(weights(runs[0]), weights(runs[2]))
-    assert [r | {"seconds": 0} for r in states[0].history] == [r | {"seconds": 0} for r in states[1].history]
+    assert [r | {"seconds": 0} for r in states[0].history] == [
+        r | {"seconds": 0} for r in states[1].history
+    ]
 
 
 def test_the_world_is_not_seeded(db: Database, task: Task) -> None:
@@ -71,7 +77,9 @@ class Stopper(Progress):
 
 @pytest.mark.parametrize("after", [1, 3, 4, 5, 7, 8])
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path, after: int, average: float) -> None:
+def test_a_resumed_run_is_an_unbroken_one(
+    db: Database, task: Task, tmp_path: Path, after: int, average: float
+) -> None:
     """Cut within an epoch, at its end, within the next, and in the very last step."""
     config = small(train__average=average, train__decay="cosine")
     whole = trainer(db, task, config)
@@ -98,13 +106,19 @@ def test_a_checkpoint_of_another_run_is_refused(db: Database, task: Task, tmp_pa
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
-def test_a_damaged_checkpoint_is_refused(db: Database, task: Task, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_checkpoint_is_refused(
+    db: Database, task: Task, tmp_path: Path, damage: str
+) -> None:
     stopper = Stopper(1)
     trainer(db, task, small(), folder=tmp_path, stop=stopper, progress=stopper).run()
     path = tmp_path / CHECKPOINT
     content = bytearray(path.read_bytes())
     content[-5] ^= 255
-    path.write_bytes({"truncated": bytes(content[: len(content) // 2]), "changed": bytes(content), "empty": b""}[damage])
+    path.write_bytes(
+        {"truncated": bytes(content[: len(content) // 2]), "changed": bytes(content), "empty": b""}[
+            damage
+        ]
+    )
     with pytest.raises(GelgtError) as caught:
         load_checkpoint(tmp_path, "")
     assert caught.value.code == "damaged_file"
@@ -114,7 +128,12 @@ def test_a_damaged_checkpoint_is_refused(db: Database, task: Task, tmp_path: Pat
 def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) -> None:
     """A rate that destroys the weights: later epochs cannot be better than the first forever."""
     watch = Stopper()
-    run = trainer(db, task, small(train__epochs=40, train__patience=2, train__rate=0.3, train__average=0.0), progress=watch)
+    run = trainer(
+        db,
+        task,
+        small(train__epochs=40, train__patience=2, train__rate=0.3, train__average=0.0),
+        progress=watch,
+    )
     state = run.run()
     assert state.ended == "no better validation score"
     scores = [record["val"]["roc_auc"] for record in watch.records]
@@ -127,7 +146,16 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
 
 
 def test_a_time_limit_ends_training(db: Database, task: Task) -> None:
-    run = trainer(db, task, small(train__epochs=1000, train__steps_per_epoch=None, train__time_limit=1.0, train__patience=1000))
+    run = trainer(
+        db,
+        task,
+        small(
+            train__epochs=1000,
+            train__steps_per_epoch=None,
+            train__time_limit=1.0,
+            train__patience=1000,
+        ),
+    )
     state = run.run()
     assert state.ended == "time limit"
     assert state.history  # what there is was scored
@@ -142,14 +170,30 @@ def test_the_rate_rises_and_falls(db: Database, task: Task) -> None:
 
 
 def test_it_learns(db: Database) -> None:
-    """Labels that a column of the entity gives away are learned, for entities that training has never seen too."""
+    """Labels that a column of the entity gives away are learned, for entities that training has
+    never seen too."""
     table = db.read("customers", ["signed_up_at", "wants_newsletter"]).to_pandas()
     keys = db.keys("customers").column(0).to_pylist()
     first = table["signed_up_at"].max() + pd.Timedelta(days=1)
-    times = [first + pd.Timedelta(days=10 * (i % 10)) for i in range(len(keys))]  # each customer once
-    frame = pd.DataFrame({"id": keys, "time": times, "y": table["wants_newsletter"].fillna(False).astype(int)})
-    task = db.task(frame, entity="customers.id", time_col="time", target_col="y", val=times[7], test=times[9], timedelta="5 days")
-    run = trainer(db, task, small(train__epochs=10, train__patience=10, train__rate=1e-2, train__steps_per_epoch=None))
+    # each customer once
+    times = [first + pd.Timedelta(days=10 * (i % 10)) for i in range(len(keys))]
+    frame = pd.DataFrame(
+        {"id": keys, "time": times, "y": table["wants_newsletter"].fillna(False).astype(int)}
+    )
+    task = db.task(
+        frame,
+        entity="customers.id",
+        time_col="time",
+        target_col="y",
+        val=times[7],
+        test=times[9],
+        timedelta="5 days",
+    )
+    run = trainer(
+        db,
+        task,
+        small(train__epochs=10, train__patience=10, train__rate=1e-2, train__steps_per_epoch=None),
+    )
     state = run.run()
     assert state.best is not None
     assert state.best > 0.95
@@ -158,7 +202,12 @@ def test_it_learns(db: Database) -> None:
 def test_tensors_and_texts_come_back(tmp_path: Path) -> None:
     from gelgt.training.checkpoint import save_tensors
 
-    tensors = {"a": torch.arange(3), "b": torch.zeros(0), "c": torch.tensor(2.5), "d": torch.ones(2, 2, dtype=torch.bfloat16)}
+    tensors = {
+        "a": torch.arange(3),
+        "b": torch.zeros(0),
+        "c": torch.tensor(2.5),
+        "d": torch.ones(2, 2, dtype=torch.bfloat16),
+    }
     save_tensors(tmp_path / "x.safetensors", tensors, {"note": "ü"})
     found, meta = load_tensors(tmp_path / "x.safetensors")
     assert same(found, tensors)
@@ -178,7 +227,13 @@ def test_parts_side_by_side_are_the_same_as_one_after_the_other(db: Database, ta
 def test_the_gradient_of_parts_is_that_of_the_batch(db: Database, task: Task) -> None:
     found = []
     for parts in (1, 2, 3):
-        made = trainer(db, task, small(train__parts=parts, model__dropout=0.0, model__gnn_dropout=0.0, train__batch_size=30))
+        made = trainer(
+            db,
+            task,
+            small(
+                train__parts=parts, model__dropout=0.0, model__gnn_dropout=0.0, train__batch_size=30
+            ),
+        )
         batches = made.loader.epoch(0)
         first = [next(batches) for _ in range(parts)]
         batches.close()
@@ -192,8 +247,11 @@ def test_the_gradient_of_parts_is_that_of_the_batch(db: Database, task: Task) ->
                 torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-3)
 
 
-def test_the_mean_of_the_best_epochs(db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of six epochs the best three are mixed; a run that was broken off mixes the same; a mean that is worse is not taken."""
+def test_the_mean_of_the_best_epochs(
+    db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six epochs the best three are mixed; a run that was broken off mixes the same; a mean that
+    is worse is not taken."""
     monkeypatch.setattr("gelgt.training.fit.DOUBT", 1e3)
     config = small(train__mix=3, train__epochs=6, train__patience=6)
     whole = trainer(db, task, config)
@@ -202,7 +260,9 @@ def test_the_mean_of_the_best_epochs(db: Database, task: Task, tmp_path: Path, m
     assert [epoch for epoch, _ in state.kept] == [record["epoch"] for record in ranked]
     for name, tensor in whole.model.state_dict().items():
         if tensor.is_floating_point():
-            torch.testing.assert_close(tensor, torch.stack([each[name] for each in whole.best]).mean(0))
+            torch.testing.assert_close(
+                tensor, torch.stack([each[name] for each in whole.best]).mean(0)
+            )
     assert state.mixed == sorted(record["epoch"] for record in ranked)
 
     progress = Stopper(after=14)
@@ -215,4 +275,5 @@ def test_the_mean_of_the_best_epochs(db: Database, task: Task, tmp_path: Path, m
     strict = trainer(db, task, config)
     assert strict.run().mixed == []
     kept = strict.best[0]
-    assert same(weights(strict), {name: kept[name] for name in weights(strict)})  # the layer of futures is gone
+    # the layer of futures is gone
+    assert same(weights(strict), {name: kept[name] for name in weights(strict)})

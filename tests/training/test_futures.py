@@ -1,4 +1,5 @@
-"""Futures: the window of a label as further targets, of the right rows, none of them from after what may be learned.
+"""Futures: the window of a label as further targets, of the right rows, none of them from after
+what may be learned.
 
 A trained model has no trace of them.
 """
@@ -49,7 +50,9 @@ def test_they_are_what_the_windows_hold(db: Database, task: Task) -> None:
     counts = []
     for row, time in zip(rows, pd.to_datetime(seeds.asked, unit="s")):
         own = orders[orders["customer_id"] == keys[row]]
-        counts.append(((own["placed_at"] > time) & (own["placed_at"] <= time + task.timedelta)).sum())
+        counts.append(
+            ((own["placed_at"] > time) & (own["placed_at"] <= time + task.timedelta)).sum()
+        )
     assert sum(counts) > 50
     assert any(np.array_equal(column, counts) for column in found.T)
     # The task asks whether there is an order: its label is one bit of that count.
@@ -82,15 +85,21 @@ def test_stale_views_have_the_future_of_their_label(db: Database, task: Task) ->
     fresh = data.seeds["train"]
     lag = np.full(len(fresh), 40 * DAY)
     assert np.array_equal(
-        future_values(data, Seeds(fresh.node, fresh.time - lag, fresh.key, lag), None), future_values(data, fresh, None), equal_nan=True
+        future_values(data, Seeds(fresh.node, fresh.time - lag, fresh.key, lag), None),
+        future_values(data, fresh, None),
+        equal_nan=True,
     )
 
 
 def test_rows_after_the_split_times_change_no_weight(tmp_path: Path) -> None:
-    """A model learns from rows up to validation, and anew from rows up to the test time: what comes later is not among its targets."""
+    """A model learns from rows up to validation, and anew from rows up to the test time: what comes
+    later is not among its targets."""
     weights = []
     made: Shop = shop(tmp_path / "shop.db", customers=80, days=300, seed=5)
-    for name, split, until in (("one", ("train",), made.val_timestamp), ("two", (KNOWN,), made.test_timestamp)):
+    for name, split, until in (
+        ("one", ("train",), made.val_timestamp),
+        ("two", (KNOWN,), made.test_timestamp),
+    ):
         found = []
         for change in (False, True):
             path = tmp_path / f"{name}-{change}.db"
@@ -114,34 +123,50 @@ def test_rows_after_the_split_times_change_no_weight(tmp_path: Path) -> None:
 
 
 def test_half_a_second_after_a_window_is_after_it() -> None:
-    """Times are kept in whole seconds, and a row of the second in which a window ends may lie behind it."""
+    """Times are kept in whole seconds, and a row of the second in which a window ends may lie
+    behind it."""
     rng = np.random.default_rng(0)
     val, test = pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-01")
-    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.sort(rng.integers(0, 120 * DAY, 600)), unit="s")
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(
+        np.sort(rng.integers(0, 120 * DAY, 600)), unit="s"
+    )
     found = []
     for late in ([], [val + pd.Timedelta("400ms")]):
         at = pd.Series([*times, *late]).sort_values(ignore_index=True)
         users = np.where(at.isin(late), 1, at.astype("int64") // 10**6 % 7 + 1)
         events = pd.DataFrame({"id": range(len(at)), "user_id": users, "at": at})
         db = gelgt.open({"users": pd.DataFrame({"id": range(1, 8)}), "events": events})
-        task = db.task("PREDICT COUNT(events.*, 0, 10, days) > 3 FOR EACH users.id", val=val, test=test)
+        task = db.task(
+            "PREDICT COUNT(events.*, 0, 10, days) > 3 FOR EACH users.id", val=val, test=test
+        )
         data = data_of(db, task)
-        found.append((future_values(data, data.seeds["train"], known_until(data, ("train",))), data.labels("train")))
+        found.append(
+            (
+                future_values(data, data.seeds["train"], known_until(data, ("train",))),
+                data.labels("train"),
+            )
+        )
         assert (data.seeds["train"].asked + 10 * DAY).max() == int(val.timestamp())
     assert np.array_equal(found[0][1], found[1][1])
     assert np.array_equal(found[0][0], found[1][0], equal_nan=True)
 
 
 def test_the_loss_counts_what_is_known() -> None:
-    target = Target.from_dict({"space": {"task_type": "binary_classification", "labels": []}, "start": [0.0]})
+    target = Target.from_dict(
+        {"space": {"task_type": "binary_classification", "labels": []}, "start": [0.0]}
+    )
     out = torch.randn(4, 3)
     labels = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
-    futures = torch.tensor([[0.0, 1.0], [torch.nan, 2.0], [torch.nan, torch.nan], [0.5, -0.5], [9.0, 9.0]])
+    futures = torch.tensor(
+        [[0.0, 1.0], [torch.nan, 2.0], [torch.nan, torch.nan], [0.5, -0.5], [9.0, 9.0]]
+    )
     index = torch.tensor([3, 1, 2, 0])
     found = Objective(target, labels, futures, 2.0).losses(out, index)
     plain = functional.binary_cross_entropy_with_logits(out[:, 0], labels[index], reduction="none")
     gap = functional.smooth_l1_loss(out[:, 1:], futures[index], reduction="none")
-    expected = plain + 2.0 * torch.stack([gap[0].mean(), gap[1, 1], torch.tensor(0.0), gap[3].mean()])
+    expected = plain + 2.0 * torch.stack(
+        [gap[0].mean(), gap[1, 1], torch.tensor(0.0), gap[3].mean()]
+    )
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(Objective(target, labels).losses(out[:, :1], index), plain)
 
@@ -159,7 +184,9 @@ def test_a_trained_model_has_no_trace_of_them(db: Database, task: Task) -> None:
     made.run()
     assert not torch.equal(layer.weight, before)  # it was trained
     assert model.futures is None
-    assert set(model.state_dict()) == set(make_model(data, small(task.task_type, model__futures=0.0)).state_dict())
+    assert set(model.state_dict()) == set(
+        make_model(data, small(task.task_type, model__futures=0.0)).state_dict()
+    )
 
 
 def test_they_change_what_is_learned_and_not_what_it_starts_from(db: Database, task: Task) -> None:
@@ -167,7 +194,13 @@ def test_they_change_what_is_learned_and_not_what_it_starts_from(db: Database, t
     starts, ends = [], []
     for weight in (0.0, 3.0):
         made = trainer(data, model__futures=weight)
-        starts.append({name: t.clone() for name, t in made.model.state_dict().items() if not name.startswith("futures")})
+        starts.append(
+            {
+                name: t.clone()
+                for name, t in made.model.state_dict().items()
+                if not name.startswith("futures")
+            }
+        )
         made.run()
         ends.append(made.model.state_dict())
     assert all(torch.equal(starts[0][name], starts[1][name]) for name in starts[0])
@@ -178,7 +211,9 @@ def test_without_a_window_there_are_none(db: Database, task: Task) -> None:
     data = data_of(db, replace(task, timedelta=None))
     seeds = data.seeds["train"]
     model = make_model(data, small(task.task_type))
-    found = make_objective(model, data, seeds, data.labels("train"), ("train",), torch.device("cpu"))
+    found = make_objective(
+        model, data, seeds, data.labels("train"), ("train",), torch.device("cpu")
+    )
     assert found.futures is None
     assert isinstance(model, GelGTModel)
     assert model.futures is None

@@ -1,7 +1,8 @@
-"""Steps and predictions over packed batches: the same training, the same predictions, and a resumed run is an unbroken one.
+"""Steps and predictions over packed batches: the same training, the same predictions, and a resumed
+run is an unbroken one.
 
-On a CPU nothing is recorded, but everything else is as on CUDA: the packed batches, the rates on the device, the losses that come late.
-"""
+On a CPU nothing is recorded, but everything else is as on CUDA: the packed batches, the rates on
+the device, the losses that come late."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -26,7 +27,9 @@ from gelgt.training.predict import predict_seeds
 DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__parts": 1}
 
 
-def trainer(db: Database, task: Task, config: RunConfig, is_packed: bool = True, **options: Any) -> Trainer:
+def trainer(
+    db: Database, task: Task, config: RunConfig, is_packed: bool = True, **options: Any
+) -> Trainer:
     config = in_regime(config, task)
     data = TrainingData.of(db, task, config)
     made = Trainer(make_model(data, config), data, config.train, **options)
@@ -55,7 +58,9 @@ def test_packed_training_is_training(db: Database, task: Task, norm: str) -> Non
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:
     config = small(train__parts=1, train__average=0.9)
     whole = trainer(db, task, config, folder=tmp_path / "whole")
-    first = trainer(db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3)
+    first = trainer(
+        db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3
+    )
     for made in (whole, first):
         made.folder.mkdir()  # type: ignore[union-attr]
         made.run()
@@ -72,12 +77,16 @@ def test_a_batch_without_room_takes_an_ordinary_step(db: Database, task: Task) -
     whole, cramped = trainer(db, task, config, is_packed=False), trainer(db, task, config)
     assert cramped.graphed is not None
     cramped.graphed.packer.shapes = cramped.graphed.packer.shapes[:1]
-    cramped.graphed.packer.shapes[0] = type(cramped.graphed.packer.shapes[0])(32, 8, 8, 8, (1,) * len(cramped.data.graph.tables))
+    cramped.graphed.packer.shapes[0] = type(cramped.graphed.packer.shapes[0])(
+        32, 8, 8, 8, (1,) * len(cramped.data.graph.tables)
+    )
     states = [made.run() for made in (whole, cramped)]
     assert states[1].history[0]["loss"] == pytest.approx(states[0].history[0]["loss"], rel=1e-6)
 
 
-def test_packed_predictions_are_the_predictions(db: Database, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_predictions_are_the_predictions(
+    db: Database, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = trainer(db, task, small(), is_packed=False)
     made.model.eval()
     seeds = made.data.seeds["val"]
@@ -93,13 +102,24 @@ def test_packed_predictions_are_the_predictions(db: Database, task: Task, monkey
 def test_without_a_gpu_steps_are_not_recorded(db: Database, task: Task) -> None:
     made = trainer(db, task, small(), is_packed=False)
     assert made.graphed is None
-    assert why_not_graphed(made.model, made.data, torch.device("cpu")) == "CUDA graphs need a CUDA device"
+    assert (
+        why_not_graphed(made.model, made.data, torch.device("cpu"))
+        == "CUDA graphs need a CUDA device"
+    )
 
 
-on_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+on_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
-def on_f1(relbench_data: Callable[[str], Path], preset: str = "paper", is_graphed: bool = True, **changes: Any) -> Trainer:
+def on_f1(
+    relbench_data: Callable[[str], Path],
+    preset: str = "paper",
+    is_graphed: bool = True,
+    **changes: Any,
+) -> Trainer:
     """A trainer of driver-dnf on the GPU."""
     db = gelgt.open(relbench_data("rel-f1"))
     task = db.task("driver-dnf")
@@ -130,24 +150,34 @@ class TestOnGpu:
 
     def test_recorded_steps_are_steps(self, relbench_data: Callable[[str], Path]) -> None:
         dry = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__precision": "float32"}
-        eager, recorded = (on_f1(relbench_data, is_graphed=is_graphed, **dry) for is_graphed in (False, True))
+        eager, recorded = (
+            on_f1(relbench_data, is_graphed=is_graphed, **dry) for is_graphed in (False, True)
+        )
         assert recorded.graphed is not None
         assert losses(recorded, 4) == pytest.approx(losses(eager, 4), rel=1e-5)
         recorded.model.load_state_dict(eager.model.state_dict())
         seeds = eager.data.seeds["val"]
-        expected = predict_seeds(eager.model, eager.data, seeds, eager.config, "cuda", 32, is_graphed=False)
+        expected = predict_seeds(
+            eager.model, eager.data, seeds, eager.config, "cuda", 32, is_graphed=False
+        )
         found = predict_seeds(recorded.model, recorded.data, seeds, recorded.config, "cuda", 32)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
-    def test_two_recorded_runs_have_the_same_bits(self, relbench_data: Callable[[str], Path]) -> None:
+    def test_two_recorded_runs_have_the_same_bits(
+        self, relbench_data: Callable[[str], Path]
+    ) -> None:
         runs = [on_f1(relbench_data) for _ in range(2)]
         assert losses(runs[0], 6) == losses(runs[1], 6)
         expected, found = (weights(run) for run in runs)
         assert all(torch.equal(found[name], expected[name]) for name in expected)
 
     def test_bf16_learns_as_float32_does(self, relbench_data: Callable[[str], Path]) -> None:
-        """Fused kernels in bf16 against the reference backend in float32: the mean loss of steps 200 to 300 of three seeds."""
+        """Fused kernels in bf16 against the reference backend in float32: the mean loss of steps
+        200 to 300 of three seeds."""
         plain = {"model__backend": "reference", "train__precision": "float32"}
-        expected = [np.mean(losses(on_f1(relbench_data, train__seed=seed, **plain), 300)[200:]) for seed in (0, 1, 2)]
+        expected = [
+            np.mean(losses(on_f1(relbench_data, train__seed=seed, **plain), 300)[200:])
+            for seed in (0, 1, 2)
+        ]
         found = np.mean(losses(on_f1(relbench_data, train__precision="bfloat16"), 300)[200:])
         assert abs(found - np.mean(expected)) < 2 * np.std(expected, ddof=1)

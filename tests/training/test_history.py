@@ -1,4 +1,5 @@
-"""What seeds come with: the calendar of the time that is asked about, and how stale their view is."""
+"""What seeds come with: the calendar of the time that is asked about, and how stale their view
+is."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,11 @@ DAY = 86_400
 
 
 def data_of(db: Database, task: Task, visibility: Any, **changes: Any) -> TrainingData:
-    return TrainingData.of(db, task, in_regime(small(task.task_type, model__calendar=True, **changes), task, visibility))
+    return TrainingData.of(
+        db,
+        task,
+        in_regime(small(task.task_type, model__calendar=True, **changes), task, visibility),
+    )
 
 
 @pytest.fixture
@@ -76,6 +81,8 @@ def test_long_training_keeps_the_year() -> None:
     seeds = Seeds(np.zeros(2, np.int64), np.array([0, 800 * DAY]), np.zeros(2, np.uint64))
     history = torch.ones(2, CALENDAR + 3)
     assert for_fitting(history, seeds, HistoryPlan(1, True)) is history
-    short = for_fitting(history, Seeds(seeds.node, seeds.time // 2, seeds.key), HistoryPlan(1, True))
+    short = for_fitting(
+        history, Seeds(seeds.node, seeds.time // 2, seeds.key), HistoryPlan(1, True)
+    )
     assert not short[:, -CALENDAR:-1].any()
     assert short[:, :-CALENDAR].all()

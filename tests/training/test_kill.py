@@ -1,4 +1,5 @@
-"""A run that is killed at any moment and resumed ends as one that was not; no moment leaves a folder that only looks whole."""
+"""A run that is killed at any moment and resumed ends as one that was not; no moment leaves a
+folder that only looks whole."""
 
 import multiprocessing
 import os
@@ -25,7 +26,11 @@ def work(folder: str, task_folder: str, out: str) -> None:
     torch.set_num_threads(1)
     db = gelgt.open(folder)
     train_run(
-        db, db.task(Path(task_folder)), Path(out), small("binary_classification", train__checkpoint_seconds=1e-3), Options(resume=True)
+        db,
+        db.task(Path(task_folder)),
+        Path(out),
+        small("binary_classification", train__checkpoint_seconds=1e-3),
+        Options(resume=True),
     )
 
 
@@ -35,8 +40,11 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 def test_kill_at_random_moments(db: Database, task: Task, tmp_path: Path) -> None:
     task_folder = task.save(tmp_path / "task")
-    context = multiprocessing.get_context("forkserver")  # torch is imported once, every process starts at once
-    context.set_forkserver_preload(["gelgt.training.run", "gelgt.nn", "lightgbm", "torch_geometric.nn"])
+    # torch is imported once, every process starts at once
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["gelgt.training.run", "gelgt.nn", "lightgbm", "torch_geometric.nn"]
+    )
 
     def start(out: Path) -> "multiprocessing.process.BaseProcess":
         process = context.Process(target=work, args=(str(db.folder), str(task_folder), str(out)))
@@ -53,7 +61,9 @@ def test_kill_at_random_moments(db: Database, task: Task, tmp_path: Path) -> Non
     again.join()
     length = min(length, time.perf_counter() - began)  # the first one also started the server
     expected = weights(tmp_path / "whole")
-    assert all(torch.equal(expected[name], value) for name, value in weights(tmp_path / "again").items())
+    assert all(
+        torch.equal(expected[name], value) for name, value in weights(tmp_path / "again").items()
+    )
 
     moments, kills, runs, resumed = random.Random(0), 0, 0, 0
     while kills < KILLS:
@@ -78,4 +88,6 @@ def test_kill_at_random_moments(db: Database, task: Task, tmp_path: Path) -> Non
     for number in range(runs + 1):
         found = weights(tmp_path / f"run-{number}")
         assert all(torch.equal(expected[name], value) for name, value in found.items())
-        assert not list((tmp_path / f"run-{number}").glob("**/.*.tmp")), "what a killed process left half-written is gone"
+        assert not list((tmp_path / f"run-{number}").glob("**/.*.tmp")), (
+            "what a killed process left half-written is gone"
+        )

@@ -1,4 +1,5 @@
-"""Real label tables name entities before their own row exists (accounts that were made anew): they must not stop a training."""
+"""Real label tables name entities before their own row exists (accounts that were made anew): they
+must not stop a training."""
 
 from pathlib import Path
 
@@ -23,9 +24,21 @@ DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300), "D")
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> Database:
     rng = np.random.default_rng(0)
-    users = pd.DataFrame({"id": np.arange(30), "joined_at": DAYS[0] - pd.Timedelta(days=1), "kind": rng.choice(["a", "b"], 30)})
+    users = pd.DataFrame(
+        {
+            "id": np.arange(30),
+            "joined_at": DAYS[0] - pd.Timedelta(days=1),
+            "kind": rng.choice(["a", "b"], 30),
+        }
+    )
     users.loc[[3, 7], "joined_at"] = DAYS[240]  # both have events long before
-    events = pd.DataFrame({"id": np.arange(3000), "user_id": rng.integers(0, 30, 3000), "at": DAYS[rng.integers(0, 300, 3000)]})
+    events = pd.DataFrame(
+        {
+            "id": np.arange(3000),
+            "user_id": rng.integers(0, 30, 3000),
+            "at": DAYS[rng.integers(0, 300, 3000)],
+        }
+    )
     events["value"] = rng.normal(size=3000)
     frames = {"users": users, "events": events}
     schema = {
@@ -40,16 +53,24 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Database:
 def labels(last: int) -> pd.DataFrame:
     rng = np.random.default_rng(1)
     times = DAYS[np.arange(30, last, 20)]
-    frame = pd.DataFrame([(user, time) for time in times for user in range(30)], columns=["id", "at"])
+    frame = pd.DataFrame(
+        [(user, time) for time in times for user in range(30)], columns=["id", "at"]
+    )
     return frame.assign(good=rng.integers(0, 2, len(frame)))
 
 
 def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_path: Path) -> None:
-    task = late.task(labels(280), entity="users.id", val=DAYS[200], test=DAYS[250], timedelta="5 days")
+    task = late.task(
+        labels(280), entity="users.id", val=DAYS[200], test=DAYS[250], timedelta="5 days"
+    )
     config = in_regime(small(task.task_type), task, "seed-time")
     data = TrainingData.of(late, task, config)
     there = {split: data.exists(seeds) for split, seeds in data.seeds.items()}
-    assert {split: int((~found).sum()) for split, found in there.items()} == {"train": 18, "val": 4, "test": 0}
+    assert {split: int((~found).sum()) for split, found in there.items()} == {
+        "train": 18,
+        "val": 4,
+        "test": 0,
+    }
     assert [text.split(":")[0] for text in data.notices()] == ["train", "val"]
     assert "does not exist yet" in data.notices()[0]
 

@@ -43,7 +43,8 @@ def test_centres_and_widths_start_as_published(trainer: Trainer) -> None:
 
 
 def test_adam_with_an_l2_term_in_every_gradient(trainer: Trainer) -> None:
-    """Where the loss has no gradient, the L2 term alone moves a weight, and Adam by one whole rate; decoupled decay hardly would."""
+    """Where the loss has no gradient, the L2 term alone moves a weight, and Adam by one whole rate;
+    decoupled decay hardly would."""
     assert type(trainer.optimiser) is torch.optim.Adam
     before = [p.detach().clone() for p in trainer.parameters]
     for parameter in trainer.parameters:
@@ -53,7 +54,9 @@ def test_adam_with_an_l2_term_in_every_gradient(trainer: Trainer) -> None:
     assert {id(bias.centre), id(bias.width)} <= {id(p) for p in trainer.parameters}
     for old, new in zip(before, trainer.parameters):
         is_large = old.abs() > 0.1
-        torch.testing.assert_close((old - new.detach())[is_large], 1e-4 * old.sign()[is_large], rtol=0.1, atol=1e-5)
+        torch.testing.assert_close(
+            (old - new.detach())[is_large], 1e-4 * old.sign()[is_large], rtol=0.1, atol=1e-5
+        )
 
 
 def test_gradients_are_not_clipped(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +74,13 @@ def test_the_precision_is_float32(trainer: Trainer) -> None:
 
 def test_ten_epochs_with_one_rate(trainer: Trainer) -> None:
     config = trainer.config
-    assert (config.epochs, config.steps_per_epoch, config.batch_size, config.warmup, config.decay) == (10, 500, 64, 10, "none")
+    assert (
+        config.epochs,
+        config.steps_per_epoch,
+        config.batch_size,
+        config.warmup,
+        config.decay,
+    ) == (10, 500, 64, 10, "none")
     assert config.patience >= config.epochs, "no epoch is left out"
     assert trainer.rates == [1e-4, 1e-4]
 

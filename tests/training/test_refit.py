@@ -1,4 +1,5 @@
-"""Learning what is known at the test time, once validation has chosen: no more than that, and no other scores before it."""
+"""Learning what is known at the test time, once validation has chosen: no more than that, and no
+other scores before it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,8 +50,11 @@ def test_known_labels_end_by_the_test_time(db: Database, task: Task, each: int) 
     assert len(known) > each * len(rows_of(data, "train"))
 
 
-def test_given_labels_whose_window_passes_the_test_time_are_not_known(db: Database, task: Task) -> None:
-    """A table of labels that someone else has made, whose last validation windows reach over the test time."""
+def test_given_labels_whose_window_passes_the_test_time_are_not_known(
+    db: Database, task: Task
+) -> None:
+    """A table of labels that someone else has made, whose last validation windows reach over the
+    test time."""
     assert task.test_timestamp is not None
     assert task.timedelta is not None
     given = replace(task, sql=None, test_timestamp=task.test_timestamp - pd.Timedelta(days=15))
@@ -71,7 +75,9 @@ def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Pat
             late = frames["orders"]["placed_at"] > pd.Timestamp(small_shop.test_timestamp)
             frames["orders"].loc[late, "customer_id"] = frames["orders"]["customer_id"].iloc[0]
         db = gelgt.open(frames, out=tmp_path / name)
-        task = db.task(small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+        task = db.task(
+            small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp
+        )
         config = small(task.task_type, train__refit=True, train__windows=2)
         runs.append(train_run(db, task, tmp_path / f"run-{name}", config, Options(baselines=False)))
         labels.append(task.table("test").to_pandas())
@@ -81,7 +87,9 @@ def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Pat
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_validation_is_scored_before_and_test_after(db: Database, task: Task, tmp_path: Path) -> None:
+def test_validation_is_scored_before_and_test_after(
+    db: Database, task: Task, tmp_path: Path
+) -> None:
     none = Options(baselines=False)
     plain = train_run(db, task, tmp_path / "plain", small(task.task_type), none)
     again = train_run(db, task, tmp_path / "again", small(task.task_type, train__refit=True), none)
@@ -91,11 +99,19 @@ def test_validation_is_scored_before_and_test_after(db: Database, task: Task, tm
     assert again.metrics["metrics"]["val"] == plain.metrics["metrics"]["val"]
     assert again.metrics["metrics"]["test"] != plain.metrics["metrics"]["test"]
     found = evaluate_run(again, db)
-    assert found["metrics"]["test"] == again.metrics["metrics"]["test"], "the folder holds the weights that were scored"
+    assert found["metrics"]["test"] == again.metrics["metrics"]["test"], (
+        "the folder holds the weights that were scored"
+    )
     assert found["notices"] == []
     assert "learned the labels of 'val'" in evaluate_run(again, db, split="val")["notices"][0]
     assert write_relbench(again, db, tmp_path / "submission").exists()
-    both = train_run(db, task, tmp_path / "both", small(task.task_type, train__refit=True), Options(baselines=False, refit=True))
+    both = train_run(
+        db,
+        task,
+        tmp_path / "both",
+        small(task.task_type, train__refit=True),
+        Options(baselines=False, refit=True),
+    )
     assert both.metrics["metrics"] == again.metrics["metrics"]
     assert both.metrics["refit"]["labels"] == "all"
     with pytest.raises(GelgtError) as caught:
@@ -127,7 +143,11 @@ def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> Non
         model = make_model(data, config)
         state = Trainer(model, data, config.train, splits=(KNOWN,), watch=False, mixed=mixed).run()
         assert state.epoch == max(mixed)
-        return {name: tensor.clone() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+        return {
+            name: tensor.clone()
+            for name, tensor in model.state_dict().items()
+            if tensor.is_floating_point()
+        }
 
     first, third, both = trained(1), trained(3), trained(1, 3)
     assert any(not torch.equal(first[name], third[name]) for name in first)
@@ -136,14 +156,21 @@ def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> Non
 
 
 def test_a_time_limit_leaves_room(db: Database, task: Task) -> None:
-    data, config = data_of(db, task), small(task.task_type, train__refit=True, train__time_limit=100.0, train__steps_per_epoch=None).train
+    data, config = (
+        data_of(db, task),
+        small(
+            task.task_type, train__refit=True, train__time_limit=100.0, train__steps_per_epoch=None
+        ).train,
+    )
     assert selection_limit(data, small(task.task_type, train__time_limit=100.0).train) == 100.0
     assert selection_limit(data, small(task.task_type, train__refit=True).train) is None
     limit = selection_limit(data, config)
     assert limit is not None
     share = len(data.windows(KNOWN, 1)[0]) / len(data.windows("train", 1)[0])
     assert limit == pytest.approx(100 / (1 + share))
-    assert selection_limit(data, config.model_copy(update={"steps_per_epoch": 1})) == pytest.approx(50.0)
+    assert selection_limit(data, config.model_copy(update={"steps_per_epoch": 1})) == pytest.approx(
+        50.0
+    )
 
 
 def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> None:
@@ -154,20 +181,37 @@ def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> No
             told.append((number, count, epochs))
 
     config = small(task.task_type, train__refit=True, train__members=2)
-    run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=Watcher())
+    run = train_run(
+        db, task, tmp_path / "run", config, Options(baselines=False), progress=Watcher()
+    )
     assert [(number, count) for number, count, _ in told] == [(1, 2), (2, 2)]
-    assert [epochs for _, _, epochs in told] == [member["best_epoch"] for member in run.metrics["members"]]
+    assert [epochs for _, _, epochs in told] == [
+        member["best_epoch"] for member in run.metrics["members"]
+    ]
 
 
-def test_labels_that_cannot_be_made_end_a_run_before_it_trains(db: Database, task: Task, tmp_path: Path) -> None:
-    """The label tables hold 0 and 1 alone, windows between them a 2: nobody wants to hear of it after an hour of training."""
+def test_labels_that_cannot_be_made_end_a_run_before_it_trains(
+    db: Database, task: Task, tmp_path: Path
+) -> None:
+    """The label tables hold 0 and 1 alone, windows between them a 2: nobody wants to hear of it
+    after an hour of training."""
     assert task.sql is not None
-    changed = f"CASE WHEN timestamp > '{task.val_timestamp}' THEN 2 ELSE {task.label_col} END AS {task.label_col}"
+    changed = (
+        f"CASE WHEN timestamp > '{task.val_timestamp}' THEN 2 ELSE {task.label_col} END AS "
+        f"{task.label_col}"
+    )
     sql = f"SELECT * REPLACE ({changed}) FROM ({task.sql})"
     odd = replace(task, sql=sql)
     steps = Steps()
     with pytest.raises(GelgtError) as caught:
-        train_run(db, odd, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False), progress=steps)
+        train_run(
+            db,
+            odd,
+            tmp_path / "run",
+            small(task.task_type, train__refit=True),
+            Options(baselines=False),
+            progress=steps,
+        )
     assert caught.value.code == "bad_target"
     assert "make it a binary_classification" in caught.value.message
     assert "--task-type" in caught.value.hint
@@ -184,7 +228,13 @@ class Steps(Progress):
 
 def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_path: Path) -> None:
     steps = Steps()
-    config = small(task.task_type, train__refit=True, train__steps_per_epoch=200, train__time_limit=1e-3, model__trees=False)
+    config = small(
+        task.task_type,
+        train__refit=True,
+        train__steps_per_epoch=200,
+        train__time_limit=1e-3,
+        model__trees=False,
+    )
     run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=steps)
     assert run.metrics["ended"] == "time limit"
     assert run.metrics["epochs"][0]["step"] == 1
@@ -192,25 +242,60 @@ def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_
 
 
 def test_sampled_rows_stay_as_few(db: Database, small_shop: Shop) -> None:
-    few = db.task(small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp, max_rows=50)
+    few = db.task(
+        small_shop.sentence,
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
+        max_rows=50,
+    )
     data = data_of(db, few)
-    assert few.rows["train"] == len(data.windows("train", 3)[0]) == len(data.windows(KNOWN, 3)[0]) == 50
+    assert (
+        few.rows["train"]
+        == len(data.windows("train", 3)[0])
+        == len(data.windows(KNOWN, 3)[0])
+        == 50
+    )
 
 
-def test_what_was_learned_goes_by_times(db: Database, task: Task, small_shop: Shop, tmp_path: Path) -> None:
+def test_what_was_learned_goes_by_times(
+    db: Database, task: Task, small_shop: Shop, tmp_path: Path
+) -> None:
     """A split of another task has the same name and other times."""
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, train__refit=True),
+        Options(baselines=False),
+    )
     assert task.val_timestamp is not None
     assert task.test_timestamp is not None
-    earlier = db.task(small_shop.sentence, val=task.val_timestamp - pd.Timedelta(days=90), test=task.val_timestamp, eval_timestamps=1)
+    earlier = db.task(
+        small_shop.sentence,
+        val=task.val_timestamp - pd.Timedelta(days=90),
+        test=task.val_timestamp,
+        eval_timestamps=1,
+    )
     assert "learned the labels of 'test'" in evaluate_run(run, db, task=earlier)["notices"][0]
-    later = db.task(small_shop.sentence, val=task.test_timestamp, test=task.test_timestamp + pd.Timedelta(days=30), eval_timestamps=1)
-    assert not any("learned" in text for text in evaluate_run(run, db, split="val", task=later)["notices"])
+    later = db.task(
+        small_shop.sentence,
+        val=task.test_timestamp,
+        test=task.test_timestamp + pd.Timedelta(days=30),
+        eval_timestamps=1,
+    )
+    assert not any(
+        "learned" in text for text in evaluate_run(run, db, split="val", task=later)["notices"]
+    )
 
 
-def test_a_finished_run_of_another_test_time_is_not_resumed(db: Database, small_shop: Shop, tmp_path: Path) -> None:
+def test_a_finished_run_of_another_test_time_is_not_resumed(
+    db: Database, small_shop: Shop, tmp_path: Path
+) -> None:
     val, test = small_shop.val_timestamp, pd.Timestamp(small_shop.test_timestamp)
-    tasks = [db.task(small_shop.sentence, val=val, test=t, eval_timestamps=1) for t in (test, test + pd.Timedelta(days=20))]
+    tasks = [
+        db.task(small_shop.sentence, val=val, test=t, eval_timestamps=1)
+        for t in (test, test + pd.Timedelta(days=20))
+    ]
     assert tasks[0].table("val").equals(tasks[1].table("val"))
     train_run(db, tasks[0], tmp_path / "run", small(), Options(baselines=False))
     with pytest.raises(GelgtError) as caught:

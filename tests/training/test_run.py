@@ -26,7 +26,9 @@ from gelgt.training.members import is_behind
 @pytest.fixture(scope="module")
 def run(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "orders-soon"
-    train_run(db, task, out, small(task.task_type), Options(baseline_hops=(1, 2), command="gelgt train …"))
+    train_run(
+        db, task, out, small(task.task_type), Options(baseline_hops=(1, 2), command="gelgt train …")
+    )
     return out
 
 
@@ -52,10 +54,17 @@ def test_scores_follow_from_the_predictions(run: Path) -> None:
         table = pq.read_table(run / "predictions" / f"{split}.parquet").to_pandas()
         assert list(table.columns)[:4] == ["id", "time", "prediction", "probability"]
         assert (
-            score("binary_classification", table["label"].to_numpy(), table["probability"].to_numpy()) == loaded.metrics["metrics"][split]
+            score(
+                "binary_classification", table["label"].to_numpy(), table["probability"].to_numpy()
+            )
+            == loaded.metrics["metrics"][split]
         )
         for name in ("lightgbm", "entity-mean"):
-            found = score("binary_classification", table["label"].to_numpy(), table[f"baseline:{name}"].to_numpy())
+            found = score(
+                "binary_classification",
+                table["label"].to_numpy(),
+                table[f"baseline:{name}"].to_numpy(),
+            )
             assert found == loaded.metrics["baselines"][name][split]
 
 
@@ -83,7 +92,9 @@ def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path
 
 @pytest.mark.parametrize("is_resumed", [False, True])
 @pytest.mark.parametrize("name", ["thesis.txt", "config.json", "_SUCCESS", CHECKPOINT])
-def test_a_folder_of_someone_else_is_left_alone(name: str, is_resumed: bool, db: Database, task: Task, tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_is_left_alone(
+    name: str, is_resumed: bool, db: Database, task: Task, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text('{"architectures": ["of another project"]}')
     with pytest.raises(GelgtError) as caught:
         train_run(db, task, tmp_path, small(), Options(resume=is_resumed))
@@ -93,7 +104,8 @@ def test_a_folder_of_someone_else_is_left_alone(name: str, is_resumed: bool, db:
 
 
 def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> None:
-    """While a training goes on nothing else may write to its folder, resumed or not; it ends as if nobody had tried."""
+    """While a training goes on nothing else may write to its folder, resumed or not; it ends as if
+    nobody had tried."""
     out, refused = tmp_path / "run", []
 
     class Second(Progress):
@@ -103,7 +115,9 @@ def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> Non
                     train_run(db, task, out, small(train__seed=7), Options(resume=is_resumed))
                 refused.append(caught.value.code)
 
-    first = train_run(db, task, out, small(task.task_type), Options(baselines=False), progress=Second())
+    first = train_run(
+        db, task, out, small(task.task_type), Options(baselines=False), progress=Second()
+    )
     assert set(refused) == {"run_busy"}
     assert first.config.train.seed == 0
     with pytest.raises(GelgtError) as caught:
@@ -112,7 +126,9 @@ def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> Non
     assert load_run(out).metrics == first.metrics
 
 
-def test_a_run_without_the_mark_is_known(run: Path, db: Database, task: Task, tmp_path: Path) -> None:
+def test_a_run_without_the_mark_is_known(
+    run: Path, db: Database, task: Task, tmp_path: Path
+) -> None:
     """Runs that older versions wrote, and copies that `save` made, have no `.gelgt-run`."""
     shutil.copytree(run, tmp_path / "old", ignore=shutil.ignore_patterns(".*"))
     with pytest.raises(GelgtError) as caught:
@@ -134,12 +150,23 @@ def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path
     assert rest.metrics["metrics"] == whole.metrics["metrics"]
 
 
-def test_refit_learns_from_every_window_and_keeps_the_scores(db: Database, task: Task, tmp_path: Path) -> None:
+def test_refit_learns_from_every_window_and_keeps_the_scores(
+    db: Database, task: Task, tmp_path: Path
+) -> None:
     config = small(task.task_type)
-    plain, again = train_run(db, task, tmp_path / "plain", config), train_run(db, task, tmp_path / "refit", config, Options(refit=True))
-    assert again.metrics["refit"] == {"labels": "all", "rows": sum(task.rows.values()), "epochs": plain.metrics["best_epoch"]}
+    plain, again = (
+        train_run(db, task, tmp_path / "plain", config),
+        train_run(db, task, tmp_path / "refit", config, Options(refit=True)),
+    )
+    assert again.metrics["refit"] == {
+        "labels": "all",
+        "rows": sum(task.rows.values()),
+        "epochs": plain.metrics["best_epoch"],
+    }
     assert again.metrics["metrics"] == plain.metrics["metrics"]
-    assert not all(torch.equal(plain.weights()[name], value) for name, value in again.weights().items())
+    assert not all(
+        torch.equal(plain.weights()[name], value) for name, value in again.weights().items()
+    )
 
 
 def test_regimes(db: Database, task: Task, relbench_data: Callable[[str], Path]) -> None:
@@ -157,11 +184,15 @@ def labelled(db: Database, values: Any, **options: Any) -> Task:
     joined = db.read("customers", ["signed_up_at"]).column(0).to_pandas()
     keys = pd.Series(db.keys("customers").column(0).to_pylist())
     old = keys[joined.argsort()[:40]].tolist()
-    times = pd.date_range(joined.sort_values().iloc[60] + pd.Timedelta(days=1), periods=10, freq="15D")
+    times = pd.date_range(
+        joined.sort_values().iloc[60] + pd.Timedelta(days=1), periods=10, freq="15D"
+    )
     frame = pd.DataFrame([(key, time) for time in times for key in old], columns=["id", "time"])
     frame["y"] = [values[i % len(values)] for i in range(len(frame))]
     split = {"val": times[7], "test": times[9]} | options
-    return db.task(frame, entity="customers.id", time_col="time", target_col="y", timedelta="5 days", **split)
+    return db.task(
+        frame, entity="customers.id", time_col="time", target_col="y", timedelta="5 days", **split
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +203,9 @@ def labelled(db: Database, values: Any, **options: Any) -> Task:
         ([0, 1, 1], "binary_classification", "roc_auc"),
     ],
 )
-def test_every_type_of_task(db: Database, tmp_path: Path, values: Any, task_type: str, metric: str) -> None:
+def test_every_type_of_task(
+    db: Database, tmp_path: Path, values: Any, task_type: str, metric: str
+) -> None:
     task = labelled(db, values, task_type=task_type)
     found = train_run(db, task, tmp_path / "run", small(task_type, train__epochs=1))
     assert found.metrics["metric"] == metric
@@ -193,7 +226,9 @@ def test_a_multilabel_task(db: Database, tmp_path: Path) -> None:
 
     def with_lists(table: pa.Table) -> pa.Table:
         place = table.schema.get_field_index("y")
-        return table.set_column(place, "y", lists.take(table.column("y").cast(pa.int64()).combine_chunks()))
+        return table.set_column(
+            place, "y", lists.take(table.column("y").cast(pa.int64()).combine_chunks())
+        )
 
     labels = {split: with_lists(table) for split, table in numbers.labels.items()}
     task = replace(numbers, task_type="multilabel_classification", labels=labels)
@@ -211,17 +246,24 @@ def test_a_task_without_times_is_refused(db: Database, task: Task, tmp_path: Pat
 
 
 def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path: Path) -> None:
-    """Each has a seed of its own, the first that of the run; a run that is cut off between them goes on to the same weights."""
+    """Each has a seed of its own, the first that of the run; a run that is cut off between them
+    goes on to the same weights."""
     config = small(task.task_type, train__members=3, train__mix=2)
     run = train_run(db, task, tmp_path / "whole", config)
     assert [member["epochs"] for member in run.metrics["members"]] == [2, 2, 2]
-    alone = train_run(db, task, tmp_path / "alone", small(task.task_type, train__members=1, train__mix=2, model__trees=False)).weights()
+    alone = train_run(
+        db,
+        task,
+        tmp_path / "alone",
+        small(task.task_type, train__members=1, train__mix=2, model__trees=False),
+    ).weights()
     together = run.weights()
     assert all(torch.equal(together[f"members.0.{name}"], tensor) for name, tensor in alone.items())
     assert not torch.equal(together["members.0.head.1.weight"], together["members.1.head.1.weight"])
 
     steps = iter(range(100))
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)  # in the second model
+    # in the second model
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)
     assert cut.metrics["ended"] == "interrupted"
     assert len(cut.metrics["members"]) in (1, 2)  # the second joins if it is no worse by then
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
@@ -254,12 +296,18 @@ def test_a_model_that_was_broken_off_joins_if_it_is_good_enough(
     assert is_behind(metric, states) == expected
 
 
-def test_a_model_without_its_first_step_is_left_out(db: Database, task: Task, tmp_path: Path) -> None:
-    """Stopped right after the first model: a second one that knows nothing would halve what the first has learned."""
+def test_a_model_without_its_first_step_is_left_out(
+    db: Database, task: Task, tmp_path: Path
+) -> None:
+    """Stopped right after the first model: a second one that knows nothing would halve what the
+    first has learned."""
     steps = iter(range(100))
     config = small(task.task_type, train__members=2, model__trees=False)
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 9)  # one step of the second
-    whole = train_run(db, task, tmp_path / "one", small(task.task_type, train__members=1, model__trees=False))
+    # one step of the second
+    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 9)
+    whole = train_run(
+        db, task, tmp_path / "one", small(task.task_type, train__members=1, model__trees=False)
+    )
     assert (cut.metrics["ended"], len(cut.metrics["members"])) == ("interrupted", 1)
     assert all(torch.equal(cut.weights()[name], tensor) for name, tensor in whole.weights().items())
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))

@@ -1,4 +1,5 @@
-"""Stale views: in the frozen regime training seeds also see what test seeds see, rows that end long before they are asked about."""
+"""Stale views: in the frozen regime training seeds also see what test seeds see, rows that end long
+before they are asked about."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,20 +45,27 @@ def test_copies_see_less_and_keep_their_label(races: tuple[Database, Task]) -> N
     assert max(lags) > 2 * 365 * DAY
 
 
-def test_only_where_a_frozen_split_is_asked_about_for_long(races: tuple[Database, Task], relbench_data: Callable[[str], Path]) -> None:
+def test_only_where_a_frozen_split_is_asked_about_for_long(
+    races: tuple[Database, Task], relbench_data: Callable[[str], Path]
+) -> None:
     assert len(data_of(*races, "seed-time").lags()) == 0
     auto = TrainConfig(stale="auto")
-    assert len(data_of(*races, "frozen").learned("train", auto)[0]) > 1.5 * len(data_of(*races, "seed-time").learned("train", auto)[0])
+    assert len(data_of(*races, "frozen").learned("train", auto)[0]) > 1.5 * len(
+        data_of(*races, "seed-time").learned("train", auto)[0]
+    )
     beer = gelgt.open(relbench_data("rel-stack-beer"))
     two_times = data_of(beer, beer.task("user-engagement"), "frozen")
-    assert len(np.unique(two_times.seeds["val"].time)) == 2  # of one and of two windows: the first sees all there is
+    # of one and of two windows: the first sees all there is
+    assert len(np.unique(two_times.seeds["val"].time)) == 2
     assert len(two_times.learned("train", auto)[0]) == len(two_times.seeds["train"])
 
 
 def test_an_epoch_is_no_longer_for_its_copies(races: tuple[Database, Task]) -> None:
     steps, rows = {}, {}
     for stale in (0, 3):
-        data = data_of(*races, "frozen", train__stale=stale, train__steps_per_epoch=None, model__history=0)
+        data = data_of(
+            *races, "frozen", train__stale=stale, train__steps_per_epoch=None, model__history=0
+        )
         config = small(train__stale=stale, train__steps_per_epoch=None, model__history=0)
         made = Trainer(make_model(data, config), data, config.train)
         steps[stale], rows[stale] = made.steps, len(made.objective.labels)
@@ -73,9 +81,12 @@ def test_models_of_a_run_draw_their_own_lags(races: tuple[Database, Task]) -> No
 
 
 def test_how_far_rows_reach_after_the_test_time_does_not_matter(db: Database, task: Task) -> None:
-    """As many windows as there are rows for were evaluated: nobody knew that number at the test time."""
+    """As many windows as there are rows for were evaluated: nobody knew that number at the test
+    time."""
     assert task.is_open_ended
-    lags = [data_of(db, replace(task, num_eval_timestamps=count), "frozen").lags() for count in (2, 30)]
+    lags = [
+        data_of(db, replace(task, num_eval_timestamps=count), "frozen").lags() for count in (2, 30)
+    ]
     assert np.array_equal(*lags)
     asked = data_of(db, replace(task, num_eval_timestamps=30, is_open_ended=False), "frozen").lags()
     assert len(asked) == 29
@@ -90,6 +101,8 @@ def test_copies_are_not_counted_as_windows(races: tuple[Database, Task]) -> None
         fresh = len(data.windows("train", windows)[0])
         *overlapping, copies = about_seeds(seeds, rows)
         assert f"{len(seeds) - fresh:,} labels are learned once more" in copies
-        counts[windows] = [text for text in overlapping if f"{fresh:,} labels of overlapping windows" in text]
+        counts[windows] = [
+            text for text in overlapping if f"{fresh:,} labels of overlapping windows" in text
+        ]
     assert (len(counts[1]), len(counts[2])) == (0, 1)
     assert not list(about_seeds(data.seeds["train"], rows))

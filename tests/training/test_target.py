@@ -34,13 +34,20 @@ def test_balance_moves_the_loss_and_not_the_probability(task: Task) -> None:
     assert target.decode(logit)[0] == pytest.approx(labels.mean(), abs=0.01)
 
 
-@pytest.mark.parametrize("task_type", ["regression", "multiclass_classification", "binary_classification"])
+@pytest.mark.parametrize(
+    "task_type", ["regression", "multiclass_classification", "binary_classification"]
+)
 def test_json_gives_the_same_target(task: Task, task_type: str) -> None:
     from dataclasses import replace
 
     target = Target.of(task)
     if task_type != "binary_classification":
-        target = replace(target, space=replace(target.space, task_type=task_type, labels=("a", "b") if "multi" in task_type else ()))
+        target = replace(
+            target,
+            space=replace(
+                target.space, task_type=task_type, labels=("a", "b") if "multi" in task_type else ()
+            ),
+        )
     assert Target.from_dict(json.loads(json.dumps(target.to_dict()))) == target
     with pytest.raises(GelgtError, match="target"):
         Target.from_dict({"space": {}})
@@ -52,13 +59,17 @@ def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:
     target = Target(LabelSpace("regression"), mean=10.0, std=2.0, low=7.0, high=13.0)
     assert target.encode(np.array([10.0, 14.0])).tolist() == [0.0, 2.0]
     assert target.decode(torch.tensor([[0.5], [9.0], [-9.0]])).tolist() == [11.0, 13.0, 7.0]
-    assert target.loss(torch.tensor([[1.0], [0.0]]), torch.tensor([0.0, 0.5])).item() == pytest.approx(0.75)
+    assert target.loss(
+        torch.tensor([[1.0], [0.0]]), torch.tensor([0.0, 0.5])
+    ).item() == pytest.approx(0.75)
 
 
 def test_multiclass_and_multilabel_decode_to_probabilities() -> None:
     from gelgt.tasks.label_space import LabelSpace
 
-    classes = Target(LabelSpace("multiclass_classification", ("a", "b", "c")), start=(0.0, 0.0, 0.0))
+    classes = Target(
+        LabelSpace("multiclass_classification", ("a", "b", "c")), start=(0.0, 0.0, 0.0)
+    )
     assert classes.outputs == 3
     assert classes.decode(torch.tensor([[0.0, 1.0, 2.0]])).sum() == pytest.approx(1.0)
     assert classes.loss(torch.zeros(2, 3), torch.tensor([0, 2])).item() == pytest.approx(np.log(3))
@@ -76,8 +87,12 @@ def test_labels_that_are_mostly_alike() -> None:
 
 def test_the_user_is_told_what_that_does(db: Database, task: Task) -> None:
     counted = db.task(
-        "PREDICT COUNT(support_tickets.*, 0, 10, days) FOR EACH customers.id", val=task.val_timestamp, test=task.test_timestamp
+        "PREDICT COUNT(support_tickets.*, 0, 10, days) FOR EACH customers.id",
+        val=task.val_timestamp,
+        test=task.test_timestamp,
     )
     texts = TrainingData.of(db, counted, in_regime(small(counted.task_type), counted)).notices()
-    assert any("of the labels are 0" in text and "predict whether it is 0" in text for text in texts)
+    assert any(
+        "of the labels are 0" in text and "predict whether it is 0" in text for text in texts
+    )
     assert not TrainingData.of(db, task, in_regime(small(task.task_type), task)).notices()

@@ -19,7 +19,15 @@ from gelgt.training.data import TrainingData, in_regime
 from gelgt.training.members import make_model
 from gelgt.training.parts import network_outputs
 from gelgt.training.predict import predict_seeds, raw_outputs
-from gelgt.training.trees import SHARES, Partner, choose_partner, grow, regrown, wants_trees, with_partner
+from gelgt.training.trees import (
+    SHARES,
+    Partner,
+    choose_partner,
+    grow,
+    regrown,
+    wants_trees,
+    with_partner,
+)
 
 CPU = torch.device("cpu")
 
@@ -30,13 +38,16 @@ def data(db: Database, task: Task) -> TrainingData:
 
 
 def partner_of(model: Any, data: TrainingData, config: RunConfig) -> Partner:
-    found = choose_partner(network_outputs(model, data, data.seeds["val"], config.train, CPU), data, config)
+    found = choose_partner(
+        network_outputs(model, data, data.seeds["val"], config.train, CPU), data, config
+    )
     assert found is not None
     return found
 
 
 def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
-    """A network that knows nothing leaves most to the trees, and one that knows the labels leaves nothing."""
+    """A network that knows nothing leaves most to the trees, and one that knows the labels leaves
+    nothing."""
     config = small(task.task_type)
     model = make_model(data, config)
     partner = partner_of(model, data, config)
@@ -44,10 +55,15 @@ def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
     whole = with_partner(model, partner)
     assert isinstance(whole, Ensemble)
     seeds = data.seeds["val"]
-    own, both = raw_outputs(model, data, seeds, config.train, CPU), raw_outputs(whole, data, seeds, config.train, CPU)
+    own, both = (
+        raw_outputs(model, data, seeds, config.train, CPU),
+        raw_outputs(whole, data, seeds, config.train, CPU),
+    )
     columns = data.history(seeds)
     assert columns is not None
-    torch.testing.assert_close(both, (1 - partner.share) * own + partner.share * partner.trees(columns).float())
+    torch.testing.assert_close(
+        both, (1 - partner.share) * own + partner.share * partner.trees(columns).float()
+    )
 
     class Oracle(torch.nn.Module):
         def forward(self, inputs: object) -> torch.Tensor:
@@ -62,7 +78,10 @@ def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
 def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> None:
     columns = data.history(data.seeds["test"])
     assert columns is not None
-    found = [grow(data, small(train__seed=seed).train, ("train",), rounds=(20, 20, 20))[0] for seed in (0, 0, 1)]
+    found = [
+        grow(data, small(train__seed=seed).train, ("train",), rounds=(20, 20, 20))[0]
+        for seed in (0, 0, 1)
+    ]
     first, again, other = (trees(columns) for trees in found if trees is not None)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -76,10 +95,15 @@ def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task
     table = labels["test"]
     place = table.column_names.index(task.label_col)
     turned = 1 - table.column(place).to_numpy().astype(np.int64)
-    labels["test"] = table.set_column(place, task.label_col, pa.array(turned, table.column(place).type))
+    labels["test"] = table.set_column(
+        place, task.label_col, pa.array(turned, table.column(place).type)
+    )
     other = TrainingData.of(db, replace(task, labels=labels), in_regime(config, task))
     again = regrown(partner, other, config, ("known",))
-    assert all(torch.equal(known.trees.state_dict()[name], value) for name, value in again.trees.state_dict().items())
+    assert all(
+        torch.equal(known.trees.state_dict()[name], value)
+        for name, value in again.trees.state_dict().items()
+    )
 
 
 @pytest.mark.parametrize("kind", ["binary", "regression", "multiclass"])
@@ -90,20 +114,31 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
     }
     if kind != "binary":
         task = db.task(sentences[kind], val=task.val_timestamp, test=task.test_timestamp)
-    run = train_run(db, task, tmp_path / "run", small(task.task_type, train__refit=True), Options(baselines=False))
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, train__refit=True),
+        Options(baselines=False),
+    )
     assert run.metrics["trees"]["share"] in SHARES[1:]
     assert len(run.metrics["trees"]["rounds"]) == 3
     assert any(name.startswith("trees.") for name in run.weights())
     assert evaluate_run(run, db)["metrics"]["test"] == run.metrics["metrics"]["test"]
     without = train_run(
-        db, task, tmp_path / "without", small(task.task_type, train__refit=True, model__trees=False), Options(baselines=False)
+        db,
+        task,
+        tmp_path / "without",
+        small(task.task_type, train__refit=True, model__trees=False),
+        Options(baselines=False),
     )
     assert without.metrics["trees"] is None
     assert without.metrics["metrics"]["test"] != run.metrics["metrics"]["test"]
 
 
 def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_path: Path) -> None:
-    """Of labels that are nearly all zero the median is best, and trees stop at it; the network's ranks are worth more."""
+    """Of labels that are nearly all zero the median is best, and trees stop at it; the network's
+    ranks are worth more."""
     rng = np.random.default_rng(0)
     labels = {}
     for split, table in task.labels.items():
@@ -115,7 +150,9 @@ def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_pa
     data = TrainingData.of(db, rare_task, in_regime(config, rare_task))
     columns = data.history(data.seeds["val"])
     assert columns is not None
-    _, rounds = grow(data, config.train, ("train",), (columns, data.target.encode(data.labels("val"))))
+    _, rounds = grow(
+        data, config.train, ("train",), (columns, data.target.encode(data.labels("val")))
+    )
     assert rounds == (1, 1, 1)
     assert partner_of(make_model(data, config), data, config).share == 0.0
 

@@ -25,4 +25,8 @@ SMALL: dict[str, Any] = {
 
 def small(task_type: str | None = None, **changes: Any) -> RunConfig:
     """The preset `cpu`, made tiny; changes are named as ``train__rate``."""
-    return RunConfig.of("cpu", task_type, SMALL | {name.replace("__", "."): value for name, value in changes.items()})
+    return RunConfig.of(
+        "cpu",
+        task_type,
+        SMALL | {name.replace("__", "."): value for name, value in changes.items()},
+    )

@@ -1,4 +1,5 @@
-"""Small databases with a planted signal, one for each mechanism, and a short training on them that ends with a score."""
+"""Small databases with a planted signal, one for each mechanism, and a short training on them that
+ends with a score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from gelgt.training.predict import predict_seeds
 
 START = np.datetime64("2024-01-01T00:00:00", "s")
 SPLITS = {"val_timestamp": "2024-07-01", "test_timestamp": "2024-09-01"}  # days 182 and 244
-BORDERS = ((100, 180), (182, 242), (244, 300))  # days between which the seed times of train, val and test lie
+# days between which the seed times of train, val and test lie
+BORDERS = ((100, 180), (182, 242), (244, 300))
 SMALL = {
     "model.width": 32,
     "model.dropout": 0.0,
@@ -77,8 +79,11 @@ class Planted:
         return Outcome(*scores, model, data)  # type: ignore[arg-type]
 
 
-def seed_days(users: int, rng: np.random.Generator, training: int = 3) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(user, day) of labelled rows: some in training and one each in validation and test of every user."""
+def seed_days(
+    users: int, rng: np.random.Generator, training: int = 3
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(user, day) of labelled rows: some in training and one each in validation and test of every
+    user."""
     borders = [BORDERS[0]] * training + list(BORDERS[1:])
     days = np.concatenate([rng.uniform(*border, users) for border in borders])
     return np.tile(np.arange(users), len(borders)), days
@@ -89,33 +94,68 @@ def moment(days: NDArray[Any]) -> NDArray[np.datetime64]:
 
 
 def opened(
-    frames: Mapping[str, pd.DataFrame], tables: Mapping[str, Any], users: NDArray[np.int64], days: NDArray[Any], label: Any, out: Path
+    frames: Mapping[str, pd.DataFrame],
+    tables: Mapping[str, Any],
+    users: NDArray[np.int64],
+    days: NDArray[Any],
+    label: Any,
+    out: Path,
 ) -> Planted:
     """Import frames, and labels of users at days."""
     db = gelgt.open(dict(frames), schema={**SPLITS, "tables": dict(tables)}, out=out)
-    labels = pd.DataFrame({"id": users, "time": moment(days), "target": np.asarray(label, np.int64)})
-    return Planted(db, db.task(labels, entity="users.id", time_col="time", target_col="target", task_type="binary_classification"))
+    labels = pd.DataFrame(
+        {"id": users, "time": moment(days), "target": np.asarray(label, np.int64)}
+    )
+    return Planted(
+        db,
+        db.task(
+            labels,
+            entity="users.id",
+            time_col="time",
+            target_col="target",
+            task_type="binary_classification",
+        ),
+    )
 
 
 def lagged(out: Path, users: int = 500, seed: int = 0) -> Planted:
-    """Each user has one event of a random value every ten days; the label is the sign of that which lies 30 to 40 days back."""
+    """Each user has one event of a random value every ten days; the label is the sign of that which
+    lies 30 to 40 days back."""
     rng = np.random.default_rng(seed)
     who, days = seed_days(users, rng)
     phase = rng.uniform(0, 10, users)
     times = phase[:, None] + np.arange(31) * 10.0  # (users, 31)
     values = rng.standard_normal(times.shape)
     place = np.floor((days - 30 - phase[who]) / 10).astype(int)
-    events = {"id": np.arange(times.size), "user_id": np.repeat(np.arange(users), 31), "value": values.ravel(), "at": moment(times.ravel())}
+    events = {
+        "id": np.arange(times.size),
+        "user_id": np.repeat(np.arange(users), 31),
+        "value": values.ravel(),
+        "at": moment(times.ravel()),
+    }
     tables = {
         "users": {"pkey": "id"},
-        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+        "events": {
+            "pkey": "id",
+            "time_col": "at",
+            "fkeys": {"user_id": "users"},
+            "kinds": {"value": "numerical"},
+        },
     }
     people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
-    return opened({"users": people, "events": pd.DataFrame(events)}, tables, who, days, values[who, place] > 0, out)
+    return opened(
+        {"users": people, "events": pd.DataFrame(events)},
+        tables,
+        who,
+        days,
+        values[who, place] > 0,
+        out,
+    )
 
 
 def unlinked(out: Path, users: int = 250, seed: int = 0) -> Planted:
-    """The label is the sign of what the newest ten news say, which no key links to anybody; users and their events say nothing."""
+    """The label is the sign of what the newest ten news say, which no key links to anybody; users
+    and their events say nothing."""
     rng = np.random.default_rng(seed)
     who, days = seed_days(users, rng, training=5)
     times, mood = np.sort(rng.uniform(80, 305, 2000)), rng.standard_normal(2000)
@@ -135,19 +175,30 @@ def unlinked(out: Path, users: int = 250, seed: int = 0) -> Planted:
     }
     tables = {
         "users": {"pkey": "id"},
-        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+        "events": {
+            "pkey": "id",
+            "time_col": "at",
+            "fkeys": {"user_id": "users"},
+            "kinds": {"value": "numerical"},
+        },
         "news": {"pkey": "id", "time_col": "at", "kinds": {"mood": "numerical"}},
     }
     return opened(frames, tables, who, days, newest.sum(1) > 0, out)
 
 
 def matching(out: Path, users: int = 1500, seed: int = 0) -> Planted:
-    """A user has one view and one like, each of one of four categories. The label is whether they are the same; neither says it alone.
+    """A user has one view and one like, each of one of four categories. The label is whether they
+    are the same; neither says it alone.
 
     Nothing happens twice to anybody, so no past label helps.
     """
     rng = np.random.default_rng(seed)
-    days = np.concatenate([rng.uniform(*border, share) for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))])
+    days = np.concatenate(
+        [
+            rng.uniform(*border, share)
+            for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))
+        ]
+    )
     who = rng.permutation(users)[: len(days)]
     view, other = rng.integers(0, 4, users), rng.integers(1, 4, users)
     is_same = rng.random(users) < 0.5
@@ -156,25 +207,68 @@ def matching(out: Path, users: int = 1500, seed: int = 0) -> Planted:
 
     def rows(category: NDArray[np.int64]) -> pd.DataFrame:
         at = moment(rng.uniform(0, 99, users))
-        return pd.DataFrame({"id": np.arange(users), "user_id": np.arange(users), "category": words[category], "at": at})
+        return pd.DataFrame(
+            {
+                "id": np.arange(users),
+                "user_id": np.arange(users),
+                "category": words[category],
+                "at": at,
+            }
+        )
 
-    table = {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"category": "categorical"}}
+    table = {
+        "pkey": "id",
+        "time_col": "at",
+        "fkeys": {"user_id": "users"},
+        "kinds": {"category": "categorical"},
+    }
     people = pd.DataFrame({"id": np.arange(users), "shade": rng.standard_normal(users)})
     frames = {"users": people, "views": rows(view), "likes": rows(like)}
-    return opened(frames, {"users": {"pkey": "id"}, "views": table, "likes": table}, who, days, is_same[who], out)
+    return opened(
+        frames,
+        {"users": {"pkey": "id"}, "views": table, "likes": table},
+        who,
+        days,
+        is_same[who],
+        out,
+    )
 
 
 def summed(out: Path, users: int = 900, seed: int = 0) -> Planted:
-    """A user has five events of random values, and the label is the sign of their sum. No past label helps."""
+    """A user has five events of random values, and the label is the sign of their sum. No past
+    label helps."""
     rng = np.random.default_rng(seed)
-    days = np.concatenate([rng.uniform(*border, share) for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))])
+    days = np.concatenate(
+        [
+            rng.uniform(*border, share)
+            for border, share in zip(BORDERS, (users * 2 // 3, users // 6, users // 6))
+        ]
+    )
     who = rng.permutation(users)[: len(days)]
     values = rng.standard_normal((users, 5))
-    events = {"id": np.arange(5 * users), "user_id": np.repeat(np.arange(users), 5), "value": values.ravel()}
-    people = pd.DataFrame({"id": np.arange(users), "team": rng.choice(["north", "south"], users), "shade": rng.standard_normal(users)})
+    events = {
+        "id": np.arange(5 * users),
+        "user_id": np.repeat(np.arange(users), 5),
+        "value": values.ravel(),
+    }
+    people = pd.DataFrame(
+        {
+            "id": np.arange(users),
+            "team": rng.choice(["north", "south"], users),
+            "shade": rng.standard_normal(users),
+        }
+    )
     tables = {
         "users": {"pkey": "id", "kinds": {"team": "categorical", "shade": "numerical"}},
-        "events": {"pkey": "id", "time_col": "at", "fkeys": {"user_id": "users"}, "kinds": {"value": "numerical"}},
+        "events": {
+            "pkey": "id",
+            "time_col": "at",
+            "fkeys": {"user_id": "users"},
+            "kinds": {"value": "numerical"},
+        },
     }
-    frames = {"users": people, "events": pd.DataFrame(events | {"at": moment(rng.uniform(0, 99, 5 * users))})}
+    frames = {
+        "users": people,
+        "events": pd.DataFrame(events | {"at": moment(rng.uniform(0, 99, 5 * users))}),
+    }
     return opened(frames, tables, who, days, values[who].sum(1) > 0, out)

@@ -1,6 +1,8 @@
-"""Databases whose signal lies where one model's mechanism must reach: along keys, in a cell, in the structure.
+"""Databases whose signal lies where one model's mechanism must reach: along keys, in a cell, in the
+structure.
 
-    users ◄─ visits (bridge) ─► places        visits carry `value`, `kind` and a time; users and places carry numbers
+    users ◄─ visits (bridge) ─► places        visits carry `value`, `kind` and a time; users and
+                                              places carry numbers
 
 Every user is labelled once, so the entity mean knows nothing but the base rate.
 """
@@ -18,9 +20,10 @@ KINDS = ("walk", "ride", "call")
 def visits(out: Path, signal: str, users: int = 900, each: int = 6, seed: int = 0) -> Planted:
     """A label by the sign of one number.
 
-    Args:
-        signal: ``value`` (the mean of the visits' values), ``weight`` (the mean weight of the places behind the visits), ``kind`` (the mean
-            value of the rides among the visits) or ``cell`` (of the user's columns a, b and c, that which `pick` names).
+    Args: signal: ``value`` (the mean of the visits' values), ``weight`` (the mean weight of the
+        places behind the visits), ``kind`` (the mean
+            value of the rides among the visits) or ``cell`` (of the user's columns a, b and c, that
+            which `pick` names).
     """
     rng = np.random.default_rng(seed)
     places = 80
@@ -37,7 +40,13 @@ def visits(out: Path, signal: str, users: int = 900, each: int = 6, seed: int = 
         "cell": columns[np.arange(users), pick],
     }[signal]
     frames = {
-        "users": pd.DataFrame({"id": np.arange(users), "pick": np.array(["a", "b", "c"])[pick], **dict(zip("abc", columns.T))}),
+        "users": pd.DataFrame(
+            {
+                "id": np.arange(users),
+                "pick": np.array(["a", "b", "c"])[pick],
+                **dict(zip("abc", columns.T)),
+            }
+        ),
         "places": pd.DataFrame({"id": np.arange(places), "weight": weight}),
         "visits": pd.DataFrame(
             {
@@ -51,7 +60,10 @@ def visits(out: Path, signal: str, users: int = 900, each: int = 6, seed: int = 
         ),
     }
     tables = {
-        "users": {"pkey": "id", "kinds": {"pick": "categorical"} | dict.fromkeys("abc", "numerical")},
+        "users": {
+            "pkey": "id",
+            "kinds": {"pick": "categorical"} | dict.fromkeys("abc", "numerical"),
+        },
         "places": {"pkey": "id", "kinds": {"weight": "numerical"}},
         "visits": {
             "pkey": "id",
@@ -64,7 +76,8 @@ def visits(out: Path, signal: str, users: int = 900, each: int = 6, seed: int = 
 
 
 def gatherings(out: Path, users: int = 600, seed: int = 0) -> Planted:
-    """Users with six visits to three places each, without a column or a time that says anything: 2, 2, 2 visits, or 4, 1, 1."""
+    """Users with six visits to three places each, without a column or a time that says anything: 2,
+    2, 2 visits, or 4, 1, 1."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, 2, users)
     shape = np.array([[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 2]])[label]  # (users, 6)

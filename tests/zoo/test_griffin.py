@@ -1,4 +1,5 @@
-"""Griffin: rows ask their cells, messages are averaged within a relation and compared across relations."""
+"""Griffin: rows ask their cells, messages are averaged within a relation and compared across
+relations."""
 
 from pathlib import Path
 
@@ -24,18 +25,23 @@ def test_a_number_behind_a_bridge_is_found(tmp_path: Path) -> None:
 
 def make_layer() -> GriffinLayer:
     torch.manual_seed(0)
-    return GriffinLayer(GriffinConfig(width=8, row_width=8, heads=2, dropout=0.0), 2 * len(RELATIONS))
+    return GriffinLayer(
+        GriffinConfig(width=8, row_width=8, heads=2, dropout=0.0), 2 * len(RELATIONS)
+    )
 
 
 @torch.no_grad()
 def test_a_row_asks_by_what_it_knows() -> None:
-    """Of a cell that changes, a row learns as much as its question has to do with the column's name."""
+    """Of a cell that changes, a row learns as much as its question has to do with the column's
+    name."""
     layer = make_layer()
     names = 10 * torch.eye(3, 8).roll(1, 0)
     question = torch.nn.Linear(8, 8, bias=False)
     layer.question = torch.nn.Sequential(question)
     question.weight.copy_(10 * torch.eye(8))
-    x = names[[0, 2]] / 10  # the first row asks for the first column, the second for the third; heads that ask nothing take the mean
+    # the first row asks for the first column, the second for the third; heads that ask nothing take
+    # the mean
+    x = names[[0, 2]] / 10
     cells = torch.randn(2, 3, 8)
     other = cells.clone()
     other[:, 0, :4] += 1  # the first column's cells, as the first head sees them
@@ -57,11 +63,19 @@ def test_means_within_a_relation_and_the_largest_across_them() -> None:
     users, shops, orders = (TABLES.index(name) for name in ("users", "shops", "orders"))
     torch.testing.assert_close(found[users][0], layer.relations[0] * sent[orders].mean(0))
     assert found[users][1].abs().sum() == 0, "a row without neighbours receives nothing"
-    first = torch.stack([layer.relations[1] * sent[users][0], layer.relations[3] * sent[shops][0], layer.relations[4] * sent[orders][1]])
+    first = torch.stack(
+        [
+            layer.relations[1] * sent[users][0],
+            layer.relations[3] * sent[shops][0],
+            layer.relations[4] * sent[orders][1],
+        ]
+    )
     torch.testing.assert_close(found[orders][0], first.max(0).values)
 
 
-@pytest.mark.parametrize(("changes", "word"), [({"row_width": 15}, "row_width"), ({"bias": "gaussian"}, "bias")])
+@pytest.mark.parametrize(
+    ("changes", "word"), [({"row_width": 15}, "row_width"), ({"bias": "gaussian"}, "bias")]
+)
 def test_configs_that_cannot_be(changes: dict[str, object], word: str) -> None:
     with pytest.raises(gelgt.GelgtError, match=word):
         GriffinConfig(**changes)

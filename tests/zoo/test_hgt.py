@@ -30,24 +30,34 @@ def test_a_layer_is_pygs() -> None:
     with torch.no_grad():
         layer.prior.normal_()
         for number, table in enumerate(TABLES):
-            for linear, own in ((theirs.kqv_lin, layer.kqv[number]), (theirs.out_lin, layer.out[number])):
+            for linear, own in (
+                (theirs.kqv_lin, layer.kqv[number]),
+                (theirs.out_lin, layer.out[number]),
+            ):
                 linear.lins[table].weight.copy_(own.weight)
                 linear.lins[table].bias.copy_(own.bias)
             theirs.skip[table].copy_(layer.skip[number])
-        theirs.k_rel.weight.copy_(layer.attending.transpose(0, 1).flatten(0, 1))  # by head, then by relation
+        # by head, then by relation
+        theirs.k_rel.weight.copy_(layer.attending.transpose(0, 1).flatten(0, 1))
         theirs.v_rel.weight.copy_(layer.sending.transpose(0, 1).flatten(0, 1))
         for number, name in enumerate(names):
             theirs.p_rel["__".join(name)].copy_(layer.prior[number])
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
-    edges = {name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(names, ways)}
+    edges = {
+        name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(names, ways)
+    }
     expected = theirs(dict(zip(TABLES, h)), edges)
     found = layer(h, ways, [None] * len(ways))
     for table in ("shops", "users", "orders"):
-        torch.testing.assert_close(found[TABLES.index(table)], expected[table], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            found[TABLES.index(table)], expected[table], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_the_temporal_bias_can_be_switched_on(tmp_path: Path) -> None:
-    found = visits(tmp_path / "db", "value", users=300).train("hgt", model__bias="gaussian", train__epochs=1, train__warmup=0)
+    found = visits(tmp_path / "db", "value", users=300).train(
+        "hgt", model__bias="gaussian", train__epochs=1, train__warmup=0
+    )
     assert len(found.model.temporal_profile()[0]) == 4
     (bias,) = found.model.biases
     start = GaussianBias(found.model.config)

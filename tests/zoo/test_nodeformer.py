@@ -1,4 +1,5 @@
-"""NodeFormer: rows of one subgraph are compared pair by pair without forming the pairs, and keys add what comes along them."""
+"""NodeFormer: rows of one subgraph are compared pair by pair without forming the pairs, and keys
+add what comes along them."""
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ SETTINGS = {"sampling__budget": 8, "train__epochs": 8}
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """Without links: attention is all that brings two rows together."""
-    return matching(tmp_path_factory.mktemp("nodeformer") / "db").train("nodeformer", **SETTINGS, model__has_links=False)
+    return matching(tmp_path_factory.mktemp("nodeformer") / "db").train(
+        "nodeformer", **SETTINGS, model__has_links=False
+    )
 
 
 @pytest.fixture
@@ -27,7 +30,12 @@ def inputs(trained: Outcome) -> ModelInput:
 def fresh(trained: Outcome, **changes: object) -> NodeFormer:
     torch.manual_seed(0)
     values = {"width": 32, "row_width": 16, "dropout": 0.0} | changes
-    return NodeFormer(NodeFormerConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide).eval()
+    return NodeFormer(
+        NodeFormerConfig(**values),
+        trained.data.graph,
+        trained.data.features,
+        hide=trained.data.hide,
+    ).eval()
 
 
 def test_attention_compares_rows_in_pairs(trained: Outcome) -> None:
@@ -38,16 +46,24 @@ def test_attention_compares_rows_in_pairs(trained: Outcome) -> None:
 
 def layer(**changes: object) -> NodeFormerLayer:
     torch.manual_seed(0)
-    return NodeFormerLayer(NodeFormerConfig(**{"width": 16, "heads": 2, "temperature": 1.0} | changes), 1).eval()
+    return NodeFormerLayer(
+        NodeFormerConfig(**{"width": 16, "heads": 2, "temperature": 1.0} | changes), 1
+    ).eval()
 
 
 def test_many_random_features_are_softmax() -> None:
-    q, k, v = (0.5 * torch.randn(11, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3))
+    q, k, v = (
+        0.5 * torch.randn(11, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3)
+    )
     offsets = torch.tensor([0, 4, 11])
     mask = torch.arange(7) < torch.tensor([[4], [7]])
     expected = torch.cat(
         [
-            torch.einsum("hij,jhd->ihd", torch.softmax(torch.einsum("ihd,jhd->hij", q[part], k[part]) / 8**0.5, dim=-1), v[part])
+            torch.einsum(
+                "hij,jhd->ihd",
+                torch.softmax(torch.einsum("ihd,jhd->hij", q[part], k[part]) / 8**0.5, dim=-1),
+                v[part],
+            )
             for part in (slice(0, 4), slice(4, 11))
         ]
     )
@@ -57,14 +73,21 @@ def test_many_random_features_are_softmax() -> None:
 
 
 def test_large_scores_stay_finite() -> None:
-    q, k, v = (60.0 * torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3))
+    q, k, v = (
+        60.0 * torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3)
+    )
     offsets, mask = torch.tensor([0, 5]), torch.ones(1, 5, dtype=torch.bool)
     for mode in (True, False):
-        assert torch.isfinite(layer(temperature=0.1).train(mode).all_pairs(q, k, v, offsets, mask)).all()
+        assert torch.isfinite(
+            layer(temperature=0.1).train(mode).all_pairs(q, k, v, offsets, mask)
+        ).all()
 
 
 def test_padding_spoils_no_gradient() -> None:
-    q, k, v = (torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in range(3))
+    q, k, v = (
+        torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)).requires_grad_()
+        for n in range(3)
+    )
     mask = torch.arange(4) < torch.tensor([[1], [4]])
     layer().train().all_pairs(q, k, v, torch.tensor([0, 1, 5]), mask).square().sum().backward()
     assert all(x.grad is not None and torch.isfinite(x.grad).all() for x in (q, k, v))
@@ -84,7 +107,9 @@ def test_noise_is_there_in_training_alone_and_repeats(trained: Outcome, inputs: 
 
 def test_keys_add_what_comes_along_them(trained: Outcome, inputs: ModelInput) -> None:
     with_links, without = fresh(trained), fresh(trained, has_links=False)
-    without.load_state_dict({name: tensor for name, tensor in with_links.state_dict().items() if "strength" not in name})
+    without.load_state_dict(
+        {name: tensor for name, tensor in with_links.state_dict().items() if "strength" not in name}
+    )
     assert not torch.allclose(with_links(inputs), without(inputs), atol=1e-4)
     for block in with_links.layers:
         assert isinstance(block, NodeFormerLayer)
@@ -94,7 +119,8 @@ def test_keys_add_what_comes_along_them(trained: Outcome, inputs: ModelInput) ->
 
 
 def test_a_row_is_seen_by_its_own_subgraph_alone(trained: Outcome, inputs: ModelInput) -> None:
-    """The first subgraph's rows change nothing in the second's, and change the first's through attention, without any link."""
+    """The first subgraph's rows change nothing in the second's, and change the first's through
+    attention, without any link."""
     model = fresh(trained, has_links=False)
     tokens = model.encoder(inputs)
     mask, changed = padded(tokens)[1], tokens.h.detach().clone()

@@ -6,7 +6,20 @@ import torch
 from gelgt.graph.store import Relation
 from gelgt.nn.bias import LinearDecayBias
 from gelgt.nn.model import Tokens
-from gelgt.zoo.parts import Blocks, Index, key_bias, key_ways, mean, padded, refined, shares, subgraph_of, take, total, way_tables
+from gelgt.zoo.parts import (
+    Blocks,
+    Index,
+    key_bias,
+    key_ways,
+    mean,
+    padded,
+    refined,
+    shares,
+    subgraph_of,
+    take,
+    total,
+    way_tables,
+)
 
 ROWS = torch.tensor([3, 0, 3, 1, 3])
 
@@ -14,7 +27,10 @@ ROWS = torch.tensor([3, 0, 3, 1, 3])
 def test_take_and_total_are_each_others_gradient() -> None:
     torch.manual_seed(0)
     index = Index.of(ROWS, 5)  # row 2 has no item, row 4 either
-    items, x = torch.randn(5, 2, dtype=torch.float64, requires_grad=True), torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    items, x = (
+        torch.randn(5, 2, dtype=torch.float64, requires_grad=True),
+        torch.randn(5, 2, dtype=torch.float64, requires_grad=True),
+    )
     expected = torch.zeros(5, 2, dtype=torch.float64).index_add(0, ROWS, items)
     torch.testing.assert_close(total(items, index), expected)
     torch.testing.assert_close(take(x, index), x[ROWS])
@@ -26,11 +42,15 @@ def test_take_and_total_are_each_others_gradient() -> None:
 
 
 def test_shares_are_a_softmax_among_the_items_of_a_row() -> None:
-    scores = torch.tensor([[1.0, 90.0], [5.0, -3.0], [2.0, 91.0], [0.0, 0.0], [-4.0, 95.0]], requires_grad=True)
+    scores = torch.tensor(
+        [[1.0, 90.0], [5.0, -3.0], [2.0, 91.0], [0.0, 0.0], [-4.0, 95.0]], requires_grad=True
+    )
     found = shares(scores, Index.of(ROWS, 5))
     torch.testing.assert_close(found[[0, 2, 4]], torch.softmax(scores[[0, 2, 4]], 0))
     torch.testing.assert_close(found[[1, 3]], torch.ones(2, 2))
-    assert torch.autograd.gradcheck(lambda s: shares(s, Index.of(ROWS, 5)), scores.double(), eps=1e-3, atol=1e-3)
+    assert torch.autograd.gradcheck(
+        lambda s: shares(s, Index.of(ROWS, 5)), scores.double(), eps=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("size", [0, 3])
@@ -42,18 +62,33 @@ def test_nothing_to_sum_up(size: int) -> None:
     assert take(torch.ones(size, 4, requires_grad=True), index).shape == (0, 4)
 
 
-RELATIONS = [Relation("orders", "user_id", "users"), Relation("orders", "shop_id", "shops"), Relation("orders", "after_id", "orders")]
+RELATIONS = [
+    Relation("orders", "user_id", "users"),
+    Relation("orders", "shop_id", "shops"),
+    Relation("orders", "after_id", "orders"),
+]
 TABLES = ["shops", "users", "orders", "empty"]
 
 
 def tokens() -> Tokens:
-    """Two subgraphs: a user with two orders of a shop, the second after the first; and a user alone."""
+    """Two subgraphs: a user with two orders of a shop, the second after the first; and a user
+    alone."""
     table = torch.tensor([1, 2, 2, 0, 1])
     edges = torch.tensor([[1, 2, 1, 2, 2], [0, 0, 3, 3, 1]])
     relation = torch.tensor([0, 0, 1, 1, 2])
     age = torch.tensor([0.0, 5.0, 2.0, 0.0, 0.0])
     h = torch.arange(10.0).view(5, 2)
-    return Tokens(h, age, age > 0, torch.tensor([0, 1, 1, 2, 0]), table, table, torch.tensor([0, 4, 5]), edges, relation)
+    return Tokens(
+        h,
+        age,
+        age > 0,
+        torch.tensor([0, 1, 1, 2, 0]),
+        table,
+        table,
+        torch.tensor([0, 4, 5]),
+        edges,
+        relation,
+    )
 
 
 def test_blocks_take_apart_and_join() -> None:
@@ -69,7 +104,9 @@ def test_ways_hold_every_key_in_both_directions() -> None:
     blocks, pairs = Blocks.of(made, 4), way_tables(RELATIONS, TABLES)
     assert pairs == [(2, 1), (1, 2), (2, 0), (0, 2), (2, 2), (2, 2)]
     ways = key_ways(made, blocks, pairs)
-    found = [(way.source, way.target, way.sent.rows.tolist(), way.received.rows.tolist()) for way in ways]
+    found = [
+        (way.source, way.target, way.sent.rows.tolist(), way.received.rows.tolist()) for way in ways
+    ]
     assert found == [
         (2, 1, [0, 1], [0, 0]),
         (1, 2, [0, 0], [0, 1]),
@@ -97,6 +134,8 @@ def test_a_bias_along_keys_is_that_of_the_pair() -> None:
     age, known = torch.tensor([[1.0, 5.0, 3.0]]), torch.tensor([[True, True, False]])
     whole = bias(age, known)[0]  # (H, 3, 3)
     pairs = torch.tensor([[0, 1, 2], [1, 1, 0]])
-    found = key_bias(bias, (age[0, pairs[0]], age[0, pairs[1]]), (known[0, pairs[0]], known[0, pairs[1]]))
+    found = key_bias(
+        bias, (age[0, pairs[0]], age[0, pairs[1]]), (known[0, pairs[0]], known[0, pairs[1]])
+    )
     torch.testing.assert_close(found, whole[:, pairs[0], pairs[1]].T)
     assert found[2].tolist() == [0, 0]

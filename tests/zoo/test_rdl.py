@@ -1,4 +1,5 @@
-"""RelBench's baseline: finds what lies one and two keys away, and is PyG's heterogeneous GraphSAGE."""
+"""RelBench's baseline: finds what lies one and two keys away, and is PyG's heterogeneous
+GraphSAGE."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ def test_a_number_one_or_two_keys_away_is_found(tmp_path: Path, signal: str) -> 
 
 
 def test_one_layer_does_not_reach_two_keys_away(tmp_path: Path) -> None:
-    assert visits(tmp_path / "db", "weight").train("rdl", train__epochs=4, model__layers=1).auc < 0.65
+    assert (
+        visits(tmp_path / "db", "weight").train("rdl", train__epochs=4, model__layers=1).auc < 0.65
+    )
 
 
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
@@ -30,18 +33,28 @@ def test_a_layer_is_pygs(aggregation: Any) -> None:
     made = tokens()
     blocks, pairs = Blocks.of(made, len(TABLES)), way_tables(RELATIONS, TABLES)
     ways = key_ways(made, blocks, pairs)
-    layer = HeteroSAGE(RDLConfig(width=8, aggregation=aggregation, dropout=0.0), len(TABLES), len(pairs))
-    theirs = {(TABLES[s], str(n), TABLES[t]): SAGEConv((8, 8), 8, aggr=aggregation) for n, (s, t) in enumerate(pairs)}
+    layer = HeteroSAGE(
+        RDLConfig(width=8, aggregation=aggregation, dropout=0.0), len(TABLES), len(pairs)
+    )
+    theirs = {
+        (TABLES[s], str(n), TABLES[t]): SAGEConv((8, 8), 8, aggr=aggregation)
+        for n, (s, t) in enumerate(pairs)
+    }
     for linear, ((_, _, target), convolution) in zip(layer.arriving, theirs.items()):
         own, share = layer.own[TABLES.index(target)], sum(t == target for _, _, t in theirs)
         with torch.no_grad():
             convolution.lin_l.weight.copy_(linear.weight)
             convolution.lin_l.bias.copy_(own.bias / share)
-            convolution.lin_r.weight.copy_(own.weight / share)  # their matrices for the row itself are added up
+            # their matrices for the row itself are added up
+            convolution.lin_r.weight.copy_(own.weight / share)
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
-    edges = {name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(theirs, ways)}
+    edges = {
+        name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(theirs, ways)
+    }
     expected = HeteroConv(theirs, aggr="sum")(dict(zip(TABLES, h)), edges)
     found = layer(h, ways)
     for table in ("shops", "users", "orders"):
         norm = layer.norms[TABLES.index(table)]
-        torch.testing.assert_close(found[TABLES.index(table)], torch.relu(norm(expected[table])), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            found[TABLES.index(table)], torch.relu(norm(expected[table])), atol=1e-5, rtol=1e-5
+        )

@@ -1,4 +1,5 @@
-"""Rel-LLM: rows become soft prompts of a causal language model that stays as it is, and is named in the run, not copied."""
+"""Rel-LLM: rows become soft prompts of a causal language model that stays as it is, and is named in
+the run, not copied."""
 
 import json
 import shutil
@@ -23,8 +24,11 @@ SETTINGS = {"sampling__budget": 8, "model__prompts": 6, "train__epochs": 8}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny GPT-2 of random weights with a tokenizer of a few words, as `transformers` saves them."""
-    pytest.importorskip("transformers", reason="rel-llm needs transformers: pip install 'gelgt[llm]'")
+    """A tiny GPT-2 of random weights with a tokenizer of a few words, as `transformers` saves
+    them."""
+    pytest.importorskip(
+        "transformers", reason="rel-llm needs transformers: pip install 'gelgt[llm]'"
+    )
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -32,7 +36,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     sizes = {"vocab_size": 16, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 48}
     GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)).save_pretrained(path)
-    words = Tokenizer(models.WordLevel({w: n for n, w in enumerate(("?", "users", ":", "team", "north", "south", ","))}, unk_token="?"))
+    words = Tokenizer(
+        models.WordLevel(
+            {w: n for n, w in enumerate(("?", "users", ":", "team", "north", "south", ","))},
+            unk_token="?",
+        )
+    )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(path)
     return path
@@ -55,16 +64,28 @@ def inputs(trained: Outcome) -> ModelInput:
 
 def fresh(trained: Outcome, folder: Path | None, **changes: Any) -> RelLLM:
     torch.manual_seed(0)
-    values = {"width": 32, "row_width": 16, "prompts": 6, "language_model": None if folder is None else str(folder)} | changes
-    return RelLLM(RelLLMConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide).eval()
+    values = {
+        "width": 32,
+        "row_width": 16,
+        "prompts": 6,
+        "language_model": None if folder is None else str(folder),
+    } | changes
+    return RelLLM(
+        RelLLMConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide
+    ).eval()
 
 
-def test_prompts_carry_what_neighbours_say_through_a_frozen_model(trained: Outcome, folder: Path) -> None:
+def test_prompts_carry_what_neighbours_say_through_a_frozen_model(
+    trained: Outcome, folder: Path
+) -> None:
     assert trained.auc > 0.85
     assert trained.auc > trained.entity_mean + 0.25
     assert isinstance(trained.model, RelLLM)
     untouched = fresh(trained, folder).language.state_dict()
-    assert all(torch.equal(tensor, untouched[name]) for name, tensor in trained.model.language.state_dict().items())
+    assert all(
+        torch.equal(tensor, untouched[name])
+        for name, tensor in trained.model.language.state_dict().items()
+    )
 
 
 @pytest.mark.llm
@@ -78,24 +99,34 @@ def test_the_tiny_random_model_learns_along(world: Planted) -> None:
 def test_frozen_weights_are_not_saved_and_tuned_ones_are(trained: Outcome, folder: Path) -> None:
     frozen, tuned = fresh(trained, folder), fresh(trained, folder, is_tuned=True)
     inner = sum(p.numel() for p in frozen.language.parameters())
-    count = {model: sum(t.numel() for t in model.state_dict().values()) for model in (frozen, tuned)}
+    count = {
+        model: sum(t.numel() for t in model.state_dict().values()) for model in (frozen, tuned)
+    }
     assert count[tuned] == count[frozen] + inner
-    assert {id(p) for p in frozen.language.parameters()}.isdisjoint({id(p) for p in frozen.parameters()})
+    assert {id(p) for p in frozen.language.parameters()}.isdisjoint(
+        {id(p) for p in frozen.parameters()}
+    )
     assert "frozen" in frozen.facts
 
 
-def test_a_saved_model_predicts_the_same_again(trained: Outcome, folder: Path, inputs: ModelInput) -> None:
+def test_a_saved_model_predicts_the_same_again(
+    trained: Outcome, folder: Path, inputs: ModelInput
+) -> None:
     again = fresh(trained, folder, **trained.model.config.model_dump())
     again.load_state_dict(trained.model.state_dict())
     with torch.no_grad():
         assert torch.equal(again(inputs), trained.model.eval()(inputs))
 
 
-def test_another_language_model_in_the_same_place_is_refused(trained: Outcome, folder: Path, tmp_path: Path) -> None:
+def test_another_language_model_in_the_same_place_is_refused(
+    trained: Outcome, folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder, tmp_path / "other")
     assert torch.equal(fingerprint_of(str(folder)), fingerprint_of(str(tmp_path / "other")))
     content = json.loads((tmp_path / "other" / "config.json").read_text())
-    (tmp_path / "other" / "config.json").write_text(json.dumps(content | {"layer_norm_epsilon": 1e-4}))
+    (tmp_path / "other" / "config.json").write_text(
+        json.dumps(content | {"layer_norm_epsilon": 1e-4})
+    )
     other = fresh(trained, tmp_path / "other")
     with pytest.raises(GelgtError, match="not the one") as caught:
         other.load_state_dict(trained.model.state_dict())
@@ -104,15 +135,20 @@ def test_another_language_model_in_the_same_place_is_refused(trained: Outcome, f
         Ensemble([other]).load_state_dict(Ensemble([trained.model]).state_dict())
 
 
-def test_dropout_of_the_language_model_stays_off_and_it_moves_along(trained: Outcome, folder: Path) -> None:
+def test_dropout_of_the_language_model_stays_off_and_it_moves_along(
+    trained: Outcome, folder: Path
+) -> None:
     model = fresh(trained, folder).train()
     assert model.training
     assert not model.language.training
     assert next(model.double().language.parameters()).dtype == torch.float64
 
 
-def test_only_what_stands_before_a_row_is_seen(trained: Outcome, folder: Path, inputs: ModelInput) -> None:
-    """Subgraphs of different lengths are padded behind their seeds: one alone predicts as it does among others."""
+def test_only_what_stands_before_a_row_is_seen(
+    trained: Outcome, folder: Path, inputs: ModelInput
+) -> None:
+    """Subgraphs of different lengths are padded behind their seeds: one alone predicts as it does
+    among others."""
     model, data = fresh(trained, folder, prompts=4), trained.data
     with torch.no_grad():
         together = model(inputs)
@@ -121,12 +157,16 @@ def test_only_what_stands_before_a_row_is_seen(trained: Outcome, folder: Path, i
             torch.testing.assert_close(model(alone)[0], together[place], atol=1e-5, rtol=0)
 
 
-def test_the_entitys_row_can_stand_before_as_text(trained: Outcome, folder: Path, inputs: ModelInput) -> None:
+def test_the_entitys_row_can_stand_before_as_text(
+    trained: Outcome, folder: Path, inputs: ModelInput
+) -> None:
     bare, worded = fresh(trained, folder), fresh(trained, folder, has_text=True, text_length=12)
     worded.load_state_dict(bare.state_dict())
     assert worded.text is not None
     texts = worded.text.texts(inputs)
-    assert all(text.startswith(("users: team north, shade", "users: team south, shade")) for text in texts)
+    assert all(
+        text.startswith(("users: team north, shade", "users: team south, shade")) for text in texts
+    )
     words, lengths = worded.text(inputs, torch.device("cpu"))
     assert words.shape == (6, int(lengths.max()))
     with torch.no_grad():
@@ -137,19 +177,34 @@ def test_the_entitys_row_can_stand_before_as_text(trained: Outcome, folder: Path
 
 def test_hidden_columns_are_not_in_the_text(trained: Outcome, folder: Path) -> None:
     data, hide = trained.data, {"users": ("team",)}
-    model = RelLLM(RelLLMConfig(width=32, language_model=str(folder), has_text=True, text_length=12), data.graph, data.features, hide=hide)
+    model = RelLLM(
+        RelLLMConfig(width=32, language_model=str(folder), has_text=True, text_length=12),
+        data.graph,
+        data.features,
+        hide=hide,
+    )
     batch = next(iter(data.loader(data.seeds["test"], 2))).batch
     assert model.text is not None
-    assert all("team" not in text and "shade" in text for text in model.text.texts(ModelInput.of(batch, data.features, hide)))
+    assert all(
+        "team" not in text and "shade" in text
+        for text in model.text.texts(ModelInput.of(batch, data.features, hide))
+    )
 
 
-def test_without_transformers_the_repair_is_named_before_any_work(world: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_the_repair_is_named_before_any_work(
+    world: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> Any:
         raise ImportError(name)
 
     monkeypatch.setattr("gelgt.zoo.rel_llm.import_module", missing)
     with pytest.raises(GelgtError, match="needs transformers") as caught:
-        train_run(world.db, world.task, tmp_path / "run", RunConfig.of("cpu", world.task.task_type, {}, "rel-llm"))
+        train_run(
+            world.db,
+            world.task,
+            tmp_path / "run",
+            RunConfig.of("cpu", world.task.task_type, {}, "rel-llm"),
+        )
     assert caught.value.code == "missing_extra"
     assert "gelgt[llm]" in str(caught.value.hint)
     assert not (tmp_path / "run").exists()
@@ -164,7 +219,9 @@ def test_without_transformers_the_repair_is_named_before_any_work(world: Planted
         ({"language_model": None, "has_text": True}, "names none"),
     ],
 )
-def test_settings_that_cannot_be(trained: Outcome, folder: Path, changes: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_be(
+    trained: Outcome, folder: Path, changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(GelgtError, match=words):
         fresh(trained, folder, **changes)
 
@@ -178,6 +235,7 @@ def test_a_pickled_model_is_not_opened(trained: Outcome, folder: Path, tmp_path:
 
 
 def test_importing_the_module_loads_no_language_models() -> None:
-    """PyG imports a part of `transformers` where it is installed; the models among it take seconds."""
+    """PyG imports a part of `transformers` where it is installed; the models among it take
+    seconds."""
     script = "import sys, gelgt.zoo.rel_llm; sys.exit('transformers.modeling_utils' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -33,5 +33,8 @@ def test_rel_f1_frozen(relbench_data: Callable[[str], Path], name: str) -> None:
         assert np.abs(past["val"] - truth["val"]).mean() < 4
     else:
         assert roc_auc_score(truth["val"], result.predictions["val"]) > FLOORS[name]
-        assert roc_auc_score(truth["test"], result.predictions["test"]) > {"driver-top3": 0.77, "driver-dnf": 0.63}[name]
+        assert (
+            roc_auc_score(truth["test"], result.predictions["test"])
+            > {"driver-top3": 0.77, "driver-dnf": 0.63}[name]
+        )
         assert 0.5 < roc_auc_score(truth["val"], past["val"]) < 0.8

@@ -23,8 +23,12 @@ def test_one_step_crosses_a_bridge(tmp_path: Path) -> None:
 def test_routes_follow_from_the_schema() -> None:
     single = [Relation("notes", "order_id", "orders")]
     assert atomic_routes(single) == [Route(0), Route(1)], "one key: from child to parent and back"
-    assert [route.key for route in atomic_routes(RELATIONS) if route.way == 0] == [1, 2], "to the user, from the shop and the order before"
-    assert len([r for r in atomic_routes(RELATIONS) if r.key is not None]) == 6, "ordered pairs of three keys"
+    assert [route.key for route in atomic_routes(RELATIONS) if route.way == 0] == [1, 2], (
+        "to the user, from the shop and the order before"
+    )
+    assert len([r for r in atomic_routes(RELATIONS) if r.key is not None]) == 6, (
+        "ordered pairs of three keys"
+    )
     assert atomic_routes([]) == []
 
 
@@ -34,11 +38,16 @@ def layer_and_legs(routes: list[Route]) -> tuple[RelGNNLayer, list[torch.Tensor]
     blocks = Blocks.of(made, len(TABLES))
     ways = key_ways(made, blocks, way_tables(RELATIONS, TABLES))
     layer = RelGNNLayer(RelGNNConfig(width=8, heads=2, dropout=0.0), len(TABLES), routes)
-    return layer, [torch.randn(len(rows), 8) for rows in blocks.rows], [Leg.of(route, ways, None) for route in routes]
+    return (
+        layer,
+        [torch.randn(len(rows), 8) for rows in blocks.rows],
+        [Leg.of(route, ways, None) for route in routes],
+    )
 
 
 def test_a_bridge_fuses_itself_with_what_lies_behind() -> None:
-    """The user of two orders, by the route from the order before: the first order comes after none and passes on itself alone."""
+    """The user of two orders, by the route from the order before: the first order comes after none
+    and passes on itself alone."""
     layer, h, legs = layer_and_legs([Route(0, 2)])
     orders = h[TABLES.index("orders")]
     fused = layer.bridge[0](orders)

@@ -1,4 +1,5 @@
-"""RelGT: attention over five-element tokens finds a row by its age, the codebook follows training alone, gelgt's parts can be added."""
+"""RelGT: attention over five-element tokens finds a row by its age, the codebook follows training
+alone, gelgt's parts can be added."""
 
 from dataclasses import replace
 
@@ -11,7 +12,12 @@ from gelgt.nn.bias import GaussianBias
 from gelgt.presets import RunConfig
 from gelgt.zoo.relgt import RelGT, RelGTConfig
 
-SETTINGS = {"sampling__strategy": "bfs", "sampling__budget": 12, "train__epochs": 8, "model__centroids": 64}
+SETTINGS = {
+    "sampling__strategy": "bfs",
+    "sampling__budget": 12,
+    "train__epochs": 8,
+    "model__centroids": 64,
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +38,14 @@ def inputs(trained: Outcome) -> ModelInput:
 def fresh(trained: Outcome, **changes: object) -> RelGT:
     torch.manual_seed(0)
     values = {"width": 32, "layers": 1, "row_width": 16, "centroids": 16} | changes
-    return RelGT(RelGTConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide)
+    return RelGT(
+        RelGTConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide
+    )
 
 
 def test_attention_finds_the_lagged_row(trained: Outcome) -> None:
-    """The mean of the eleven events has correlation 0.3 with the right one: an AUC of 0.6 is all that counting and averaging give."""
+    """The mean of the eleven events has correlation 0.3 with the right one: an AUC of 0.6 is all
+    that counting and averaging give."""
     assert trained.auc > 0.85
     assert trained.auc > trained.entity_mean + 0.25
 
@@ -71,7 +80,9 @@ def test_centroids_follow_training_alone(trained: Outcome, inputs: ModelInput) -
     model.eval()
     before = model(inputs)
     model.everyone.centroids.neg_()
-    assert not torch.allclose(model(inputs), before, atol=1e-4), "the global side reaches the prediction"
+    assert not torch.allclose(model(inputs), before, atol=1e-4), (
+        "the global side reaches the prediction"
+    )
 
 
 def test_without_centroids_the_seeds_of_a_step_are_apart(trained: Outcome) -> None:
@@ -84,7 +95,11 @@ def test_without_centroids_the_seeds_of_a_step_are_apart(trained: Outcome) -> No
 def test_the_fifth_element_knows_the_keys(trained: Outcome, inputs: ModelInput) -> None:
     """The same rows without the foreign keys between them are other tokens."""
     model = fresh(trained).eval()
-    bare = replace(inputs.batch, edge_index=inputs.batch.edge_index[:, :0], edge_relation=inputs.batch.edge_relation[:0])
+    bare = replace(
+        inputs.batch,
+        edge_index=inputs.batch.edge_index[:, :0],
+        edge_relation=inputs.batch.edge_relation[:0],
+    )
     with torch.no_grad():
         linked, loose = model.encode(inputs), model.encode(ModelInput(bare, inputs.rows))
     assert not torch.allclose(linked, loose, atol=1e-3)
@@ -93,5 +108,14 @@ def test_the_fifth_element_knows_the_keys(trained: Outcome, inputs: ModelInput) 
 def test_presets_sample_as_relgt_does() -> None:
     paper = RunConfig.of("paper", kind="relgt")
     assert isinstance(paper.model, RelGTConfig)
-    assert (paper.sampling.strategy, paper.sampling.budget, paper.sampling.hops) == ("random", 300, 2)
-    assert (paper.model.bias, paper.model.keep, paper.model.centroids, paper.model.layers) == ("none", None, 4096, 4)
+    assert (paper.sampling.strategy, paper.sampling.budget, paper.sampling.hops) == (
+        "random",
+        300,
+        2,
+    )
+    assert (paper.model.bias, paper.model.keep, paper.model.centroids, paper.model.layers) == (
+        "none",
+        None,
+        4096,
+        4,
+    )

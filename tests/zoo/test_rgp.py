@@ -1,4 +1,5 @@
-"""RGP: latents gather rows that no key leads to, at a cost that is linear in the rows, and a query reads them."""
+"""RGP: latents gather rows that no key leads to, at a cost that is linear in the rows, and a query
+reads them."""
 
 from dataclasses import replace
 
@@ -36,7 +37,10 @@ def test_the_temporal_context_holds_what_no_key_leads_to(trained: Outcome) -> No
 
 
 def test_the_structural_context_alone_says_nothing(world: Planted) -> None:
-    assert world.train("rgp", **SETTINGS | {"sampling__strategy": "bfs", "train__epochs": 3}).auc < 0.65
+    assert (
+        world.train("rgp", **SETTINGS | {"sampling__strategy": "bfs", "train__epochs": 3}).auc
+        < 0.65
+    )
 
 
 def test_the_bias_over_time_helps_the_latents(world: Planted) -> None:
@@ -56,7 +60,12 @@ def test_contexts_are_told_apart(trained: Outcome, inputs: ModelInput) -> None:
 
 def test_a_row_without_a_time_gets_no_bias(trained: Outcome, inputs: ModelInput) -> None:
     torch.manual_seed(0)
-    model = RGP(RGPConfig(width=32, bias="linear-decay", latents=4), trained.data.graph, trained.data.features, hide=trained.data.hide)
+    model = RGP(
+        RGPConfig(width=32, bias="linear-decay", latents=4),
+        trained.data.graph,
+        trained.data.features,
+        hide=trained.data.hide,
+    )
     timeless = replace(inputs.batch, has_time=torch.zeros_like(inputs.batch.has_time))
     for batch, is_flat in ((timeless, True), (inputs.batch, False)):
         tokens = tokens_of(ModelInput(batch, inputs.rows), torch.zeros(len(batch.node), 32))
@@ -69,7 +78,11 @@ def test_a_row_without_a_time_gets_no_bias(trained: Outcome, inputs: ModelInput)
 def test_attention_is_the_written_formula() -> None:
     torch.manual_seed(0)
     block = CrossAttention(RGPConfig(width=8, heads=2, dropout=0.0)).double()
-    x, context, bias = torch.randn(2, 3, 8).double(), torch.randn(2, 5, 8).double(), torch.randn(2, 2, 1, 5).double()
+    x, context, bias = (
+        torch.randn(2, 3, 8).double(),
+        torch.randn(2, 5, 8).double(),
+        torch.randn(2, 2, 1, 5).double(),
+    )
     q = block.q(block.norm_x(x)).view(2, 3, 2, 4)
     k, v = block.kv(block.norm_context(context)).view(2, 5, 2, 2, 4).unbind(2)
     weights = torch.softmax(torch.einsum("bihd,bjhd->bhij", q, k) / 2 + bias, dim=-1)

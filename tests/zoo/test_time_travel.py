@@ -1,7 +1,8 @@
-"""No future in the baselines: seeds at t get the same bits from a database that ends at t and from one that goes on.
+"""No future in the baselines: seeds at t get the same bits from a database that ends at t and from
+one that goes on.
 
-The later rows are as hostile as they can be, and they name the same customers, products and orders as the earlier ones.
-"""
+The later rows are as hostile as they can be, and they name the same customers, products and orders
+as the earlier ones."""
 
 import shutil
 import sqlite3
@@ -26,7 +27,8 @@ from gelgt.training.data import TrainingData, in_regime
 
 HOSTILE = (
     "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",
-    "UPDATE orders SET channel = 'teleport', shipping_fee = 1e12, coupon = 'X' || id WHERE placed_at > :t",
+    "UPDATE orders SET channel = 'teleport', shipping_fee = 1e12, coupon = 'X' || id WHERE "
+    "placed_at > :t",
     "UPDATE order_items SET quantity = 1000000, unit_price = -1e9 WHERE ordered_at > :t",
     "UPDATE page_pings SET status_code = id WHERE pinged_at > :t",
     "UPDATE visits SET device = 'fridge ' || id, seconds = NULL WHERE visited_at > :t",
@@ -51,12 +53,22 @@ class Twins:
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Twins:
     folder = tmp_path_factory.mktemp("travel")
     made = shop(folder / "whole.db", customers=120, days=300, seed=4)
-    val, at = pd.Timestamp(made.val_timestamp), pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=11, hours=7)
+    val, at = (
+        pd.Timestamp(made.val_timestamp),
+        pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=11, hours=7),
+    )
     shutil.copy(made.path, folder / "cut.db")
     _change(folder / "whole.db", HOSTILE, at)
-    _change(folder / "cut.db", tuple(f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()), at)
+    _change(
+        folder / "cut.db",
+        tuple(f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items()),
+        at,
+    )
     stated = {"val_timestamp": made.val_timestamp, "test_timestamp": made.test_timestamp}
-    whole, cut = (gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name) for name in ("whole", "cut"))
+    whole, cut = (
+        gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name)
+        for name in ("whole", "cut")
+    )
     return Twins(whole, cut, at, val)
 
 
@@ -87,7 +99,12 @@ def test_columns_are_the_same_bit_for_bit(twins: Twins, table: str, regime: str)
     known = np.arange(twins.cut.num_rows(table))
     back = 0 if table == "orders" else 40 * 86_400  # an order has no seeds before it exists
     rows = np.concatenate([known, known])
-    times = np.concatenate([np.full(len(known), at + (regime == "frozen") * 50 * 86_400), np.full(len(known), at - back)])
+    times = np.concatenate(
+        [
+            np.full(len(known), at + (regime == "frozen") * 50 * 86_400),
+            np.full(len(known), at - back),
+        ]
+    )
     statistics = twins.whole.features().statistics
     found: dict[str, Aggregates] = {}
     for name, db in (("whole", twins.whole), ("cut", twins.cut)):
@@ -97,20 +114,39 @@ def test_columns_are_the_same_bit_for_bit(twins: Twins, table: str, regime: str)
     assert found["whole"].values.tobytes() == found["cut"].values.tobytes()
     later = SamplingConfig(causality=config.causality)
     features = open_features(twins.whole, statistics=statistics)
-    moved = aggregates(twins.whole, twins.whole.graph(), features, task, later, rows, times + 50 * 86_400, hops=2)
+    moved = aggregates(
+        twins.whole, twins.whole.graph(), features, task, later, rows, times + 50 * 86_400, hops=2
+    )
     assert np.nanmax(np.abs(moved.values)) > 1e7, "the hostile rows are there to be seen, later"
 
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_predictions_are_the_same_bit_for_bit(twins: Twins, name: str) -> None:
-    """Labels, aggregates, training and all: a task that ends before the cut cannot tell the two databases apart."""
+    """Labels, aggregates, training and all: a task that ends before the cut cannot tell the two
+    databases apart."""
     found = []
     for db in (twins.whole, twins.cut):
-        task = db.task(SENTENCES[name], val=twins.val - pd.Timedelta(days=40), test=twins.val - pd.Timedelta(days=10), eval_timestamps=1)
-        result = lightgbm_baseline(db, db.graph(), db.features(), task, SamplingConfig(), hops=2, threads=1)
-        config = in_regime(RunConfig.of("cpu", task.task_type, {"train.refit": True, "train.windows": 2}), task)
+        task = db.task(
+            SENTENCES[name],
+            val=twins.val - pd.Timedelta(days=40),
+            test=twins.val - pd.Timedelta(days=10),
+            eval_timestamps=1,
+        )
+        result = lightgbm_baseline(
+            db, db.graph(), db.features(), task, SamplingConfig(), hops=2, threads=1
+        )
+        config = in_regime(
+            RunConfig.of("cpu", task.task_type, {"train.refit": True, "train.windows": 2}), task
+        )
         refitted = lightgbm_predictions(TrainingData.of(db, task, config), config)[0]
-        found.append((result.predictions["test"], result.predictions["val"], entity_mean(task)["test"], refitted["test"]))
+        found.append(
+            (
+                result.predictions["test"],
+                result.predictions["val"],
+                entity_mean(task)["test"],
+                refitted["test"],
+            )
+        )
     for whole, cut in zip(*found):
         assert len(whole) > 10
         assert whole.tobytes() == cut.tobytes()

@@ -1,6 +1,6 @@
-"""What every model of the package promises: a prediction depends on its seed and its past alone, twice gives the same bits, a run can be
-saved, loaded and used. A model that is added to `gelgt.registry.BUILT_IN` is tested here by itself.
-"""
+"""What every model of the package promises: a prediction depends on its seed and its past alone,
+twice gives the same bits, a run can be saved, loaded and used. A model that is added to
+`gelgt.registry.BUILT_IN` is tested here by itself."""
 
 import shutil
 import sqlite3
@@ -31,8 +31,16 @@ from gelgt.testing import Shop, shop
 from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, load_run, train_run
 
-NAMES = [pytest.param(name, marks=[pytest.mark.llm] if name == "rel-llm" else []) for name in BUILT_IN]
-SMALL = {"model.width": 32, "model.row_width": 16, "model.row_layers": 1, "model.keep": 30, "model.centroids": 16}
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.llm] if name == "rel-llm" else []) for name in BUILT_IN
+]
+SMALL = {
+    "model.width": 32,
+    "model.row_width": 16,
+    "model.row_layers": 1,
+    "model.keep": 30,
+    "model.centroids": 16,
+}
 TINY = {
     "sampling.strategy": "bfs",
     "sampling.budget": 24,
@@ -61,7 +69,9 @@ class World:
 
     def batch(self, places: list[int], budget: int = 60) -> SubgraphBatch:
         chosen = self.seeds.take(np.array(places))
-        sample = Sampler(self.graph, SamplingConfig(budget=budget)).sample(chosen.node, chosen.time, chosen.key)
+        sample = Sampler(self.graph, SamplingConfig(budget=budget)).sample(
+            chosen.node, chosen.time, chosen.key
+        )
         return from_sample(sample, self.graph, chosen.time, chosen.key, np.array(places))
 
     def inputs(self, places: list[int], budget: int = 60) -> ModelInput:
@@ -80,7 +90,14 @@ def settings(name: str, **changes: Any) -> RunConfig:
     known = {f"model.{key}" for key in config_type(name).model_fields}
     wanted = {**SMALL, **{path.replace("__", "."): value for path, value in changes.items()}}
     return RunConfig.of(
-        "cpu", None, {path: value for path, value in wanted.items() if path in known or not path.startswith("model.")}, name
+        "cpu",
+        None,
+        {
+            path: value
+            for path, value in wanted.items()
+            if path in known or not path.startswith("model.")
+        },
+        name,
     )
 
 
@@ -104,8 +121,12 @@ def test_a_prediction_depends_on_its_seed_alone(world: World, name: str, keep: i
     together = predict(model, world.inputs(PLACES))
     assert together.std() > 1e-4, "the seeds differ, so their predictions do"
     for number, place in enumerate(PLACES):
-        torch.testing.assert_close(predict(model, world.inputs([place]))[0], together[number], atol=1e-5, rtol=0)
-    torch.testing.assert_close(predict(model, world.inputs(PLACES[::-1])).flip(0), together, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            predict(model, world.inputs([place]))[0], together[number], atol=1e-5, rtol=0
+        )
+    torch.testing.assert_close(
+        predict(model, world.inputs(PLACES[::-1])).flip(0), together, atol=1e-5, rtol=0
+    )
 
 
 @each_model
@@ -134,17 +155,38 @@ def test_twice_gives_the_same_bits(world: World, name: str) -> None:
 
 @each_model
 def test_every_parameter_is_learned(world: World, name: str) -> None:
-    """From seeds of every table, those with the most neighbours too, so that there is something to choose along every relation."""
+    """From seeds of every table, those with the most neighbours too, so that there is something to
+    choose along every relation."""
     model = world.model(name, model__keep=None).train()
     late = np.datetime64("2100-01-01", "s")
     degrees = np.split(np.diff(world.graph.indptr), world.graph.offsets[1:-1])
-    parts = [np.union1d(np.linspace(0, len(d) - 1, 25).astype(np.int64), np.argsort(-d, kind="stable")[:25]) for d in degrees]
-    made = [make_seeds(world.db, world.graph, table, rows, np.full(len(rows), late)) for table, rows in zip(world.graph.tables, parts)]
-    node, time, key = (np.concatenate([getattr(seeds, part) for seeds in made]) for part in ("node", "time", "key"))
+    parts = [
+        np.union1d(
+            np.linspace(0, len(d) - 1, 25).astype(np.int64), np.argsort(-d, kind="stable")[:25]
+        )
+        for d in degrees
+    ]
+    made = [
+        make_seeds(world.db, world.graph, table, rows, np.full(len(rows), late))
+        for table, rows in zip(world.graph.tables, parts)
+    ]
+    node, time, key = (
+        np.concatenate([getattr(seeds, part) for seeds in made]) for part in ("node", "time", "key")
+    )
     sample = Sampler(world.graph, SamplingConfig(budget=150, hops=3)).sample(node, time, key)
-    model(ModelInput.of(from_sample(sample, world.graph, time, key, np.arange(len(node))), world.features)).square().mean().backward()
-    idle = [n for n, p in model.named_parameters() if p.requires_grad and (p.grad is None or not bool(p.grad.abs().sum() > 0))]
-    assert [n for n in idle if not n.endswith("timeless")] == [], "the vector for rows without a time, in a table that has one, waits"
+    model(
+        ModelInput.of(
+            from_sample(sample, world.graph, time, key, np.arange(len(node))), world.features
+        )
+    ).square().mean().backward()
+    idle = [
+        n
+        for n, p in model.named_parameters()
+        if p.requires_grad and (p.grad is None or not bool(p.grad.abs().sum() > 0))
+    ]
+    assert [n for n in idle if not n.endswith("timeless")] == [], (
+        "the vector for rows without a time, in a table that has one, waits"
+    )
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
@@ -157,7 +199,9 @@ def test_a_seed_can_be_alone(world: World, name: str) -> None:
     assert len(alone.rows.frames) == 1
     out = predict(model, alone)
     assert torch.isfinite(out).all()
-    torch.testing.assert_close(predict(model, world.inputs([PLACES[2]], budget=1))[0], out[2], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        predict(model, world.inputs([PLACES[2]], budget=1))[0], out[2], atol=1e-5, rtol=0
+    )
     training = model.train()(alone)
     training.square().mean().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
@@ -167,11 +211,15 @@ def test_a_seed_can_be_alone(world: World, name: str) -> None:
 def test_tables_of_keys_alone_and_without_time(name: str, keys_only: gelgt.Database) -> None:
     graph, features = keys_only.graph(), keys_only.features()
     rows = np.arange(6)
-    seeds = make_seeds(keys_only, graph, "users", rows, np.full(6, np.datetime64("2024-08-01", "s")))
+    seeds = make_seeds(
+        keys_only, graph, "users", rows, np.full(6, np.datetime64("2024-08-01", "s"))
+    )
     sample = Sampler(graph, SamplingConfig(budget=20)).sample(seeds.node, seeds.time, seeds.key)
     torch.manual_seed(0)
     model = find_model(name)(settings(name).model, graph, features).eval()
-    out = predict(model, ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features))
+    out = predict(
+        model, ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features)
+    )
     assert out.shape == (6, 1)
     assert torch.isfinite(out).all()
 
@@ -227,7 +275,10 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> Twins:
         connection.close()
     val, test = at - pd.Timedelta(days=70), at - pd.Timedelta(days=30)
     stated = {"val_timestamp": str(val), "test_timestamp": str(test)}
-    whole, cut = (gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name) for name in ("whole", "cut"))
+    whole, cut = (
+        gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name)
+        for name in ("whole", "cut")
+    )
     return Twins(whole, cut, at, whole.task(made.sentence, val=val, test=test, eval_timestamps=1))
 
 
@@ -238,14 +289,22 @@ def run_folder(twins: Twins, tmp_path_factory: pytest.TempPathFactory) -> Callab
     @cache
     def make(name: str) -> Path:
         out = tmp_path_factory.mktemp("zoo-runs") / name
-        train_run(twins.whole, twins.task, out, settings(name, **TINY), Options(baseline_hops=(), device="cpu"))
+        train_run(
+            twins.whole,
+            twins.task,
+            out,
+            settings(name, **TINY),
+            Options(baseline_hops=(), device="cpu"),
+        )
         return out
 
     return make
 
 
 @each_model
-def test_a_run_is_saved_loaded_and_used(twins: Twins, run_folder: Callable[[str], Path], name: str) -> None:
+def test_a_run_is_saved_loaded_and_used(
+    twins: Twins, run_folder: Callable[[str], Path], name: str
+) -> None:
     folder = run_folder(name)
     run = load_run(folder)
     assert run.config.kind == name
@@ -253,12 +312,18 @@ def test_a_run_is_saved_loaded_and_used(twins: Twins, run_folder: Callable[[str]
     assert found["probability"].between(0, 1).all()
     assert found["probability"].std() > 1e-4
     shutil.copytree(folder, folder.parent / f"{name}-copy")
-    again = Predictor(load_run(folder.parent / f"{name}-copy"), twins.whole).predict(at=twins.at).to_pandas()
+    again = (
+        Predictor(load_run(folder.parent / f"{name}-copy"), twins.whole)
+        .predict(at=twins.at)
+        .to_pandas()
+    )
     pd.testing.assert_frame_equal(found, again, check_exact=True)
 
 
 @each_model
-def test_later_rows_change_no_bit(twins: Twins, run_folder: Callable[[str], Path], name: str) -> None:
+def test_later_rows_change_no_bit(
+    twins: Twins, run_folder: Callable[[str], Path], name: str
+) -> None:
     run = load_run(run_folder(name))
     whole, cut = (Predictor(run, db).predict(at=twins.at).table for db in (twins.whole, twins.cut))
     assert whole.num_rows > 50
@@ -274,11 +339,22 @@ def test_a_fresh_model_sees_no_later_rows(twins: Twins, name: str) -> None:
     model, out = None, []
     for db in (twins.whole, twins.cut):
         graph, features = db.graph(), open_features(db, statistics=statistics)
-        seeds = make_seeds(db, graph, "customers", rows, np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")))
+        seeds = make_seeds(
+            db,
+            graph,
+            "customers",
+            rows,
+            np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")),
+        )
         sample = Sampler(graph, config).sample(seeds.node, seeds.time, seeds.key)
         if model is None:
             torch.manual_seed(0)
             model = find_model(name)(settings(name).model, graph, features).eval()
-        out.append(predict(model, ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features)))
+        out.append(
+            predict(
+                model,
+                ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features),
+            )
+        )
     assert out[0].std() > 1e-4
     assert torch.equal(*out)

@@ -1,4 +1,5 @@
-"""Every model on a CUDA device: the predictions of the CPU, the same bits twice in both directions, bf16."""
+"""Every model on a CUDA device: the predictions of the CPU, the same bits twice in both directions,
+bf16."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,10 @@ from gelgt.registry import find_model
 from gelgt.sampling import Sampler, task_seeds
 from gelgt.sampling.batch import from_sample
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 Made = tuple[RelationalModel, ModelInput]
 
 
@@ -28,8 +32,14 @@ def made(request: pytest.FixtureRequest, relbench_data: Callable[[str], Path]) -
     seeds = task_seeds(db.task("driver-dnf"), graph, "test").take(places)
     sample = Sampler(graph, SamplingConfig(budget=100)).sample(seeds.node, seeds.time, seeds.key)
     torch.manual_seed(0)
-    model = find_model(request.param)(settings(request.param, model__dropout=0.0, model__attention_dropout=0.0).model, graph, features)
-    return model.eval(), ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, places), features)
+    model = find_model(request.param)(
+        settings(request.param, model__dropout=0.0, model__attention_dropout=0.0).model,
+        graph,
+        features,
+    )
+    return model.eval(), ModelInput.of(
+        from_sample(sample, graph, seeds.time, seeds.key, places), features
+    )
 
 
 def test_predictions_are_those_of_the_cpu(made: Made) -> None:
@@ -47,10 +57,21 @@ def test_predictions_are_those_of_the_cpu(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    "made", ["rdl", "hgt", "hgt-pe", "griffin", "relgnn", "nodeformer", pytest.param("rel-llm", marks=pytest.mark.llm)], indirect=True
+    "made",
+    [
+        "rdl",
+        "hgt",
+        "hgt-pe",
+        "griffin",
+        "relgnn",
+        "nodeformer",
+        pytest.param("rel-llm", marks=pytest.mark.llm),
+    ],
+    indirect=True,
 )
 def test_gradients_have_the_same_bits_twice(made: Made) -> None:
-    """Not so where attention over all rows is a fused kernel, whose backward pass adds in any order."""
+    """Not so where attention over all rows is a fused kernel, whose backward pass adds in any
+    order."""
     model, inputs = made[0].cuda().train(), made[1].to("cuda")
     seen = []
     for _ in range(2):
@@ -59,6 +80,8 @@ def test_gradients_have_the_same_bits_twice(made: Made) -> None:
         with torch.autocast("cuda", torch.bfloat16):
             out = model(inputs)
         out.float().square().mean().backward()
-        seen.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+        seen.append(
+            {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        )
     assert all(torch.isfinite(gradient).all() for gradient in seen[0].values())
     assert [name for name in seen[0] if not torch.equal(seen[0][name], seen[1][name])] == []

@@ -1,9 +1,10 @@
-"""The entity mean: what an entity's own past labels say, the simplest thing that a model has to beat.
+"""The entity mean: what an entity's own past labels say, the simplest thing that a model has to
+beat.
 
-A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon), whichever split it is of: whoever
-predicts at a time knows what came of every earlier window, those of the test split too. A label without a window is known after its
-own time. Classification takes shares, regression medians, which is what the mean absolute error asks for.
-"""
+A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon),
+whichever split it is of: whoever predicts at a time knows what came of every earlier window, those
+of the test split too. A label without a window is known after its own time. Classification takes
+shares, regression medians, which is what the mean absolute error asks for."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from gelgt.tasks.label_space import LabelSpace, label_space, targets
 from gelgt.tasks.task import SPLITS, Task
 
-# The splits whose closed windows count. A seed's own window, and any other that is still open, closes after its seed time.
+# The splits whose closed windows count. A seed's own window, and any other that is still open,
+# closes after its seed time.
 HISTORY = {"val": ("train", "val"), "test": ("train", "val", "test")}
 MICROSECONDS = 1_000_000
 
@@ -22,14 +24,13 @@ MICROSECONDS = 1_000_000
 def entity_mean(task: Task, horizon: int | None = None) -> dict[str, NDArray[Any]]:
     """Predictions for `val` and `test` from the past labels of each entity.
 
-    Args:
-        task: Any task with labels.
-        horizon: Seconds since 1970 after which nothing is known: the test time in the frozen regime.
+    Args: task: Any task with labels. horizon: Seconds since 1970 after which nothing is known: the
+        test time in the frozen regime.
 
-    Returns:
-        For each split, in the order of its label table: probabilities (S,) of a binary task, values (S,) of a
-        regression, shares (S, classes) or (S, labels) otherwise. An entity without a past gets what all known labels
-        say at that time, and before any label has closed what the training labels say.
+    Returns: For each split, in the order of its label table: probabilities (S,) of a binary task,
+        values (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without
+        a past gets what all known labels say at that time, and before any label has closed what the
+        training labels say.
     """
     space = label_space(task)
     return {split: _predict(task, space, split, horizon) for split in HISTORY}
@@ -52,7 +53,9 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
     labels = np.concatenate([targets(task, name, space) for name in HISTORY[split]])
     entities, closing = np.concatenate([p[0] for p in past]), np.concatenate([p[1] for p in past])
     usable = np.isfinite(labels) if labels.ndim == 1 else np.isfinite(labels).all(axis=1)
-    window = 0 if task.timedelta is None or task.time_col is None else int(task.timedelta.value // 1000)
+    window = (
+        0 if task.timedelta is None or task.time_col is None else int(task.timedelta.value // 1000)
+    )
     # Without a window a label of the seed's own moment is not yet known.
     closing = closing + window if window else closing + 1
     seeds, moments = _rows(task, split)
@@ -65,12 +68,17 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
     if not space.width:
         return _shares(labels, places, train)
     if space.task_type == "multiclass_classification":
-        return np.stack([_shares(labels == c, places, train == c) for c in range(space.width)], axis=1)
-    return np.stack([_shares(labels[:, c], places, train[:, c]) for c in range(space.width)], axis=1)
+        return np.stack(
+            [_shares(labels == c, places, train == c) for c in range(space.width)], axis=1
+        )
+    return np.stack(
+        [_shares(labels[:, c], places, train[:, c]) for c in range(space.width)], axis=1
+    )
 
 
 def _rows(task: Task, split: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Entities and times in microseconds; without times a split knows the labels of those before it."""
+    """Entities and times in microseconds; without times a split knows the labels of those before
+    it."""
     table = task.table(split)
     entities = table.column(task.entity_col).to_numpy().astype(np.int64)
     if task.time_col is None:
@@ -78,9 +86,15 @@ def _rows(task: Task, split: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return entities, table.column(task.time_col).cast("timestamp[us]").cast("int64").to_numpy()
 
 
-def _places(entities: NDArray[np.int64], closing: NDArray[np.int64], seeds: NDArray[np.int64], cutoff: NDArray[np.int64]) -> _Places:
+def _places(
+    entities: NDArray[np.int64],
+    closing: NDArray[np.int64],
+    seeds: NDArray[np.int64],
+    cutoff: NDArray[np.int64],
+) -> _Places:
     distinct, rank = np.unique(closing, return_inverse=True)
-    # One number for (entity, closing time): both searches are then one each, whatever the number of entities.
+    # One number for (entity, closing time): both searches are then one each, whatever the number of
+    # entities.
     step = len(distinct) + 1
     key = entities * step + rank
     by_entity = np.argsort(key, kind="stable")
@@ -98,7 +112,9 @@ def _shares(labels: NDArray[Any], places: _Places, train: NDArray[Any]) -> NDArr
     everyone = _running(labels[places.by_time])
     count = places.last - places.first
     prior = float(train.mean()) if len(train) else 0.5
-    fallback = np.where(places.known > 0, everyone[places.known] / np.maximum(places.known, 1), prior)
+    fallback = np.where(
+        places.known > 0, everyone[places.known] / np.maximum(places.known, 1), prior
+    )
     own: NDArray[np.float64] = (sums[places.last] - sums[places.first]) / np.maximum(count, 1)
     return np.where(count > 0, own, fallback)
 
@@ -107,7 +123,9 @@ def _running(labels: NDArray[Any]) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(labels, dtype=np.float64)])  # of 0 and 1: exact
 
 
-def _medians(labels: NDArray[np.float64], places: _Places, train: NDArray[np.float64]) -> NDArray[np.float64]:
+def _medians(
+    labels: NDArray[np.float64], places: _Places, train: NDArray[np.float64]
+) -> NDArray[np.float64]:
     from gelgt.history.kernels import prefix_medians
 
     known_train = train[np.isfinite(train)]

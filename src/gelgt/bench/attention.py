@@ -1,15 +1,18 @@
-"""`gelgt bench attention`: what the Gaussian bias costs, beside flash attention without a bias in the same run.
+"""`gelgt bench attention`: what the Gaussian bias costs, beside flash attention without a bias in
+the same run.
 
     fused          gelgt's kernels: the bias is computed where it is needed
     flash          PyTorch's flash attention, no bias at all: what `fused` is compared with
-    materialised   the bias of all pairs written to memory, then PyTorch's attention with it as its mask (the paper's way)
+    materialised   the bias of all pairs written to memory, then PyTorch's attention with it as its
+                   mask (the paper's way)
     reference      the formula as it is written
-    flex           FlexAttention with learned μ, σ, W and b; hundreds of times slower, so only if asked for
+    flex           FlexAttention with learned μ, σ, W and b; hundreds of times slower, so only if
+                   asked for
 
-Forward and backward, four heads of 128 and four Gaussians in bf16. A time is the median over CUDA events around whole calls, what the host
-does between launches included; `graph_ms` is the same as a replayed CUDA graph, the device alone. Errors are ‖found - exact‖ / ‖exact‖
-against float64 over one subgraph. On a CPU everything is tiny and shows that it runs; no figure of speed is meant.
-"""
+Forward and backward, four heads of 128 and four Gaussians in bf16. A time is the median over CUDA
+events around whole calls, what the host does between launches included; `graph_ms` is the same as a
+replayed CUDA graph, the device alone. Errors are ‖found - exact‖ / ‖exact‖ against float64 over one
+subgraph. On a CPU everything is tiny and shows that it runs; no figure of speed is meant."""
 
 import math
 import statistics
@@ -36,7 +39,12 @@ Say = Callable[[str], None]
 
 
 def bench_attention(
-    rows: tuple[int, ...] = ROWS, flex: bool = False, *, repeats: int = 50, progress: Say | None = None, device: str | None = None
+    rows: tuple[int, ...] = ROWS,
+    flex: bool = False,
+    *,
+    repeats: int = 50,
+    progress: Say | None = None,
+    device: str | None = None,
 ) -> dict[str, Any]:
     """Measure the backends of attention.
 
@@ -71,7 +79,8 @@ def bench_attention(
 
 @dataclass
 class Case:
-    """Subgraphs of equal length with their bias; `leaves` are qkv (B, N, 3, H, D) and the bias's parameters."""
+    """Subgraphs of equal length with their bias; `leaves` are qkv (B, N, 3, H, D) and the bias's
+    parameters."""
 
     leaves: list[Tensor]
     age: Tensor
@@ -81,15 +90,29 @@ class Case:
 
     @classmethod
     def of(cls, seeds: int, rows: int, on: torch.device, dtype: torch.dtype) -> "Case":
-        config = GelGTConfig(width=512, heads=4, kernels=4, kernel_parameters="direct", kernel_weights="free")
+        config = GelGTConfig(
+            width=512, heads=4, kernels=4, kernel_parameters="direct", kernel_weights="free"
+        )
         draw = torch.Generator(on).manual_seed(0)
         bias = GaussianBias(config).to(on)
-        bias.start(100 + 600 * torch.rand(4, device=on, generator=draw), 50 + 100 * torch.rand(4, device=on, generator=draw))
+        bias.start(
+            100 + 600 * torch.rand(4, device=on, generator=draw),
+            50 + 100 * torch.rand(4, device=on, generator=draw),
+        )
         torch.nn.init.normal_(bias.mix.weight, generator=draw)
-        qkv = torch.randn(seeds, rows, 3, 4, 128, device=on, generator=draw).to(dtype).requires_grad_()
-        age, known = 1000 * torch.rand(seeds, rows, device=on, generator=draw), torch.rand(seeds, rows, device=on, generator=draw) < 0.9
+        qkv = (
+            torch.randn(seeds, rows, 3, 4, 128, device=on, generator=draw)
+            .to(dtype)
+            .requires_grad_()
+        )
+        age, known = (
+            1000 * torch.rand(seeds, rows, device=on, generator=draw),
+            torch.rand(seeds, rows, device=on, generator=draw) < 0.9,
+        )
         d_out = torch.randn(seeds, rows, 4, 128, device=on, generator=draw).to(dtype)
-        return cls([qkv, bias.centre, bias.width, bias.mix.weight, bias.mix.bias], age, known, d_out, bias)
+        return cls(
+            [qkv, bias.centre, bias.width, bias.mix.weight, bias.mix.bias], age, known, d_out, bias
+        )
 
     def step(self, name: str) -> Callable[[], Tensor]:
         """Forward and backward by a backend; each gets q, k and v in the layout that it likes."""
@@ -103,7 +126,11 @@ class Case:
             out.backward(d_out)  # type: ignore[no-untyped-call]
             return out
 
-        d_out = self.d_out if like.shape == self.d_out.shape else self.d_out.transpose(1, 2).contiguous()
+        d_out = (
+            self.d_out
+            if like.shape == self.d_out.shape
+            else self.d_out.transpose(1, 2).contiguous()
+        )
         return run
 
 
@@ -111,7 +138,10 @@ def _fused(case: Case) -> Callable[[], Tensor]:
     from gelgt.nn.kernels.op import gaussian_attention
 
     rows = case.age.shape[1]
-    time, lengths = torch.where(case.known, case.age, FAR), torch.full(case.age.shape[:1], rows, device=case.age.device)
+    time, lengths = (
+        torch.where(case.known, case.age, FAR),
+        torch.full(case.age.shape[:1], rows, device=case.age.device),
+    )
     qkv, *kernels = case.leaves
     mu, sigma, mix, shift = kernels
     return lambda: gaussian_attention(qkv, time, lengths, rows, (mu, sigma, mix, shift))
@@ -119,7 +149,10 @@ def _fused(case: Case) -> Callable[[], Tensor]:
 
 def _apart(case: Case) -> tuple[Tensor, Tensor, Tensor]:
     """q, k, v (B, H, N, D) as leaves of their own, in the place of qkv."""
-    q, k, v = (part.contiguous().requires_grad_() for part in case.leaves[0].detach().permute(2, 0, 3, 1, 4))
+    q, k, v = (
+        part.contiguous().requires_grad_()
+        for part in case.leaves[0].detach().permute(2, 0, 3, 1, 4)
+    )
     case.leaves[:1] = [q, k, v]
     return q, k, v
 
@@ -142,7 +175,9 @@ def _by_tensor(backend: Callable[..., Tensor]) -> Callable[[Case], Callable[[], 
     def prepare(case: Case) -> Callable[[], Tensor]:
         q, k, v = _apart(case)
         mask = torch.ones_like(case.known)
-        return lambda: backend(q, k, v, mask_bias(case.bias(case.age, case.known), mask, q.dtype), 0.0)
+        return lambda: backend(
+            q, k, v, mask_bias(case.bias(case.age, case.known), mask, q.dtype), 0.0
+        )
 
     return prepare
 
@@ -202,13 +237,18 @@ def _cpu_time(run: Callable[[], Tensor], repeats: int) -> dict[str, Any]:
 
 
 def _times(run: Callable[[], Tensor], repeats: int) -> dict[str, Any]:
-    """Milliseconds of a call and of its graph, and GiB at the peak, what goes in and comes out included."""
+    """Milliseconds of a call and of its graph, and GiB at the peak, what goes in and comes out
+    included."""
     run()
     repeats = max(3, min(repeats, int(2_000 / _median(run, 1))))  # two seconds are enough
     torch.cuda.reset_peak_memory_stats()
     run()
     peak = torch.cuda.max_memory_allocated() / 2**30
-    return {"ms": _median(run, repeats), "graph_ms": _graph_time(run, repeats), "peak_gib": round(peak, 3)}
+    return {
+        "ms": _median(run, repeats),
+        "graph_ms": _graph_time(run, repeats),
+        "peak_gib": round(peak, 3),
+    }
 
 
 def _median(run: Callable[[], Any], repeats: int) -> float:
@@ -254,8 +294,16 @@ def _exact(case: Case) -> list[Tensor]:
     apart = (case.age[:, :, None] - case.age[:, None, :]).abs().double()
     known = (case.known[:, :, None] & case.known[:, None, :]).double()
     scale = sigma.abs() + 1e-6
-    bias = sum(mix[:, g, None, None] * torch.exp(-(((apart - mu[g]) / scale[g]) ** 2))[:, None] for g in range(4)) + shift[:, None, None]
-    weights = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + known[:, None] * bias, dim=-1)
+    bias = (
+        sum(
+            mix[:, g, None, None] * torch.exp(-(((apart - mu[g]) / scale[g]) ** 2))[:, None]
+            for g in range(4)
+        )
+        + shift[:, None, None]
+    )
+    weights = torch.softmax(
+        q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + known[:, None] * bias, dim=-1
+    )
     out = (weights @ v).transpose(1, 2)
     leaves = [q, k, v, mu, sigma, mix, shift]
     return [out.detach(), *torch.autograd.grad(out, leaves, case.d_out.double())]

@@ -1,9 +1,10 @@
-"""One cell of a study: a variant of a model on a task with a seed, and the folder that holds what came of it.
+"""One cell of a study: a variant of a model on a task with a seed, and the folder that holds what
+came of it.
 
-A folder is a run folder of `gelgt train`, or for a baseline its predictions and scores in the same form, so that every cell is read alike.
-Finished cells are not made again. A folder that was made from other rows or with other settings is refused, never shown as if it were the
-one that was asked for.
-"""
+A folder is a run folder of `gelgt train`, or for a baseline its predictions and scores in the same
+form, so that every cell is read alike. Finished cells are not made again. A folder that was made
+from other rows or with other settings is refused, never shown as if it were the one that was asked
+for."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -32,7 +33,8 @@ from gelgt.training.run_folder import SUCCESS, finish_run, read_json, write_file
 
 BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
 SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
-# What decides which labels, and which calendar, a model learns and the baselines beside it: the settings that their folders are named by.
+# What decides which labels, and which calendar, a model learns and the baselines beside it: the
+# settings that their folders are named by.
 LABEL_SETTINGS = ("train.windows", "train.stale", "train.refit", "model.calendar")
 FORMAT = 2  # of baselines: those before 2 learned training labels only
 
@@ -60,11 +62,14 @@ class Cell:
     @property
     def name(self) -> str:
         """For people: 'driver-dnf, gelgt, seed 0'."""
-        return f"{self.task}, {self.variant}" + ("" if self.kind in SEEDLESS else f", seed {self.seed}")
+        return f"{self.task}, {self.variant}" + (
+            "" if self.kind in SEEDLESS else f", seed {self.seed}"
+        )
 
     @property
     def complaint(self) -> Path:
-        """Where the traceback of a failed run goes: beside its folder, which the next try needs for itself."""
+        """Where the traceback of a failed run goes: beside its folder, which the next try needs for
+        itself."""
         return self.folder.with_name(f"{self.folder.name}.error.txt")
 
     def is_done(self, content_hash: str) -> bool:
@@ -77,14 +82,22 @@ class Cell:
             return False
         metrics = read_json(self.folder / "metrics.json")
         if metrics["data"]["hash"] != content_hash:
-            raise GelgtError("other_run", f"{self.folder} holds a run on other rows.", hint="Choose another --out.")
+            raise GelgtError(
+                "other_run",
+                f"{self.folder} holds a run on other rows.",
+                hint="Choose another --out.",
+            )
         wanted, found = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
         if self.kind in BASELINES:
             return bool(metrics.get("format", 1) >= FORMAT)  # an older one is made anew
-        changed = sorted(path for path in wanted.keys() & found.keys() if wanted[path] != found[path])
+        changed = sorted(
+            path for path in wanted.keys() & found.keys() if wanted[path] != found[path]
+        )
         if changed:
             told = ", ".join(f"{path} = {found[path]}, not {wanted[path]}" for path in changed[:3])
-            raise GelgtError("other_run", f"{self.folder} holds a run with {told}.", hint="Choose another --out.")
+            raise GelgtError(
+                "other_run", f"{self.folder} holds a run with {told}.", hint="Choose another --out."
+            )
         return True
 
 
@@ -106,41 +119,64 @@ def make_cell(
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Train a cell, or compute a baseline; false where it was interrupted and is to be continued."""
+    """Train a cell, or compute a baseline; false where it was interrupted and is to be
+    continued."""
     if cell.kind in BASELINES:
         _make_baseline(cell, db, task, content_hash, progress or Progress())
         cell.complaint.unlink(missing_ok=True)
         return True
     regime = cell.config.sampling.visibility
-    options = Options(visibility=regime, resume=cell.folder.exists(), baselines=False, device=device)
+    options = Options(
+        visibility=regime, resume=cell.folder.exists(), baselines=False, device=device
+    )
     run = train_run(db, task, cell.folder, cell.config, options, progress=progress, stop=stop)
     if run.metrics["ended"] == "interrupted":
         (cell.folder / SUCCESS).unlink()
         return False
-    drop_checkpoints(cell.folder)  # of a run that its limit of time ended: another limit has another folder
+    # of a run that its limit of time ended: another limit has another folder
+    drop_checkpoints(cell.folder)
     cell.complaint.unlink(missing_ok=True)
     return True
 
 
-def _make_baseline(cell: Cell, db: Database, task: Task, content_hash: str, progress: Progress) -> None:
+def _make_baseline(
+    cell: Cell, db: Database, task: Task, content_hash: str, progress: Progress
+) -> None:
     began = time.perf_counter()
     data = TrainingData.of(db, task, cell.config)
     found, learned = _predicted(cell, data, progress)
     for split, values in found.items():
         table = scored_table(data, split, values)
         write_file(cell.folder / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
-    scores = {split: score(data.target.task_type, data.labels(split), values) for split, values in found.items()}
+    scores = {
+        split: score(data.target.task_type, data.labels(split), values)
+        for split, values in found.items()
+    }
     seconds = round(time.perf_counter() - began, 2)
-    content = {"format": FORMAT, "model": cell.kind, "regime": cell.config.sampling.visibility, "metrics": scores, "seconds": seconds}
+    content = {
+        "format": FORMAT,
+        "model": cell.kind,
+        "regime": cell.config.sampling.visibility,
+        "metrics": scores,
+        "seconds": seconds,
+    }
     content |= {"baseline_labels": learned, "ended": "done"}
     config = cell.config.model_dump(mode="json", exclude={"origins"})
-    write_json(cell.folder / "metrics.json", content | {"data": {"hash": content_hash}, "config": config})
+    write_json(
+        cell.folder / "metrics.json", content | {"data": {"hash": content_hash}, "config": config}
+    )
     finish_run(cell.folder)
-    told = ", ".join(f"{split} {value:.4f}" for split in scores if (value := scores[split].get(data.target.metric)) is not None)
+    told = ", ".join(
+        f"{split} {value:.4f}"
+        for split in scores
+        if (value := scores[split].get(data.target.metric)) is not None
+    )
     progress.phase("baselines", f"{cell.kind}: {data.target.metric} {told}")
 
 
-def _predicted(cell: Cell, data: TrainingData, progress: Progress) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+def _predicted(
+    cell: Cell, data: TrainingData, progress: Progress
+) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     """What a baseline predicts, and how many labels it has learned where it learns."""
     if cell.kind == "entity-mean":
         return past_predictions(data), {}
@@ -149,13 +185,19 @@ def _predicted(cell: Cell, data: TrainingData, progress: Progress) -> tuple[dict
     found, made = lightgbm_predictions(data, cell.config, hops=1 if cell.kind == "lightgbm" else 2)
     for text in made.notices:
         progress.notice(text)
-    return found, {"train": made.train_rows} | ({} if made.known_rows is None else {"known": made.known_rows})
+    return found, {"train": made.train_rows} | (
+        {} if made.known_rows is None else {"known": made.known_rows}
+    )
 
 
 def _constant(data: TrainingData, config: RunConfig) -> dict[str, NDArray[Any]]:
-    """The median of the labels that a model learns: what the mean absolute error asks for when nothing is known."""
+    """The median of the labels that a model learns: what the mean absolute error asks for when
+    nothing is known."""
     learned = {"val": "train", "test": KNOWN if config.train.refit else "train"}
-    middle = {split: float(np.median(learnable(data, (labels,), config.train)[1])) for split, labels in learned.items()}
+    middle = {
+        split: float(np.median(learnable(data, (labels,), config.train)[1]))
+        for split, labels in learned.items()
+    }
     return {split: np.full(len(data.seeds[split]), value) for split, value in middle.items()}
 
 
@@ -172,11 +214,13 @@ class Outcome:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that the model is told apart into: its network, and its trees where it grew some; none for older runs and baselines."""
+        """The parts that the model is told apart into: its network, and its trees where it grew
+        some; none for older runs and baselines."""
         return tuple(self.metrics.get("parts", {}))
 
     def predictions(self, split: str, part: str = "") -> tuple[NDArray[Any], NDArray[Any]]:
-        """Labels and predictions of a split, one number a row; those of a part alone where it is named."""
+        """Labels and predictions of a split, one number a row; those of a part alone where it is
+        named."""
         table = self._table(split)
         chosen = "probability" if "probability" in table.column_names else "prediction"
         if f"part:{part}" in table.column_names:

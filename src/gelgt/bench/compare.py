@@ -1,14 +1,19 @@
-"""Scores of a study's cells: means over seeds, intervals from a bootstrap over entities, and what a difference shows.
+"""Scores of a study's cells: means over seeds, intervals from a bootstrap over entities, and what a
+difference shows.
 
-A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over the entities of the test rows: entities
-are drawn anew with all their rows, the same ones for every variant and seed, and the scores of the seeds averaged. Two variants are
-compared on the same draws. A model that is told apart has the scores of its parts, the network alone and the trees alone, beside its own.
+A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over
+the entities of the test rows: entities are drawn anew with all their rows, the same ones for every
+variant and seed, and the scores of the seeds averaged. Two variants are compared on the same draws.
+A model that is told apart has the scores of its parts, the network alone and the trees alone,
+beside its own.
 
-Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say. And few seeds decide little, whatever
-the test rows say. So a variant is called better or worse than the reference only where both agree: the interval of the difference lies on
-one side of 0, and the difference of the means is larger than the standard deviation of a difference between two runs, √(s₁² + s₂²).
-Everything else is "no difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds alone.
-"""
+Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say.
+And few seeds decide little, whatever
+the test rows say. So a variant is called better or worse than the reference only where both agree:
+the interval of the difference lies on one side of 0, and the difference of the means is larger than
+the standard deviation of a difference between two runs, √(s₁² + s₂²). Everything else is "no
+difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds
+alone."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +28,8 @@ from gelgt.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
 from gelgt.report.scoring import resampled, scorer
 
 DRAWS = 1000
-MOST_ROWS, FEW_DRAWS = 20_000_000, 100  # rows drawn for one variant: large test sets need fewer draws, and their ranks take long
+# rows drawn for one variant: large test sets need fewer draws, and their ranks take long
+MOST_ROWS, FEW_DRAWS = 20_000_000, 100
 SHARE = 0.95
 ANY = "any_auc"  # of a regression whose label is mostly 0: does a prediction tell rows above 0?
 NO_DIFFERENCE = "no difference shown"
@@ -54,9 +60,15 @@ def compare(
         return []
     if task_type not in ("binary_classification", "regression"):
         metric = MAIN[task_type]
-        stored = {name: _entry(task, metric, name, found, *_stored(metric, found)) for name, found in outcomes.items()}
+        stored = {
+            name: _entry(task, metric, name, found, *_stored(metric, found))
+            for name, found in outcomes.items()
+        }
         for name, found in outcomes.items():
-            parts = {part: _part(*_stored(metric, have, part)) for part, have in _with_parts(found).items()}
+            parts = {
+                part: _part(*_stored(metric, have, part))
+                for part, have in _with_parts(found).items()
+            }
             stored[name] |= _told_apart(found, parts)
         return _compared(metric, stored, against, {})
     splits = {split: _columns(outcomes, split) for split in ("val", "test")}
@@ -66,31 +78,51 @@ def compare(
     entries = []
     for metric in _metrics(task_type, labels):
         measure = _MEASURES[metric]
-        drawn = _resampled(metric, {key: [p for _, p in found] for key, found in splits["test"].items()}, labels, entities, draws)
-        scores = {key: [[measure(y, p) for y, p in splits[s][key]] for s in ("val", "test")] for key in drawn}
+        drawn = _resampled(
+            metric,
+            {key: [p for _, p in found] for key, found in splits["test"].items()},
+            labels,
+            entities,
+            draws,
+        )
+        scores = {
+            key: [[measure(y, p) for y, p in splits[s][key]] for s in ("val", "test")]
+            for key in drawn
+        }
         of_metric = {}
         for name, found in outcomes.items():
             own = _entry(task, metric, name, found, *scores[name, ""]) | _bounds(drawn[name, ""])
-            parts = {part: _part(*scores[name, part]) | _bounds(drawn[name, part]) for part in _with_parts(found)}
+            parts = {
+                part: _part(*scores[name, part]) | _bounds(drawn[name, part])
+                for part in _with_parts(found)
+            }
             of_metric[name] = own | _told_apart(found, parts)
-        entries += _compared(metric, of_metric, against, {name: drawn[name, ""] for name in outcomes})
+        entries += _compared(
+            metric, of_metric, against, {name: drawn[name, ""] for name in outcomes}
+        )
     return entries
 
 
 Key = tuple[str, str]  # a variant, and one of its parts or "" for the whole
 
 
-def _columns(outcomes: Mapping[str, Sequence[Outcome]], split: str) -> dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]]:
+def _columns(
+    outcomes: Mapping[str, Sequence[Outcome]], split: str
+) -> dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]]:
     """Labels and predictions of each variant, a pair a seed, and of each of its parts."""
     found: dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]] = {}
     for name, each in outcomes.items():
         found[name, ""] = [outcome.predictions(split) for outcome in each]
-        found |= {(name, part): [outcome.predictions(split, part) for outcome in have] for part, have in _with_parts(each).items()}
+        found |= {
+            (name, part): [outcome.predictions(split, part) for outcome in have]
+            for part, have in _with_parts(each).items()
+        }
     return found
 
 
 def _with_parts(found: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """For each part of a model, the cells that have it: not every seed needs to have grown trees."""
+    """For each part of a model, the cells that have it: not every seed needs to have grown
+    trees."""
     names = dict.fromkeys(part for outcome in found for part in outcome.parts)
     return {part: [outcome for outcome in found if part in outcome.parts] for part in names}
 
@@ -98,7 +130,10 @@ def _with_parts(found: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 def _told_apart(found: Sequence[Outcome], parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     if not parts:
         return {}
-    return {"parts": dict(parts), "tree_share": round(fmean(float(o.metrics.get("tree_share", 0.0)) for o in found), 4)}
+    return {
+        "parts": dict(parts),
+        "tree_share": round(fmean(float(o.metrics.get("tree_share", 0.0)) for o in found), 4),
+    }
 
 
 def _part(val: Sequence[float], test: Sequence[float]) -> dict[str, Any]:
@@ -123,7 +158,10 @@ def _epoch_seconds(outcome: Outcome) -> float | None:
 
 
 def _compared(
-    metric: str, entries: Mapping[str, dict[str, Any]], against: Mapping[str, str], drawn: Mapping[str, NDArray[np.float64]]
+    metric: str,
+    entries: Mapping[str, dict[str, Any]],
+    against: Mapping[str, str],
+    drawn: Mapping[str, NDArray[np.float64]],
 ) -> list[dict[str, Any]]:
     """Entries with what each one shows against its reference."""
     found = []
@@ -136,8 +174,12 @@ def _compared(
     return found
 
 
-def _stored(metric: str, found: Sequence[Outcome], part: str = "") -> tuple[list[float], list[float]]:
-    scores = [outcome.metrics["parts"][part] if part else outcome.metrics["metrics"] for outcome in found]
+def _stored(
+    metric: str, found: Sequence[Outcome], part: str = ""
+) -> tuple[list[float], list[float]]:
+    scores = [
+        outcome.metrics["parts"][part] if part else outcome.metrics["metrics"] for outcome in found
+    ]
     val, test = ([float(each[split][metric]) for each in scores] for split in ("val", "test"))
     return val, test
 
@@ -150,7 +192,14 @@ def _metrics(task_type: str, labels: NDArray[Any]) -> tuple[str, ...]:
     return (MAIN["regression"], ANY) if is_rare else (MAIN["regression"],)
 
 
-def _entry(task: str, metric: str, name: str, found: Sequence[Outcome], val: Sequence[float], test: Sequence[float]) -> dict[str, Any]:
+def _entry(
+    task: str,
+    metric: str,
+    name: str,
+    found: Sequence[Outcome],
+    val: Sequence[float],
+    test: Sequence[float],
+) -> dict[str, Any]:
     return {
         "task": task,
         "regime": found[0].metrics["regime"],
@@ -158,21 +207,32 @@ def _entry(task: str, metric: str, name: str, found: Sequence[Outcome], val: Seq
         "model": name,
         **_part(val, test),
         "seconds": round(fmean(float(o.metrics["seconds"]) for o in found), 1),
-        "epoch_seconds": round(fmean(epochs), 2) if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None]) else None,
+        "epoch_seconds": round(fmean(epochs), 2)
+        if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None])
+        else None,
     }
 
 
-def _difference(metric: str, own: Mapping[str, Any], other: Mapping[str, Any], drawn: NDArray[np.float64] | None) -> dict[str, Any]:
-    """A variant against the reference: its score less the reference's, the interval of that, and what both show."""
+def _difference(
+    metric: str, own: Mapping[str, Any], other: Mapping[str, Any], drawn: NDArray[np.float64] | None
+) -> dict[str, Any]:
+    """A variant against the reference: its score less the reference's, the interval of that, and
+    what both show."""
     sign = -1 if metric in SMALLER_IS_BETTER else 1
     gap = sign * (other["test"] - own["test"])
     found: dict[str, Any] = {"difference": round(other["test"] - own["test"], 4)}
     is_clear = abs(gap) > math.hypot(own["spread"], other["spread"])
     if drawn is not None:
         low, high = _interval(drawn)
-        rows_say = 1 if min(sign * low, sign * high) > 0 else -1 if max(sign * low, sign * high) < 0 else 0
+        rows_say = (
+            1 if min(sign * low, sign * high) > 0 else -1 if max(sign * low, sign * high) < 0 else 0
+        )
         beats = {1: "no, it is beaten", -1: "yes", 0: "undecided"}[rows_say]
-        found |= {"difference_low": round(low, 4), "difference_high": round(high, 4), f"{own['model']} beats it": beats}
+        found |= {
+            "difference_low": round(low, 4),
+            "difference_high": round(high, 4),
+            f"{own['model']} beats it": beats,
+        }
         is_clear = is_clear and rows_say * gap > 0
     shown = ("better" if gap > 0 else "worse") if is_clear else NO_DIFFERENCE
     is_single = own["seeds"] < 2 or (other["seeds"] < 2 and other["model"] not in SEEDLESS)
@@ -196,13 +256,23 @@ _MEASURES: dict[str, Measure] = {
 
 
 def _resampled(
-    metric: str, predictions: Mapping[Key, Sequence[NDArray[Any]]], labels: NDArray[Any], entities: NDArray[Any] | None, draws: int
+    metric: str,
+    predictions: Mapping[Key, Sequence[NDArray[Any]]],
+    labels: NDArray[Any],
+    entities: NDArray[Any] | None,
+    draws: int,
 ) -> dict[Key, NDArray[np.float64]]:
-    """(draws,) the mean score over seeds on entities drawn with replacement; the same ones whatever the variant."""
+    """(draws,) the mean score over seeds on entities drawn with replacement; the same ones whatever
+    the variant."""
     truth, name = (labels > 0, "roc_auc") if metric == ANY else (labels, metric)
-    scorers = {key: [one for p in each if (one := scorer(name, truth, p)) is not None] for key, each in predictions.items()}
+    scorers = {
+        key: [one for p in each if (one := scorer(name, truth, p)) is not None]
+        for key, each in predictions.items()
+    }
     found = {key: np.empty(draws) for key in predictions}
-    for draw, weights in enumerate(resampled(entities, len(labels), draws, np.random.default_rng(0))):
+    for draw, weights in enumerate(
+        resampled(entities, len(labels), draws, np.random.default_rng(0))
+    ):
         for key, each in scorers.items():
             found[key][draw] = fmean(one(weights) for one in each)
     return found

@@ -1,12 +1,15 @@
-"""`gelgt bench efficiency`: what a training step and a prediction cost, part by part and end to end, beside the plain path in the same run.
+"""`gelgt bench efficiency`: what a training step and a prediction cost, part by part and end to
+end, beside the plain path in the same run.
 
     replayed   packed batches of fixed shapes, a step recorded as one CUDA graph
-    eager      every operation launched by the host, row features sliced on the host: the path for everything that cannot be recorded
+    eager      every operation launched by the host, row features sliced on the host: the path for
+               everything that cannot be recorded
 
-End to end is the wall clock over whole steps of the fit loop, sampling, loading and the losses' way back included. Parts of the step are
-measured by themselves: sampling and packing in one thread, and the device's work as differences between recordings of growing parts of
-the step, so that what overlaps in training does not overlap here. On a CPU nothing is recorded; the figures show that it runs.
-"""
+End to end is the wall clock over whole steps of the fit loop, sampling, loading and the losses' way
+back included. Parts of the step are measured by themselves: sampling and packing in one thread, and
+the device's work as differences between recordings of growing parts of the step, so that what
+overlaps in training does not overlap here. On a CPU nothing is recorded; the figures show that it
+runs."""
 
 import gc
 import time
@@ -33,8 +36,9 @@ from gelgt.training.graphed import Replay, Steps, make_steps
 from gelgt.training.members import make_model
 from gelgt.training.predict import EVAL_BATCH, predict_seeds
 
-# The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one H200: a reference measured once, not in
-# this run. The step alone, and one batch of its loader (8 workers), in ms; seeds a second of inference without loading.
+# The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one
+# H200: a reference measured once, not in this run. The step alone, and one batch of its loader (8
+# workers), in ms; seeds a second of inference without loading.
 AUTHORS = {"step_ms": 117.0, "loader_ms": 425.0, "inference_seeds_per_second": 1290.0}
 Say = Callable[[str], None]
 
@@ -59,8 +63,8 @@ def bench_efficiency(
         changes: Settings such as ``{"model.width": 64}``.
         device: ``cuda`` if there is one, else ``cpu``.
 
-    Returns:
-        ``machine``, ``results``, ``ratios`` (eager over replayed), ``reference`` (the authors' code, as measured once).
+    Returns: ``machine``, ``results``, ``ratios`` (eager over replayed), ``reference`` (the authors'
+        code, as measured once).
     """
     from gelgt.sources import open
 
@@ -76,7 +80,13 @@ def bench_efficiency(
     results += [bench.inference("replayed"), bench.inference("eager")]
     results += bench.parts()
     about = machine() | ({"gpu": torch.cuda.get_device_name(on)} if on.type == "cuda" else {})
-    return {"machine": about, "preset": preset, "results": results, "ratios": _ratios(results), "reference": AUTHORS}
+    return {
+        "machine": about,
+        "preset": preset,
+        "results": results,
+        "ratios": _ratios(results),
+        "reference": AUTHORS,
+    }
 
 
 def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
@@ -108,14 +118,24 @@ class _Bench:
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def peak(self) -> dict[str, float]:
-        """The most memory that tensors had, and that was reserved for them: recordings keep theirs."""
+        """The most memory that tensors had, and that was reserved for them: recordings keep
+        theirs."""
         if self.device.type != "cuda":
             return {}
-        used, held = torch.cuda.max_memory_allocated(self.device), torch.cuda.max_memory_reserved(self.device)
+        used, held = (
+            torch.cuda.max_memory_allocated(self.device),
+            torch.cuda.max_memory_reserved(self.device),
+        )
         return {"peak_gib": round(used / 2**30, 3), "reserved_gib": round(held / 2**30, 3)}
 
     def trainer(self, path: str) -> Trainer:
-        made = Trainer(make_model(self.data, self.config), self.data, self.config.train, self.device, is_graphed=path == "replayed")
+        made = Trainer(
+            make_model(self.data, self.config),
+            self.data,
+            self.config.train,
+            self.device,
+            is_graphed=path == "replayed",
+        )
         if path == "replayed" and made.graphed is None:
             self.is_recorded = False
             self.say(f"steps are not recorded: {made.why_eager}")
@@ -127,7 +147,8 @@ class _Bench:
         self.reset_peak()
         trainer = self.trainer(path)
         began = time.perf_counter()
-        for batch in islice(trainer.loader.epoch(0), len(trainer.loader) if trainer.graphed else 3):  # every shape is met
+        # every shape is met
+        for batch in islice(trainer.loader.epoch(0), len(trainer.loader) if trainer.graphed else 3):
             self.take(trainer, batch)
         self.wait()
         prepared = time.perf_counter() - began
@@ -178,7 +199,9 @@ class _Bench:
         taken = []
         for _ in range(2):
             began = time.perf_counter()
-            predict_seeds(model, self.data, seeds, train, self.device, is_graphed=path == "replayed")
+            predict_seeds(
+                model, self.data, seeds, train, self.device, is_graphed=path == "replayed"
+            )
             taken.append(time.perf_counter() - began)
         size = max(EVAL_BATCH, train.batch_size)
         return {
@@ -213,12 +236,18 @@ class _Bench:
             found[name], before = now - before, now
         found["whole step on the device"] = before
         rows = int(batch.shape.rows)
-        return [{"what": name, "path": "part", "ms": round(ms, 3), "rows": rows} for name, ms in found.items()]
+        return [
+            {"what": name, "path": "part", "ms": round(ms, 3), "rows": rows}
+            for name, ms in found.items()
+        ]
 
     def _host_parts(self, loader: SubgraphLoader, steps: Steps) -> dict[str, float]:
         order = loader.order(0)
         sampled = [_plain(loader, step) for step in range(min(8, len(loader)))]
-        sampling = [self._ms(lambda step=step: _plain(loader, step, order), 1) for step in range(len(sampled))]  # type: ignore[misc]
+        sampling = [
+            self._ms(lambda step=step: _plain(loader, step, order), 1)
+            for step in range(len(sampled))
+        ]  # type: ignore[misc]
         packing = [self._ms(lambda batch=batch: steps.pack(batch), 1) for batch in sampled]  # type: ignore[misc]
         return {"sampling (one thread)": median(sampling), "packing (one thread)": median(packing)}
 
@@ -240,7 +269,9 @@ class _Bench:
                 return over(inputs)
 
         def backward(inputs: StaticInput) -> Tensor:
-            gradients = torch.autograd.grad(steps.loss(inputs), steps.weights.leaves, allow_unused=True)
+            gradients = torch.autograd.grad(
+                steps.loss(inputs), steps.weights.leaves, allow_unused=True
+            )
             return next(g for g in gradients if g is not None)
 
         return {

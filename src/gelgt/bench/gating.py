@@ -1,15 +1,17 @@
-"""`gelgt bench budget`: how many neighbours count, by soft gating. Analysis only: no model is trained or used with gates.
+"""`gelgt bench budget`: how many neighbours count, by soft gating. Analysis only: no model is
+trained or used with gates.
 
-The paper counts "effective neighbours under adaptive soft-gating" and gives no formula. Here a trained model scores every sampled row as
-its refinement does, h_seed · h_row / √d, and the sigmoid of that score is the row's gate. First-hop rows, which refinement never drops,
-have gate 1. The sum of the gates is the effective number of neighbours:
+The paper counts "effective neighbours under adaptive soft-gating" and gives no formula. Here a
+trained model scores every sampled row as its refinement does, h_seed · h_row / √d, and the sigmoid
+of that score is the row's gate. First-hop rows, which refinement never drops, have gate 1. The sum
+of the gates is the effective number of neighbours:
 
     effective(v) = #first hop + Σ_{hop ≥ 2} sigmoid(h_v · h_u / √d)        ≤ rows sampled
 
-for growing budgets. If it stops growing before the rows do, the budget is enough; if it only stops where the rows themselves run out, the
-neighbourhoods are small and the budget says nothing. Beside it, at the run's own budget, the effective number of rows that attention
-spreads over, exp(entropy) of the seed's attention.
-"""
+for growing budgets. If it stops growing before the rows do, the budget is enough; if it only stops
+where the rows themselves run out, the neighbourhoods are small and the budget says nothing. Beside
+it, at the run's own budget, the effective number of rows that attention spreads over, exp(entropy)
+of the seed's attention."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +38,8 @@ SEEDS = 512
 
 
 def gates(scores: Tensor, hop: Tensor) -> Tensor:
-    """(T,) the gate of each row: 1 in the first hop, by its score behind it; 0 for the seed, which is no neighbour.
+    """(T,) the gate of each row: 1 in the first hop, by its score behind it; 0 for the seed, which
+    is no neighbour.
 
     Example:
         >>> gates(torch.tensor([9.0, -9.0, 0.0]), torch.tensor([0, 1, 2])).tolist()
@@ -47,7 +50,9 @@ def gates(scores: Tensor, hop: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def effective_neighbours(run: Run, db: Database, task: Task, sizes: Sequence[int] = SIZES, device: str = "auto") -> list[dict[str, Any]]:
+def effective_neighbours(
+    run: Run, db: Database, task: Task, sizes: Sequence[int] = SIZES, device: str = "auto"
+) -> list[dict[str, Any]]:
     """For each budget: rows sampled and effective neighbours, means over validation seeds.
 
     Raises:
@@ -57,10 +62,15 @@ def effective_neighbours(run: Run, db: Database, task: Task, sizes: Sequence[int
     own = TrainingData.of(db, task, run.config, run.statistics)
     model = first_of(trained_model(run, own.graph, own.features, own.hide)).to(where)
     if not isinstance(model, GelGTModel):
-        raise GelgtError("other_model", f"{run.folder} holds a model of kind {run.config.kind}.", hint="Soft gating looks at gelgt.")
+        raise GelgtError(
+            "other_model",
+            f"{run.folder} holds a model of kind {run.config.kind}.",
+            hint="Soft gating looks at gelgt.",
+        )
     found = []
     for size in sorted({*sizes, run.config.sampling.budget}):
-        wider = run.config.with_values("set", sampling__budget=size, sampling__fanout=None)  # nothing but the budget cuts
+        # nothing but the budget cuts
+        wider = run.config.with_values("set", sampling__budget=size, sampling__fanout=None)
         data = TrainingData.of(db, task, wider, run.statistics)
         sampled, first, effective, cut = [], [], [], []
         for inputs in data.loader(_seeds(data), 64):
@@ -81,7 +91,10 @@ def effective_neighbours(run: Run, db: Database, task: Task, sizes: Sequence[int
             }
         )
     attended = _attended(model, own, where)
-    return [entry | ({"attended": attended} if entry["budget"] == run.config.sampling.budget else {}) for entry in found]
+    return [
+        entry | ({"attended": attended} if entry["budget"] == run.config.sampling.budget else {})
+        for entry in found
+    ]
 
 
 def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[Any, Tensor]:
@@ -89,7 +102,9 @@ def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[Any, Tensor]:
     batch = inputs.batch.to_packed()
     h = model.encode(batch, inputs.rows, batch.batch)
     if model.gnn is not None and model.config.wiring == "stacked":
-        h = model.gnn(h, messages(batch.edge_index, batch.edge_relation, model.config.gnn_mean, len(h)))
+        h = model.gnn(
+            h, messages(batch.edge_index, batch.edge_relation, model.config.gnn_mean, len(h))
+        )
     return batch, semantic_scores(h, batch.offsets, batch.batch) / math.sqrt(h.shape[1])
 
 
@@ -102,7 +117,9 @@ def _attended(model: GelGTModel, data: TrainingData, device: torch.device) -> fl
         tokens, share = model.seed_attention(inputs.to(device))
         counts = tokens.offsets[1:] - tokens.offsets[:-1]
         owner = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)
-        entropy = torch.zeros(len(counts), device=device).index_add(0, owner, -torch.special.xlogy(share, share).float())
+        entropy = torch.zeros(len(counts), device=device).index_add(
+            0, owner, -torch.special.xlogy(share, share).float()
+        )
         found.append(entropy.exp().cpu().numpy())
     return _mean(found)
 

@@ -1,11 +1,12 @@
 """`gelgt bench graph`: what it costs to turn a large database into a graph and features.
 
-    python -c "import json; from gelgt.bench.graph import bench_graph; print(json.dumps(bench_graph((1_400_000,)), indent=1))"
+    python -c "import json; from gelgt.bench.graph import bench_graph;
+    print(json.dumps(bench_graph((1_400_000,)), indent=1))"
 
-For each size a database is generated (`gelgt.testing.large`; not part of any figure), then imported from Parquet, made
-a graph and features, and opened again, each phase in a process of its own. The smaller size also runs through a
-pandas peer. Everything lies in one temporary folder, the cache included, and is removed at the end.
-"""
+For each size a database is generated (`gelgt.testing.large`; not part of any figure), then imported
+from Parquet, made a graph and features, and opened again, each phase in a process of its own. The
+smaller size also runs through a pandas peer. Everything lies in one temporary folder, the cache
+included, and is removed at the end."""
 
 import json
 import os
@@ -40,15 +41,19 @@ def bench_graph(
         peer: Whether to run the pandas peer at the smallest size.
         progress: Called with a line of text before each phase.
 
-    Returns:
-        ``machine``; ``results``, one for each tool, size and phase, with seconds of work, seconds of importing libraries
-        and peak memory; ``ratios``: ``import_vs_pandas`` and ``graph_vs_pandas`` are the seconds of pandas over those of
-        gelgt (above 1: gelgt is faster), ``cost_per_row_14M_vs_1.4M`` is the cost per row at the largest size over that at the
-        smallest (1: flat), over all phases but reopening, and the same for each phase.
+    Returns: ``machine``; ``results``, one for each tool, size and phase, with seconds of work,
+        seconds of importing libraries and peak memory; ``ratios``: ``import_vs_pandas`` and
+        ``graph_vs_pandas`` are the seconds of pandas over those of gelgt (above 1: gelgt is
+        faster), ``cost_per_row_14M_vs_1.4M`` is the cost per row at the largest size over that at
+        the smallest (1: flat), over all phases but reopening, and the same for each phase.
     """
     sizes = sorted(set(rows))
     if not sizes or sizes[0] < 1000:
-        raise GelgtError("bad_size", f"Cannot measure {list(rows)} rows.", hint="Name one or more sizes of at least 1,000 rows.")
+        raise GelgtError(
+            "bad_size",
+            f"Cannot measure {list(rows)} rows.",
+            hint="Name one or more sizes of at least 1,000 rows.",
+        )
     say = progress or (lambda line: None)
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="gelgt-bench-", dir=folder) as base:
@@ -56,24 +61,44 @@ def bench_graph(
             work = Path(base) / str(size)
             say(f"{size:,} rows: generating")
             _child("generate", work, "gelgt", size)
-            tools = [("gelgt", PHASES)] + ([("pandas", PEER_PHASES)] if peer and size == sizes[0] else [])
+            tools = [("gelgt", PHASES)] + (
+                [("pandas", PEER_PHASES)] if peer and size == sizes[0] else []
+            )
             for tool, phases in tools:
                 for phase in phases:
                     say(f"{size:,} rows: {phase} ({tool})")
                     child = phase if tool == "gelgt" else f"{tool}_{phase}"
                     measured = _child(child, work, tool, size)
-                    results.append({"tool": tool, "rows": size, "foreign_keys": foreign_keys(size), "phase": phase, **measured})
+                    results.append(
+                        {
+                            "tool": tool,
+                            "rows": size,
+                            "foreign_keys": foreign_keys(size),
+                            "phase": phase,
+                            **measured,
+                        }
+                    )
             shutil.rmtree(work)
     return {"machine": machine(), "results": results, "ratios": _ratios(results, sizes)}
 
 
 def _child(phase: str, work: Path, tool: str, rows: int) -> dict[str, float]:
     """Run one phase in a fresh process with a cache of its own."""
-    command = [sys.executable, "-m", "gelgt.bench.phases", phase, str(work / "source"), str(work / tool), str(rows)]
+    command = [
+        sys.executable,
+        "-m",
+        "gelgt.bench.phases",
+        phase,
+        str(work / "source"),
+        str(work / tool),
+        str(rows),
+    ]
     environment = {**os.environ, "GELGT_CACHE": str(work / "cache")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"The phase '{phase}' ended with status {done.returncode}:\n{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"The phase '{phase}' ended with status {done.returncode}:\n{done.stderr[-4000:]}"
+        )
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return measured
 
@@ -89,10 +114,16 @@ def _ratios(results: list[dict[str, Any]], sizes: list[int]) -> dict[str, float]
     if large > small:
         name = f"cost_per_row_{_short(large)}_vs_{_short(small)}"
         once = [phase for phase in PHASES if phase != "reopen"]
-        cost = {size: sum(seconds["gelgt", size, phase] for phase in once) / size for size in (small, large)}
+        cost = {
+            size: sum(seconds["gelgt", size, phase] for phase in once) / size
+            for size in (small, large)
+        }
         ratios[name] = _over(cost[large], cost[small])
         ratios |= {
-            f"{phase}_{name}": _over(seconds["gelgt", large, phase] / large, seconds["gelgt", small, phase] / small) for phase in once
+            f"{phase}_{name}": _over(
+                seconds["gelgt", large, phase] / large, seconds["gelgt", small, phase] / small
+            )
+            for phase in once
         }
     return ratios
 

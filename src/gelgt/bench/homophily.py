@@ -1,15 +1,19 @@
-"""`gelgt bench homophily`: do linked rows have the same label? From labels and sampled subgraphs, without training.
+"""`gelgt bench homophily`: do linked rows have the same label? From labels and sampled subgraphs,
+without training.
 
-The edge homophily ratio (Zhu et al. 2020) is the share of edges whose ends have the same label. The paper gives it for its tasks without
-saying what the label of a row is that no task asks about: in a relational graph only entities have labels, and they are seldom linked
-directly. So there are two figures here, both over neighbourhoods sampled as the model samples them:
+The edge homophily ratio (Zhu et al. 2020) is the share of edges whose ends have the same label. The
+paper gives it for its tasks without saying what the label of a row is that no task asks about: in a
+relational graph only entities have labels, and they are seldom linked directly. So there are two
+figures here, both over neighbourhoods sampled as the model samples them:
 
-    edges     foreign-key edges; a row without a label agrees with nobody. This is the formula as it stands.
-    linked    pairs of the seed and another entity in its neighbourhood, where both have a label; beside it what chance would give
+    edges     foreign-key edges; a row without a label agrees with nobody. This is the formula as it
+              stands.
+    linked    pairs of the seed and another entity in its neighbourhood, where both have a label;
+              beside it what chance would give
 
-The label of the seed is its own. That of another entity is its newest one whose window has closed at the seed time. Values count as
-high or low, by the median of the training labels. Two random binary labels agree at least half the time, so that `linked` says
-something only beside `chance`.
+The label of the seed is its own. That of another entity is its newest one whose window has closed
+at the seed time. Values count as high or low, by the median of the training labels. Two random
+binary labels agree at least half the time, so that `linked` says something only beside `chance`.
 """
 
 from dataclasses import dataclass
@@ -54,21 +58,27 @@ class KnownLabels:
     def at(self, node: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
         """(Q,) the newest label of each entity that is known at a time; -1 where there is none.
 
-        Example:
-            >>> known = KnownLabels(np.array([3, 3, 5]), np.array([10, 20, 10]), np.array([0, 1, 1]))
-            >>> known.at(np.array([3, 3, 3, 4, 5]), np.array([5, 10, 25, 25, 25])).tolist()
+        Example: >>> known = KnownLabels(np.array([3, 3, 5]), np.array([10, 20, 10]), np.array([0,
+            1, 1])) >>> known.at(np.array([3, 3, 3, 4, 5]), np.array([5, 10, 25, 25, 25])).tolist()
             [-1, 0, 1, -1, 1]
         """
-        first, last = np.searchsorted(self.node, node, "left"), np.searchsorted(self.node, node, "right")
+        first, last = (
+            np.searchsorted(self.node, node, "left"),
+            np.searchsorted(self.node, node, "right"),
+        )
         found = np.full(len(node), -1, np.int64)
         for query in np.flatnonzero(last > first):
-            place = int(np.searchsorted(self.known[first[query] : last[query]], time[query], "right"))
+            place = int(
+                np.searchsorted(self.known[first[query] : last[query]], time[query], "right")
+            )
             if place:
                 found[query] = self.label[first[query] + place - 1]
         return found
 
 
-def homophily(db: Database, task: Task, sampling: SamplingConfig, most: int = SEEDS) -> dict[str, Any]:
+def homophily(
+    db: Database, task: Task, sampling: SamplingConfig, most: int = SEEDS
+) -> dict[str, Any]:
     """The ratios of one task.
 
     Args:
@@ -78,7 +88,11 @@ def homophily(db: Database, task: Task, sampling: SamplingConfig, most: int = SE
         most: Training seeds that are looked at.
     """
     if task.task_type not in ("binary_classification", "multiclass_classification", "regression"):
-        raise GelgtError("no_single_label", f"'{task.name}' has no single label a row.", hint="Choose a task with a class or a value.")
+        raise GelgtError(
+            "no_single_label",
+            f"'{task.name}' has no single label a row.",
+            hint="Choose a task with a class or a value.",
+        )
     graph = db.graph()
     seeds, label = task_seeds(task, graph, "train"), _classes(task)
     window = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
@@ -86,7 +100,8 @@ def homophily(db: Database, task: Task, sampling: SamplingConfig, most: int = SE
     entity = graph.table_number(task.entity_table)
     sampler = Sampler(graph, sampling)
     born = graph.node_time[seeds.node]
-    there = np.flatnonzero((born == TIMELESS) | (born <= seeds.time))  # real label tables have entities that do not exist yet
+    # real label tables have entities that do not exist yet
+    there = np.flatnonzero((born == TIMELESS) | (born <= seeds.time))
     chosen = there[np.linspace(0, len(there) - 1, min(most, len(there))).astype(np.int64)]
     edges = same_edges = pairs = same_pairs = 0
     nearest = 0

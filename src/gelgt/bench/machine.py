@@ -6,7 +6,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("gelgt", "numpy", "pandas", "pyarrow", "duckdb", "numba", "torch", "triton", "pytorch-frame")
+_PACKAGES = (
+    "gelgt",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "duckdb",
+    "numba",
+    "torch",
+    "triton",
+    "pytorch-frame",
+)
 
 
 def machine() -> dict[str, Any]:
@@ -18,7 +28,9 @@ def machine() -> dict[str, Any]:
     """
     return {
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "memory_gib": _memory_gib(),
         "platform": platform.platform(),
         "python": platform.python_version(),

@@ -1,15 +1,17 @@
-"""`python -m gelgt.bench.mechanism`: does the Gaussian bias find a lag that was planted, and what is it worth beside the age encoder?
+"""`python -m gelgt.bench.mechanism`: does the Gaussian bias find a lag that was planted, and what
+is it worth beside the age encoder?
 
-On databases whose label depends on the values of events about L days back alone (`gelgt.testing.lag`), small models are trained with and
-without the bias by a plain loop: Adam, cross entropy, early stopping on validation. Timestamps are hidden from the row encoder.
+On databases whose label depends on the values of events about L days back alone
+(`gelgt.testing.lag`), small models are trained with and without the bias by a plain loop: Adam,
+cross entropy, early stopping on validation. Timestamps are hidden from the row encoder.
 
     alone     no age encoder: the bias is all that knows time
     beside    with the age encoder: AUC, and the steps until validation reaches 98 % of its best
 
-The strongest kernel has the largest weights (norm over heads) in its column of W; weights are positive (see docs/research/mechanism.md for
-what free signs do). `peak_days` is where the bias averaged over heads is largest. The model is one attention block of width 32;
-refinement, GNN branch and structure noise, which could hide or leak what is asked here, are off.
-"""
+The strongest kernel has the largest weights (norm over heads) in its column of W; weights are
+positive (see docs/research/mechanism.md for what free signs do). `peak_days` is where the bias
+averaged over heads is largest. The model is one attention block of width 32; refinement, GNN branch
+and structure noise, which could hide or leak what is asked here, are off."""
 
 import argparse
 import json
@@ -42,14 +44,24 @@ from gelgt.testing.lag import LagDatabase, lag_database
 HIDE = {"events": ("happened_at",)}
 CLIP = 1.0  # largest norm of the gradient, as in `gelgt train`
 BUDGET = 43  # the seed and its newest 42 events: four lags
-_BLOCK: dict[str, Any] = {"width": 32, "layers": 1, "heads": 4, "keep": None, "gnn_layers": 0, "row_width": 16, "row_layers": 1}
+_BLOCK: dict[str, Any] = {
+    "width": 32,
+    "layers": 1,
+    "heads": 4,
+    "keep": None,
+    "gnn_layers": 0,
+    "row_width": 16,
+    "row_layers": 1,
+}
 Start = Callable[[GaussianBias, Tensor], None]  # sets μ and σ from the ages seen in training
 SMALL = _BLOCK | {"dropout": 0.0, "kernels": 8, "time_rate": 10.0}
 
 
 def small_config(bias: Bias, has_age: bool, **changes: Any) -> GelGTConfig:
     """The small model, with or without the bias and the age encoder."""
-    encoders: tuple[Encoder, ...] = ("table", "hop", "row", "age") if has_age else ("table", "hop", "row")
+    encoders: tuple[Encoder, ...] = (
+        ("table", "hop", "row", "age") if has_age else ("table", "hop", "row")
+    )
     return GelGTConfig(**(SMALL | {"encoders": encoders, "bias": bias} | changes))
 
 
@@ -64,16 +76,38 @@ class Data:
     budget: int
 
     @classmethod
-    def of(cls, lag: float, rows: int, folder: Path, *, eval_rows: int = 1000, budget: int = BUDGET, seed: int = 0) -> "Data":
+    def of(
+        cls,
+        lag: float,
+        rows: int,
+        folder: Path,
+        *,
+        eval_rows: int = 1000,
+        budget: int = BUDGET,
+        seed: int = 0,
+    ) -> "Data":
         made = lag_database(lag, rows, eval_rows=eval_rows, seed=seed)
         db = made.open(folder)
         graph = db.graph()
-        seeds = {name: make_seeds(db, graph, "users", split.user, split.time) for name, split in made.splits.items()}
+        seeds = {
+            name: make_seeds(db, graph, "users", split.user, split.time)
+            for name, split in made.splits.items()
+        }
         return cls(made, graph, db.features(), seeds, budget)
 
-    def loader(self, split: str, batch_size: int, generator: torch.Generator | None = None) -> SubgraphLoader:
+    def loader(
+        self, split: str, batch_size: int, generator: torch.Generator | None = None
+    ) -> SubgraphLoader:
         sampler = Sampler(self.graph, SamplingConfig(budget=self.budget))
-        return SubgraphLoader(sampler, self.seeds[split], batch_size, generator=generator, layout="packed", threads=1, prefetch=2)
+        return SubgraphLoader(
+            sampler,
+            self.seeds[split],
+            batch_size,
+            generator=generator,
+            layout="packed",
+            threads=1,
+            prefetch=2,
+        )
 
     def label(self, split: str) -> Tensor:
         return torch.from_numpy(self.made.splits[split].label)
@@ -97,7 +131,8 @@ class Training:
 
 @dataclass
 class Outcome:
-    """What one training gave: AUCs at the best validation, the curve of (step, validation AUC), and the kernels, strongest first."""
+    """What one training gave: AUCs at the best validation, the curve of (step, validation AUC), and
+    the kernels, strongest first."""
 
     test_auc: float = 0.5
     val_auc: float = 0.0
@@ -112,10 +147,15 @@ class Outcome:
         return next(step for step, reached in self.curve if reached >= share * self.val_auc)
 
 
-def train(data: Data, config: GelGTConfig, seed: int, training: Training, start: Start | None = None) -> Outcome:
-    """Train one model, reproducibly by its seed; `start` may set μ and σ otherwise than the model does."""
+def train(
+    data: Data, config: GelGTConfig, seed: int, training: Training, start: Start | None = None
+) -> Outcome:
+    """Train one model, reproducibly by its seed; `start` may set μ and σ otherwise than the model
+    does."""
     began, threads = time.perf_counter(), torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small gain nothing from threads, and on a busy machine threads wait for each other
+    # tensors this small gain nothing from threads, and on a busy machine threads wait for each
+    # other
+    torch.set_num_threads(1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GelGTModel(config, data.graph, data.features, hide=HIDE)
@@ -138,7 +178,9 @@ def _fit(model: GelGTModel, data: Data, seed: int, training: Training) -> Outcom
         model.train()
         logits = model(ModelInput.of(batch, data.features, HIDE)).squeeze(1)  # (B,)
         optimiser.zero_grad()
-        torch.autograd.backward(functional.binary_cross_entropy_with_logits(logits, label[batch.index]))
+        torch.autograd.backward(
+            functional.binary_cross_entropy_with_logits(logits, label[batch.index])
+        )
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimiser.step()
         if step % training.eval_every == 0:
@@ -157,7 +199,10 @@ def _fit(model: GelGTModel, data: Data, seed: int, training: Training) -> Outcom
 def evaluate(model: GelGTModel, data: Data, split: str) -> float:
     """AUC of a split."""
     model.eval()
-    parts = [model(ModelInput.of(batch, data.features, HIDE)).squeeze(1) for batch in data.loader(split, 256)]
+    parts = [
+        model(ModelInput.of(batch, data.features, HIDE)).squeeze(1)
+        for batch in data.loader(split, 256)
+    ]
     area = roc_auc(data.label(split).numpy(), torch.cat(parts).numpy())
     assert area is not None  # a split holds both labels
     return area
@@ -168,15 +213,27 @@ def strengths(model: GelGTModel) -> list[dict[str, Any]]:
     found = []
     for kernel in chain.from_iterable(model.temporal_profile()):
         weights = np.array(kernel["weights"])
-        found.append(kernel | {"strength": float(np.linalg.norm(weights.clip(min=0))), "norm": float(np.linalg.norm(weights))})
+        found.append(
+            kernel
+            | {
+                "strength": float(np.linalg.norm(weights.clip(min=0))),
+                "norm": float(np.linalg.norm(weights)),
+            }
+        )
     return sorted(found, key=lambda kernel: -float(kernel["strength"]))
 
 
 @torch.no_grad()
 def peak_days(model: GelGTModel, longest: float) -> float | None:
-    """The age, up to `longest` days, at which the first Gaussian bias, averaged over its heads, is largest."""
+    """The age, up to `longest` days, at which the first Gaussian bias, averaged over its heads, is
+    largest."""
     days = torch.linspace(0.0, longest, 2001)
-    curves = [bias.scores(days[None, None])[0, :, 0].mean(0) for bias in model.biases if isinstance(bias, GaussianBias)]  # (2001,) each
+    # (2001,) each
+    curves = [
+        bias.scores(days[None, None])[0, :, 0].mean(0)
+        for bias in model.biases
+        if isinstance(bias, GaussianBias)
+    ]
     return round(float(days[curves[0].argmax()]), 2) if curves else None
 
 
@@ -189,11 +246,12 @@ def run_study(
     training: Training | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """The part `alone` for each lag (days), the part `beside` for each number of training rows; a seed fixes database and training.
+    """The part `alone` for each lag (days), the part `beside` for each number of training rows; a
+    seed fixes database and training.
 
-    Returns:
-        ``machine``; ``results``, one for each training; ``ratios``: for each lag the gain in mean test AUC and the strongest centre
-        over the lag (the worst of the seeds), for each size the gain and the steps to 98 % without the bias over those with it.
+    Returns: ``machine``; ``results``, one for each training; ``ratios``: for each lag the gain in
+        mean test AUC and the strongest centre over the lag (the worst of the seeds), for each size
+        the gain and the steps to 98 % without the bias over those with it.
     """
     plan = [("alone", lag, alone_rows) for lag in lags] + [("beside", 30.0, size) for size in rows]
     results = []
@@ -207,9 +265,15 @@ def run_study(
     return {"machine": machine(), "results": results, "ratios": _ratios(results)}
 
 
-def _entry(part: str, data: Data, bias: Bias, rows: int, seed: int, training: Training) -> dict[str, Any]:
+def _entry(
+    part: str, data: Data, bias: Bias, rows: int, seed: int, training: Training
+) -> dict[str, Any]:
     outcome = train(data, small_config(bias, part == "beside"), seed, training)
-    kernels = {"": outcome.kernels[0], "norm_": max(outcome.kernels, key=lambda k: float(k["norm"]))} if outcome.kernels else {}
+    kernels = (
+        {"": outcome.kernels[0], "norm_": max(outcome.kernels, key=lambda k: float(k["norm"]))}
+        if outcome.kernels
+        else {}
+    )
     return {
         "part": part,
         "lag": data.made.lag,
@@ -220,7 +284,11 @@ def _entry(part: str, data: Data, bias: Bias, rows: int, seed: int, training: Tr
         "oracle_auc": round(data.made.splits["test"].oracle_auc, 4),
         "steps": outcome.steps,
         "steps_to_98": outcome.steps_to(),
-        **{f"{which}{of}": round(k[of], 2) for which, k in kernels.items() for of in ("centre_days", "width_days")},
+        **{
+            f"{which}{of}": round(k[of], 2)
+            for which, k in kernels.items()
+            for of in ("centre_days", "width_days")
+        },
         "peak_days": outcome.peak_days,
         "seconds": outcome.seconds,
     }
@@ -230,9 +298,14 @@ def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
     ratios: dict[str, float] = {}
     for part, lag, rows in dict.fromkeys((r["part"], r["lag"], r["rows"]) for r in results):
         wanted = [(part, lag, rows, bias) for bias in ("gaussian", "none")]
-        given, none = ([r for r in results if (r["part"], r["lag"], r["rows"], r["bias"]) == one] for one in wanted)
+        given, none = (
+            [r for r in results if (r["part"], r["lag"], r["rows"], r["bias"]) == one]
+            for one in wanted
+        )
         name = f"alone_{lag:g}d" if part == "alone" else f"beside_{rows}"
-        ratios[f"{name}_gain"] = round(mean(r["test_auc"] for r in given) - mean(r["test_auc"] for r in none), 4)
+        ratios[f"{name}_gain"] = round(
+            mean(r["test_auc"] for r in given) - mean(r["test_auc"] for r in none), 4
+        )
         if part == "alone":
             worst = max(given, key=lambda r: abs(float(r["centre_days"]) - lag))
             ratios[f"{name}_centre_over_lag"] = round(worst["centre_days"] / lag, 3)
@@ -245,12 +318,31 @@ def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the study as JSON; one line a training on stderr."""
     parser = argparse.ArgumentParser(prog="python -m gelgt.bench.mechanism")
-    parser.add_argument("--lags", type=float, nargs="*", default=[7, 30, 180], help="days, for the part without the age encoder")
-    parser.add_argument("--alone-rows", type=int, default=16_000, help="of training, for the part without the age encoder")
-    parser.add_argument("--rows", type=int, nargs="*", default=[1000, 4000, 16_000], help="of training, for the part with it")
+    parser.add_argument(
+        "--lags",
+        type=float,
+        nargs="*",
+        default=[7, 30, 180],
+        help="days, for the part without the age encoder",
+    )
+    parser.add_argument(
+        "--alone-rows",
+        type=int,
+        default=16_000,
+        help="of training, for the part without the age encoder",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        nargs="*",
+        default=[1000, 4000, 16_000],
+        help="of training, for the part with it",
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = vars(parser.parse_args(arguments))
-    print(json.dumps(run_study(**given, progress=lambda line: print(line, file=sys.stderr)), indent=1))
+    print(
+        json.dumps(run_study(**given, progress=lambda line: print(line, file=sys.stderr)), indent=1)
+    )
 
 
 if __name__ == "__main__":

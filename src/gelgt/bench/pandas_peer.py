@@ -1,9 +1,9 @@
-"""The same work with pandas and numpy, as a careful engineer would write it: the peer of `gelgt bench graph`.
+"""The same work with pandas and numpy, as a careful engineer would write it: the peer of
+`gelgt bench graph`.
 
-`import_tables` reads each table, orders it by time, numbers the rows, maps foreign keys to row numbers and writes
-Parquet again; `build_graph` makes the two-way adjacency, newest neighbours first. Everything is held in memory, and
-neither checks keys, infers kinds nor counts findings.
-"""
+`import_tables` reads each table, orders it by time, numbers the rows, maps foreign keys to row
+numbers and writes Parquet again; `build_graph` makes the two-way adjacency, newest neighbours
+first. Everything is held in memory, and neither checks keys, infers kinds nor counts findings."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,10 @@ def import_tables(source: Path, out: Path) -> None:
     """Write tables ordered by time (then key) whose keys are row numbers; -1 is no parent."""
     out.mkdir(parents=True, exist_ok=True)
     keys = schema()
-    frames = {name: _ordered(pd.read_parquet(source / f"{name}.parquet"), spec) for name, spec in keys.items()}
+    frames = {
+        name: _ordered(pd.read_parquet(source / f"{name}.parquet"), spec)
+        for name, spec in keys.items()
+    }
     numbers = {name: pd.Index(frame[keys[name]["pkey"]]) for name, frame in frames.items()}
     for name, frame in frames.items():
         for column, parent in keys[name]["fkeys"].items():
@@ -36,10 +39,17 @@ def _ordered(frame: pd.DataFrame, spec: dict[str, Any]) -> pd.DataFrame:
 
 
 def build_graph(out: Path) -> tuple[Ints, Ints]:
-    """Adjacency over both directions of every foreign key, sorted by source, then newest first, then node; saved as `.npy`."""
+    """Adjacency over both directions of every foreign key, sorted by source, then newest first,
+    then node; saved as `.npy`."""
     keys = schema()
-    wanted = {name: [spec["pkey"], *spec["fkeys"], *([spec["time_col"]] if spec["time_col"] else [])] for name, spec in keys.items()}
-    frames = {name: pd.read_parquet(out / f"{name}.parquet", columns=columns) for name, columns in wanted.items()}
+    wanted = {
+        name: [spec["pkey"], *spec["fkeys"], *([spec["time_col"]] if spec["time_col"] else [])]
+        for name, spec in keys.items()
+    }
+    frames = {
+        name: pd.read_parquet(out / f"{name}.parquet", columns=columns)
+        for name, columns in wanted.items()
+    }
     offsets = dict(zip(frames, np.cumsum([0, *(len(f) for f in frames.values())]).tolist()))
     total = sum(len(f) for f in frames.values())
     time = np.full(total, np.iinfo(np.int64).min)

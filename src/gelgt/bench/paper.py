@@ -1,7 +1,9 @@
-"""The paper's own figures, to stand beside what is measured here: facts from `gelgt.tex`, and of two models from their own papers.
+"""The paper's own figures, to stand beside what is measured here: facts from `gelgt.tex`, and of
+two models from their own papers.
 
-All of them are test scores in the frozen regime (rows up to the test time), mean ± standard deviation over the authors' seeds where there
-is one. They were measured with other code on another machine and are never mixed into a mean.
+All of them are test scores in the frozen regime (rows up to the test time), mean ± standard
+deviation over the authors' seeds where there is one. They were measured with other code on another
+machine and are never mixed into a mean.
 
     published("quality", "rel-f1", "driver-dnf", "relgt", "roc_auc")        0.7587 ± 0.0413
     published("ablation", "rel-avito", "ad-ctr", "without-bias", "mae")     0.0370 ± 0.0004
@@ -36,7 +38,8 @@ class Figure:
         return {"value": self.value, "spread": self.spread, "regime": REGIME, "source": self.source}
 
 
-# One block a table of the paper: its label there, the study, the metric; then the models, then a line a task. A dash is a cell without one.
+# One block a table of the paper: its label there, the study, the metric; then the models, then a
+# line a task. A dash is a cell without one.
 _TABLES = """
 = paper, table 1 | quality | auc
   rdl hgt hgt-pe griffin relgt lightgbm gelgt
@@ -142,7 +145,8 @@ rel-amazon/item-churn      0.8043 0.8118
 rel-stack/user-engagement  0.8975 0.9088
 """
 
-# Training labels of each task, by the paper's statistics: data of the same name with other rows is not what the figures are of.
+# Training labels of each task, by the paper's statistics: data of the same name with other rows is
+# not what the figures are of.
 _TRAINING_ROWS = {
     "rel-amazon/user-churn": 4_732_555,
     "rel-amazon/item-churn": 2_559_264,
@@ -166,7 +170,8 @@ _TRAINING_ROWS = {
     "rel-trial/study-adverse": 43_335,
     "rel-trial/site-success": 151_407,
 }
-_SIMILAR = 0.05  # releases of RelBench differ by a few rows; training rows above a limit are sampled
+# releases of RelBench differ by a few rows; training rows above a limit are sampled
+_SIMILAR = 0.05
 _FEW_ROWS = 20_000  # of tasks without statistics: real ones have more
 
 # Edge homophily ratio, and rows that soft gating keeps: (paper's appendix).
@@ -189,7 +194,14 @@ EFFECTIVE_NEIGHBOURS = {
     ("rel-hm", "user-churn"): 347,
 }
 # μ and σ in days by epoch, of trial-study-outcome.
-KERNELS = {1: (33.31, 9.98), 3: (33.27, 9.94), 5: (33.24, 9.90), 7: (33.20, 9.86), 9: (33.16, 9.83), 10: (33.16, 9.83)}
+KERNELS = {
+    1: (33.31, 9.98),
+    3: (33.27, 9.94),
+    5: (33.24, 9.90),
+    7: (33.20, 9.86),
+    9: (33.16, 9.83),
+    10: (33.16, 9.83),
+}
 
 
 def is_published(dataset: str, task: str, training_rows: int, max_rows: int = 2_000_000) -> bool:
@@ -203,7 +215,10 @@ def is_published(dataset: str, task: str, training_rows: int, max_rows: int = 2_
     if name not in _TRAINING_ROWS:
         return any(name == found for _, found, _ in _figures()) and training_rows >= _FEW_ROWS
     expected = min(_TRAINING_ROWS[name], max_rows)
-    return training_rows >= (1 - _SIMILAR) * expected and training_rows <= (1 + _SIMILAR) * _TRAINING_ROWS[name]
+    return (
+        training_rows >= (1 - _SIMILAR) * expected
+        and training_rows <= (1 + _SIMILAR) * _TRAINING_ROWS[name]
+    )
 
 
 def published(study: str, dataset: str, task: str, model: str, metric: str) -> Figure | None:
@@ -217,7 +232,9 @@ def published(study: str, dataset: str, task: str, model: str, metric: str) -> F
         metric: A figure of another metric is none.
     """
     tables = _figures()
-    found = tables.get((study, f"{dataset}/{task}", model)) or tables.get(("quality", f"{dataset}/{task}", model))
+    found = tables.get((study, f"{dataset}/{task}", model)) or tables.get(
+        ("quality", f"{dataset}/{task}", model)
+    )
     return found if found is not None and found.metric == metric else None
 
 
@@ -234,7 +251,8 @@ def published_models(study: str = "quality") -> list[str]:
 
 @cache
 def _figures() -> dict[tuple[str, str, str], Figure]:
-    """Every figure by (study, data set/task, model); where two tables have one, the first and more exact counts."""
+    """Every figure by (study, data set/task, model); where two tables have one, the first and more
+    exact counts."""
     found: dict[tuple[str, str, str], Figure] = {}
     source = study = metric = ""
     models: list[str] = []
@@ -249,6 +267,8 @@ def _figures() -> dict[tuple[str, str, str], Figure]:
             for model, cell in zip(models, cells):
                 if cell != "-":
                     value, _, spread = cell.partition("±")
-                    figure = Figure(float(value), float(spread) if spread else None, METRICS[metric], source)
+                    figure = Figure(
+                        float(value), float(spread) if spread else None, METRICS[metric], source
+                    )
                     found.setdefault((study, task, model), figure)
     return found

@@ -1,9 +1,9 @@
-"""One phase of `gelgt bench graph` in a process of its own: `python -m gelgt.bench.phases PHASE SOURCE OUT ROWS`.
+"""One phase of `gelgt bench graph` in a process of its own:
+`python -m gelgt.bench.phases PHASE SOURCE OUT ROWS`.
 
-A fresh process gives each phase its own peak of memory and nothing warm from the phase before. Libraries are
-imported before the clock starts and timed by themselves, so that seconds are the work on the data. The result is one
-line of JSON on stdout.
-"""
+A fresh process gives each phase its own peak of memory and nothing warm from the phase before.
+Libraries are imported before the clock starts and timed by themselves, so that seconds are the work
+on the data. The result is one line of JSON on stdout."""
 
 import json
 import resource
@@ -76,7 +76,15 @@ def pandas_graph(paths: Paths) -> None:
     build_graph(paths.out)
 
 
-_GELGT = ("gelgt.sources", "gelgt.sources.importer", "gelgt.graph", "gelgt.features", "pandas", "pyarrow.parquet", "torch_frame")
+_GELGT = (
+    "gelgt.sources",
+    "gelgt.sources.importer",
+    "gelgt.graph",
+    "gelgt.features",
+    "pandas",
+    "pyarrow.parquet",
+    "torch_frame",
+)
 _PANDAS = ("gelgt.bench.pandas_peer",)
 
 # Phase → what it does and the libraries that it has loaded before.
@@ -94,9 +102,8 @@ PHASES: dict[str, tuple[Callable[[Paths], None], tuple[str, ...]]] = {
 def peak_mib() -> float:
     """The most memory this process had resident, memory-mapped pages included.
 
-    `ru_maxrss` of a fresh process on Linux starts from the parent's at the time of the fork, so that a heavy parent
-    would be reported as its child; `VmHWM` belongs to this program alone.
-    """
+    `ru_maxrss` of a fresh process on Linux starts from the parent's at the time of the fork, so
+    that a heavy parent would be reported as its child; `VmHWM` belongs to this program alone."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -115,8 +122,14 @@ def run(phase: str, paths: Paths) -> dict[str, float]:
     loaded = time.perf_counter()
     work(paths)
     done = time.perf_counter()
-    return {"seconds": round(done - loaded, 3), "library_seconds": round(loaded - start, 3), "peak_mib": round(peak_mib(), 1)}
+    return {
+        "seconds": round(done - loaded, 3),
+        "library_seconds": round(loaded - start, 3),
+        "peak_mib": round(peak_mib(), 1),
+    }
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], Paths(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))))
+    print(
+        json.dumps(run(sys.argv[1], Paths(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))))
+    )

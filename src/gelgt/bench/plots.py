@@ -1,4 +1,5 @@
-"""Studies as SVG files, drawn by the report's own charts: nothing to install, and small enough to keep beside the tables."""
+"""Studies as SVG files, drawn by the report's own charts: nothing to install, and small enough to
+keep beside the tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,17 +18,27 @@ def standing_alone(svg: str, title: str) -> str:
     """A chart of the report as a file of its own, with its title and style."""
     height = int(svg.partition(f'viewBox="0 0 {WIDTH} ')[2].partition('"')[0])
     inner = svg.partition(">")[2].removesuffix("</svg>")
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 -22 {WIDTH + 16} {height + 30}" width="{2 * WIDTH}" role="img">'
-    return f'{head}<style>{CHART_CSS}</style><text x="0" y="-6" class="strong">{escape(title)}</text>{inner}</svg>\n'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 -22 {WIDTH + 16} {height + 30}" '
+        f'width="{2 * WIDTH}" role="img">'
+    )
+    return (
+        f'{head}<style>{CHART_CSS}</style><text x="0" y="-6" '
+        f'class="strong">{escape(title)}</text>{inner}</svg>\n'
+    )
 
 
 def study_plots(result: Mapping[str, Any], out: Path, name: str = "") -> list[Path]:
-    """A chart for each task and metric with scores: a curve where variants are points, dots with their spread otherwise."""
+    """A chart for each task and metric with scores: a curve where variants are points, dots with
+    their spread otherwise."""
     written = []
     for task, metric in dict.fromkeys((e["task"], e["metric"]) for e in result["results"]):
         entries = [e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)]
         made = _curve(result, entries) if result["points"] else _dots(result, entries)
-        title = f"{result['dataset']}, {task}: test {metric}, {len(result['seeds'])} seeds, {result['regime']}"
+        title = (
+            f"{result['dataset']}, {task}: test {metric}, {len(result['seeds'])} seeds, "
+            f"{result['regime']}"
+        )
         path = out / f"{name or result['study']}-{task}-{metric}.svg"
         write_text(path, standing_alone(made.svg(), title))
         written.append(path)
@@ -41,10 +52,21 @@ def _ranges(entries: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
 def _dots(result: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Plot:
     """A row for each variant: its mean, its spread, its seeds, and as a ring what was published."""
     rows = list(reversed(entries))
-    published = [e["paper"]["value"] if e.get("paper") and result["regime"] == "frozen" else None for e in rows]
-    ends = [v for pair in _ranges(rows) for v in pair] + [s for e in rows for s in e["scores"]] + [p for p in published if p is not None]
-    scale = Scale(-0.5, len(rows) - 0.5, tuple((float(i), e["model"]) for i, e in enumerate(rows)), "")
-    title = f"test {rows[0]['metric']}" + (" (ring: published)" if any(p is not None for p in published) else "")
+    published = [
+        e["paper"]["value"] if e.get("paper") and result["regime"] == "frozen" else None
+        for e in rows
+    ]
+    ends = (
+        [v for pair in _ranges(rows) for v in pair]
+        + [s for e in rows for s in e["scores"]]
+        + [p for p in published if p is not None]
+    )
+    scale = Scale(
+        -0.5, len(rows) - 0.5, tuple((float(i), e["model"]) for i, e in enumerate(rows)), ""
+    )
+    title = f"test {rows[0]['metric']}" + (
+        " (ring: published)" if any(p is not None for p in published) else ""
+    )
     plot = Plot(linear(min(ends), max(ends), title, count=4), scale, title, FRAME + ROW * len(rows))
     colours = [0 if e["model"] == result["reference"] else 1 for e in rows]
     plot.across([float(i) for i in range(len(rows))], _ranges(rows), colours)

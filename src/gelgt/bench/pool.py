@@ -1,9 +1,10 @@
-"""Makes the cells of a study: one after the other in this process, or several at once in processes of their own.
+"""Makes the cells of a study: one after the other in this process, or several at once in processes
+of their own.
 
-Several runs share one GPU well when none of them fills it. Each process opens the database itself and works on one cell at a time. A run
-that fails is reported and the others go on; a process that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run
-to stop: each leaves a checkpoint and goes on from there next time. A second one ends the processes at once.
-"""
+Several runs share one GPU well when none of them fills it. Each process opens the database itself
+and works on one cell at a time. A run that fails is reported and the others go on; a process that
+dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each leaves a
+checkpoint and goes on from there next time. A second one ends the processes at once."""
 
 import os
 import signal
@@ -63,11 +64,13 @@ def make_cells(
         tell: Is told what happens to each cell.
         stop: Asked all the time; true ends everything, to go on later.
 
-    Returns:
-        What went wrong, by the folder of the cell. Cells that are neither there nor in it were left for later.
+    Returns: What went wrong, by the folder of the cell. Cells that are neither there nor in it were
+        left for later.
     """
     if jobs > 1 and len(cells) > 1:
-        return _Workers(db, tasks, content_hash, device, min(jobs, len(cells)), tell, stop).make(cells)
+        return _Workers(db, tasks, content_hash, device, min(jobs, len(cells)), tell, stop).make(
+            cells
+        )
     failed = {}
     for cell in cells:
         tell(News("begin", cell))
@@ -109,7 +112,9 @@ class _Worker:
     def __init__(self, arguments: tuple[Any, ...]) -> None:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_work, args=(other, os.getpid(), *arguments), daemon=True)
+        self.process = context.Process(
+            target=_work, args=(other, os.getpid(), *arguments), daemon=True
+        )
         # Ctrl-C reaches every process of a terminal; only this one decides what it means.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
@@ -170,7 +175,11 @@ class _Workers:
                 workers.remove(worker)
                 if worker.cell is not None and not self.halt.is_set():
                     code = worker.process.exitcode
-                    yield News("failed", worker.cell, f"the process ended with code {code}" + (" (killed)" if code == -9 else ""))
+                    yield News(
+                        "failed",
+                        worker.cell,
+                        f"the process ended with code {code}" + (" (killed)" if code == -9 else ""),
+                    )
                 continue
             if news.what in ("done", "stopped", "failed"):
                 worker.cell = None

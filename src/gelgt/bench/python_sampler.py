@@ -1,8 +1,9 @@
-"""A competent pure-Python sampler, the peer of `gelgt bench sampling`: prebuilt adjacency lists, dict look-ups, same output.
+"""A competent pure-Python sampler, the peer of `gelgt bench sampling`: prebuilt adjacency lists,
+dict look-ups, same output.
 
-It does what one would write without compiled code: a breadth-first search over per-node Python lists (parents, then children newest first,
-with a bisection to the first child before the seed time), and induced edges from each row's own foreign keys.
-"""
+It does what one would write without compiled code: a breadth-first search over per-node Python
+lists (parents, then children newest first, with a bisection to the first child before the seed
+time), and induced edges from each row's own foreign keys."""
 
 from bisect import bisect_right
 
@@ -19,18 +20,33 @@ class PythonSampler:
         for number, table in enumerate(graph.tables):
             relations = graph.relation_of[number].tolist()
             for row in graph.table_parents(table).tolist():
-                self.keys.append([(parent, relation) for parent, relation in zip(row, relations) if parent >= 0])
-        self.children = [indices[indptr[n] + len(self.keys[n]) : indptr[n + 1]] for n in range(graph.num_nodes)]
+                self.keys.append(
+                    [(parent, relation) for parent, relation in zip(row, relations) if parent >= 0]
+                )
+        self.children = [
+            indices[indptr[n] + len(self.keys[n]) : indptr[n + 1]] for n in range(graph.num_nodes)
+        ]
         # Newest first, so the negated times rise and bisect can find the first child before a time.
         self.child_times = [[-self.time[c] for c in listed] for listed in self.children]
 
-    def sample(self, seed: int, limit: int, budget: int, hops: int) -> tuple[list[int], list[int], list[float], list[tuple[int, int, int]]]:
-        """Nodes, hops, ages in days from `limit`, and edges (place of the child, place of the parent, relation)."""
+    def sample(
+        self, seed: int, limit: int, budget: int, hops: int
+    ) -> tuple[list[int], list[int], list[float], list[tuple[int, int, int]]]:
+        """Nodes, hops, ages in days from `limit`, and edges (place of the child, place of the
+        parent, relation)."""
         nodes, depths = self._search(seed, limit, budget, hops)
         place = {node: i for i, node in enumerate(nodes)}
-        ages = [0.0 if self.time[node] == TIMELESS else max(limit - self.time[node], 0) / 86400.0 for node in nodes]
+        ages = [
+            0.0 if self.time[node] == TIMELESS else max(limit - self.time[node], 0) / 86400.0
+            for node in nodes
+        ]
         ages[0] = 0.0
-        edges = [(i, place[parent], relation) for i, node in enumerate(nodes) for parent, relation in self.keys[node] if parent in place]
+        edges = [
+            (i, place[parent], relation)
+            for i, node in enumerate(nodes)
+            for parent, relation in self.keys[node]
+            if parent in place
+        ]
         return nodes, depths, ages, edges
 
     def _search(self, seed: int, limit: int, budget: int, hops: int) -> tuple[list[int], list[int]]:
@@ -41,7 +57,9 @@ class PythonSampler:
             for i in range(first, last):
                 node = nodes[i]
                 listed = self.children[node]
-                admitted = listed[bisect_right(self.child_times[node], -limit) :] if listed else listed
+                admitted = (
+                    listed[bisect_right(self.child_times[node], -limit) :] if listed else listed
+                )
                 for other in [p for p, _ in self.keys[node] if time[p] < limit] + admitted:
                     if other not in seen:
                         if len(nodes) == budget:

@@ -1,7 +1,8 @@
-"""`gelgt bench results`: one page from the JSON files of finished studies, and beside it what the paper has and was not run.
+"""`gelgt bench results`: one page from the JSON files of finished studies, and beside it what the
+paper has and was not run.
 
-Nothing on the page is typed by hand, so that it says what was run, on which machine, with which seeds, and no more.
-"""
+Nothing on the page is typed by hand, so that it says what was run, on which machine, with which
+seeds, and no more."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,18 @@ from gelgt.bench.write import analysis_markdown
 from gelgt.errors import GelgtError
 from gelgt.metrics import SMALLER_IS_BETTER
 
-ORDER = ("paper-preset", "quality", "ablation", "bias", "generality", "sweep-size", "sweep-hops", "temporal", "budget", "homophily")
+ORDER = (
+    "paper-preset",
+    "quality",
+    "ablation",
+    "bias",
+    "generality",
+    "sweep-size",
+    "sweep-hops",
+    "temporal",
+    "budget",
+    "homophily",
+)
 TITLES = {
     "paper-preset": "The preset `paper` beside the published figures",
     "quality": "Models beside each other",
@@ -48,10 +60,16 @@ def collect(places: Sequence[Path]) -> list[dict[str, Any]]:
     """
     found = []
     for place in places:
-        files = [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*/*.json")])
+        files = (
+            [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*/*.json")])
+        )
         read = [content for path in files if (content := _study(path)) is not None]
         if not read:
-            raise GelgtError("no_study", f"{place} holds no study.", hint="Name a folder that gelgt bench wrote into.")
+            raise GelgtError(
+                "no_study",
+                f"{place} holds no study.",
+                hint="Name a folder that gelgt bench wrote into.",
+            )
         found += read
     return sorted(found, key=lambda r: (ORDER.index(r["study"]), r["dataset"]))
 
@@ -84,24 +102,37 @@ def _section(study: Mapping[str, Any]) -> list[str]:
         return _paper_preset(study)
     if study["study"] in ("budget", "homophily"):
         return analysis_markdown({**study, "title": study["dataset"]}, 4).splitlines()
-    lines = [f"#### {study['dataset']}, {study['regime']}", "", *(f"- {fact}" for fact in facts(study)), ""]
+    lines = [
+        f"#### {study['dataset']}, {study['regime']}",
+        "",
+        *(f"- {fact}" for fact in facts(study)),
+        "",
+    ]
     if study["study"] == "temporal":
         for entry in study["results"]:
             if entry["seed"] == study["seeds"][0]:  # the others are in the study's own file
-                lines += temporal_markdown(f"{entry['task']}, seed {entry['seed']}", entry["epochs"]).replace("###", "#####").splitlines()
+                lines += (
+                    temporal_markdown(f"{entry['task']}, seed {entry['seed']}", entry["epochs"])
+                    .replace("###", "#####")
+                    .splitlines()
+                )
                 lines.append("")
         return lines
     lines += markdown_table(*wide(study))
     told = sentences(study)
     lines += ["", *(f"- {sentence}" for sentence in told)] if told else []
-    lines += [f"- failed: {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in study["failed"]]
+    lines += [
+        f"- failed: {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}"
+        for f in study["failed"]
+    ]
     if study["left"]:
         lines += ["", f"Stopped before {len(study['left'])} runs were finished."]
     return lines
 
 
 def _paper_preset(study: Mapping[str, Any]) -> list[str]:
-    """The paper's own settings, trained here, beside what the paper reports: of a file that holds means and spreads alone."""
+    """The paper's own settings, trained here, beside what the paper reports: of a file that holds
+    means and spreads alone."""
     scores = {(entry["task"], entry["regime"]): entry for entry in study["results"]}
     table = []
     for task in dict.fromkeys(entry["task"] for entry in study["results"]):
@@ -109,12 +140,28 @@ def _paper_preset(study: Mapping[str, Any]) -> list[str]:
         figure = published("quality", study["dataset"], task, study["model"], metric)
         told = NOT_RUN if figure is None else _spread(figure.value, figure.spread)
         measured = (scores.get((task, regime)) for regime in ("frozen", "seed-time"))
-        own = [NOT_RUN if e is None else _spread(e["mean"], e["spread"]) + " †" * (not e.get("is_exact")) for e in measured]
+        own = [
+            NOT_RUN
+            if e is None
+            else _spread(e["mean"], e["spread"]) + " †" * (not e.get("is_exact"))
+            for e in measured
+        ]
         table.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), told, *own])
-    lines = [f"#### {study['dataset']}", "", f"- runs: preset paper, {study['seeds']} seeds", f"- machine: {study['machine']}"]
+    lines = [
+        f"#### {study['dataset']}",
+        "",
+        f"- runs: preset paper, {study['seeds']} seeds",
+        f"- machine: {study['machine']}",
+    ]
     lines += [f"- note: {study['note']}"] if study.get("note") else []
-    lines += ["- what the preset takes from the paper, and what it cannot: [model.md](model.md#the-preset-paper)", ""]
-    return lines + markdown_table(["task", "metric", "published (frozen)", "measured, frozen", "measured, seed-time"], table)
+    lines += [
+        "- what the preset takes from the paper, and what it cannot: "
+        "[model.md](model.md#the-preset-paper)",
+        "",
+    ]
+    return lines + markdown_table(
+        ["task", "metric", "published (frozen)", "measured, frozen", "measured, seed-time"], table
+    )
 
 
 def _spread(mean: float, spread: float | None) -> str:
@@ -123,14 +170,32 @@ def _spread(mean: float, spread: float | None) -> str:
 
 def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     """The paper's tasks without a score here: what it reports, and that nothing was measured."""
-    run = {(study["dataset"], name) for study in studies if study["study"] == "quality" for name in study["tasks"] if _is_real(study, name)}
+    run = {
+        (study["dataset"], name)
+        for study in studies
+        if study["study"] == "quality"
+        for name in study["tasks"]
+        if _is_real(study, name)
+    }
     left = [task for task in published_tasks() if task not in run]
-    at_hand = {study["dataset"] for study in studies if any(_is_real(study, name) for name in study.get("tasks", {}))}
-    here, elsewhere = [task for task in left if task[0] in at_hand], [task for task in left if task[0] not in at_hand]
+    at_hand = {
+        study["dataset"]
+        for study in studies
+        if any(_is_real(study, name) for name in study.get("tasks", {}))
+    }
+    here, elsewhere = (
+        [task for task in left if task[0] in at_hand],
+        [task for task in left if task[0] not in at_hand],
+    )
     lines = []
     if elsewhere:
         how = "`gelgt bench quality --dataset DATASET --task TASK --preset paper`"
-        lines += [f"These tasks need data that has to be downloaded; {how} runs one of them.", "", *_published_table(elsewhere), ""]
+        lines += [
+            f"These tasks need data that has to be downloaded; {how} runs one of them.",
+            "",
+            *_published_table(elsewhere),
+            "",
+        ]
     if here:
         lines += ["Of data that is at hand:", "", *_published_table(here)]
     return lines or ["Every task of the paper has been run."]
@@ -151,8 +216,20 @@ def _published_table(tasks: Sequence[tuple[str, str]]) -> list[str]:
         }
         metric = next(iter(figures.values())).metric
         sign = -1 if metric in SMALLER_IS_BETTER else 1
-        best = max(((sign * f.value, name) for name, f in figures.items() if name != "gelgt"), default=None)
+        best = max(
+            ((sign * f.value, name) for name, f in figures.items() if name != "gelgt"), default=None
+        )
         own = f"{figures['gelgt'].value:g}" if "gelgt" in figures else NOT_RUN
         other = NOT_RUN if best is None else f"{best[1]} {sign * best[0]:g}"
         table.append([dataset, task, metric + (" ↓" if sign < 0 else " ↑"), NOT_RUN, own, other])
-    return markdown_table(["data set", "task", "metric", "measured here", "published for gelgt", "best other published"], table)
+    return markdown_table(
+        [
+            "data set",
+            "task",
+            "metric",
+            "measured here",
+            "published for gelgt",
+            "best other published",
+        ],
+        table,
+    )

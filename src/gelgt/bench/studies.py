@@ -1,6 +1,7 @@
 """The studies of the paper that train models, each as its list of variants.
 
-quality      models beside each other and beside baselines (tables 1 and 2, rel-salt, rel-ratebeer, emerging architectures)
+quality      models beside each other and beside baselines (tables 1 and 2, rel-salt, rel-ratebeer,
+             emerging architectures)
 ablation     GelGT without each of its parts (tables 3 and 4, the GNN branch)
 bias         kinds of temporal bias
 generality   GelGT's sampling and bias in other models
@@ -25,17 +26,26 @@ KEEP = 2 / 3  # the paper keeps 200 of 300 rows
 
 
 def quality(models: Sequence[str] = ()) -> Study:
-    """Models beside each other; the first one named, or gelgt, is what the others are compared with."""
+    """Models beside each other; the first one named, or gelgt, is what the others are compared
+    with."""
     names = list(dict.fromkeys(models)) or ["gelgt"]
     known = [*model_names(), *BASELINES]
     for name in names:
         if name not in known:
-            raise GelgtError("unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, known))
-    return Study("quality", "Models on the same tasks, rows and splits", tuple(_variant(name) for name in names), names[0])
+            raise GelgtError(
+                "unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, known)
+            )
+    return Study(
+        "quality",
+        "Models on the same tasks, rows and splits",
+        tuple(_variant(name) for name in names),
+        names[0],
+    )
 
 
 def with_baselines(study: Study) -> Study:
-    """A study with LightGBM, the entity's past labels and for values a constant beside it; without LightGBM where it is not installed.
+    """A study with LightGBM, the entity's past labels and for values a constant beside it; without
+    LightGBM where it is not installed.
 
     Only `quality` asks what is best, and has LightGBM over two hops too, which takes longest.
     """
@@ -51,10 +61,12 @@ def _variant(name: str) -> Variant:
 
 
 def ablation(only: Sequence[str] = ()) -> Study:
-    """GelGT without each of its parts, as the paper removes them, and without what is new here; or without some of them only."""
+    """GelGT without each of its parts, as the paper removes them, and without what is new here; or
+    without some of them only."""
     removed: dict[str, Mapping[str, Any]] = {
         "gelgt": {},
-        "without-sampling": {"sampling.strategy": "random"},  # the paper: "we use random sampling instead"
+        # the paper: "we use random sampling instead"
+        "without-sampling": {"sampling.strategy": "random"},
         "without-refinement": {"model.keep": None},  # "we retain all sampled nodes"
         "without-bias": {"model.bias": "none"},  # "vanilla self-attention"
         "without-gnn": {"model.gnn_layers": 0},
@@ -72,7 +84,11 @@ def ablation(only: Sequence[str] = ()) -> Study:
     }
     for name in only:
         if name not in removed:
-            raise GelgtError("unknown_variant", f"The ablation has no variant '{name}'.", hint=did_you_mean(name, removed))
+            raise GelgtError(
+                "unknown_variant",
+                f"The ablation has no variant '{name}'.",
+                hint=did_you_mean(name, removed),
+            )
     chosen = [name for name in removed if not only or name in only or name == "gelgt"]
     variants = tuple(Variant(name, settings=_fixed(removed[name])) for name in chosen)
     return Study("ablation", "GelGT without each of its parts", variants, "gelgt")
@@ -80,7 +96,10 @@ def ablation(only: Sequence[str] = ()) -> Study:
 
 def bias() -> Study:
     """Kinds of temporal bias in GelGT."""
-    variants = tuple(Variant(name, settings=_fixed({"model.bias": name})) for name in ("gaussian", "linear-decay", "time-bins", "none"))
+    variants = tuple(
+        Variant(name, settings=_fixed({"model.bias": name}))
+        for name in ("gaussian", "linear-decay", "time-bins", "none")
+    )
     return Study("bias", "Kinds of temporal bias", variants, "gaussian")
 
 
@@ -88,35 +107,66 @@ def generality(models: Sequence[str] = ("relgt", "relgnn")) -> Study:
     """GelGT's sampling and bias in other models, each compared with its plain self."""
     variants = []
     for model in models:
-        variants += [Variant(model, model, against=model), Variant(f"{model}+sampling", model, _with_sampling, against=model)]
+        variants += [
+            Variant(model, model, against=model),
+            Variant(f"{model}+sampling", model, _with_sampling, against=model),
+        ]
         if model == "relgt":
             variants.append(Variant(f"{model}+sampling+bias", model, _with_both, against=model))
-    return Study("generality", "GelGT's sampling and bias in other models", tuple(variants), models[0])
+    return Study(
+        "generality", "GelGT's sampling and bias in other models", tuple(variants), models[0]
+    )
 
 
 def sweep_size(sizes: Sequence[int] = SIZES) -> Study:
-    """Neighbourhoods of other sizes; as the preset has it, refinement keeps the same share of them."""
+    """Neighbourhoods of other sizes; as the preset has it, refinement keeps the same share of
+    them."""
 
     def sized(size: int) -> Settings:
         def settings(base: RunConfig) -> Mapping[str, Any]:
             keep = base.model.keep
-            return {"sampling.budget": size} | ({} if keep is None else {"model.keep": max(1, round(size * keep / base.sampling.budget))})
+            return {"sampling.budget": size} | (
+                {}
+                if keep is None
+                else {"model.keep": max(1, round(size * keep / base.sampling.budget))}
+            )
 
         return settings
 
     variants = tuple(Variant(f"K={size}", settings=sized(size)) for size in sizes)
-    return Study("sweep-size", "Rows of a neighbourhood", variants, _middle("K", sizes, 300), "rows of a neighbourhood", tuple(sizes))
+    return Study(
+        "sweep-size",
+        "Rows of a neighbourhood",
+        variants,
+        _middle("K", sizes, 300),
+        "rows of a neighbourhood",
+        tuple(sizes),
+    )
 
 
 def sweep_hops(hops: Sequence[int] = HOPS) -> Study:
     """Deeper neighbourhoods of the same size."""
-    variants = tuple(Variant(f"hops={hop}", settings=_fixed({"sampling.hops": hop})) for hop in hops)
-    return Study("sweep-hops", "Depth of a neighbourhood", variants, _middle("hops", hops, 2), "hops", tuple(hops))
+    variants = tuple(
+        Variant(f"hops={hop}", settings=_fixed({"sampling.hops": hop})) for hop in hops
+    )
+    return Study(
+        "sweep-hops",
+        "Depth of a neighbourhood",
+        variants,
+        _middle("hops", hops, 2),
+        "hops",
+        tuple(hops),
+    )
 
 
 def temporal() -> Study:
     """GelGT alone, for μ and σ by epoch."""
-    return Study("temporal", "Centres and widths of the temporal kernels, epoch by epoch", (Variant("gelgt"),), "gelgt")
+    return Study(
+        "temporal",
+        "Centres and widths of the temporal kernels, epoch by epoch",
+        (Variant("gelgt"),),
+        "gelgt",
+    )
 
 
 def _fixed(changes: Mapping[str, Any]) -> Settings:
@@ -124,9 +174,15 @@ def _fixed(changes: Mapping[str, Any]) -> Settings:
 
 
 def _with_sampling(base: RunConfig) -> Mapping[str, Any]:
-    """Breadth-first search for the newest rows, then refinement to two thirds; the size stays the model's own."""
+    """Breadth-first search for the newest rows, then refinement to two thirds; the size stays the
+    model's own."""
     own = RunConfig.of(base.preset).sampling
-    chosen = {"sampling.strategy": own.strategy, "sampling.order": own.order, "sampling.fanout": own.fanout, "sampling.hops": own.hops}
+    chosen = {
+        "sampling.strategy": own.strategy,
+        "sampling.order": own.order,
+        "sampling.fanout": own.fanout,
+        "sampling.hops": own.hops,
+    }
     return {**chosen, "model.keep": max(1, round(KEEP * base.sampling.budget))}
 
 

@@ -1,6 +1,8 @@
-"""A study: variants × tasks × seeds → run folders → one table. Every table of the paper that needs training is one.
+"""A study: variants × tasks × seeds → run folders → one table. Every table of the paper that needs
+training is one.
 
-OUT/TASK/VARIANT/seed-N     a run each; VARIANT says what was changed, so that studies in one folder share their runs
+OUT/TASK/VARIANT/seed-N     a run each; VARIANT says what was changed, so that studies in one folder
+                            share their runs
 OUT/STUDY.json              what was run, on what, with which scores, and what failed
 OUT/STUDY.md                the same as tables
 OUT/STUDY-TASK.svg          the same as charts
@@ -107,8 +109,8 @@ def run_study(
 ) -> dict[str, Any]:
     """Train every cell that is not there yet, and give the table.
 
-    Cells that failed are listed with their reason, and the table marks them. So it does with those that are left when it is stopped;
-    called again, it goes on.
+    Cells that failed are listed with their reason, and the table marks them. So it does with those
+    that are left when it is stopped; called again, it goes on.
 
     Raises:
         GelgtError: a setting that no variant knows, or a folder with runs of something else.
@@ -118,9 +120,20 @@ def run_study(
     missing = [cell for cell in cells if not cell.is_done(content_hash)]
     by_name = {task.name: task for task in tasks}
     if wish.jobs > 1:
-        for name in dict.fromkeys(cell.task for cell in missing):  # graph and features are made once, not by every process
+        # graph and features are made once, not by every process
+        for name in dict.fromkeys(cell.task for cell in missing):
             TrainingData.of(db, by_name[name], next(c.config for c in missing if c.task == name))
-    failed = make_cells(missing, db, by_name, content_hash, device=wish.device, jobs=wish.jobs, progress=progress, tell=tell, stop=stop)
+    failed = make_cells(
+        missing,
+        db,
+        by_name,
+        content_hash,
+        device=wish.device,
+        jobs=wish.jobs,
+        progress=progress,
+        tell=tell,
+        stop=stop,
+    )
     return _result(study, db, tasks, wish, cells, failed, draws)
 
 
@@ -135,17 +148,28 @@ def plan(study: Study, tasks: Sequence[Task], wish: Wish) -> list[Cell]:
             config, changed = _config(study, variant, task, wish)
             for seed in wish.seeds if variant.kind not in SEEDLESS else wish.seeds[:1]:
                 own = in_regime(config.with_values("set", train__seed=seed), task, wish.visibility)
-                folder = wish.out / task.name / _folder(variant, changed, own, wish) / f"seed-{seed}"
+                folder = (
+                    wish.out / task.name / _folder(variant, changed, own, wish) / f"seed-{seed}"
+                )
                 if any(cell.folder == folder for cell in cells):
-                    continue  # it removes what this preset does not have: the same run under another name would look like a finding
+                    # it removes what this preset does not have: the same run under another name
+                    # would look like a finding
+                    continue
                 cells.append(Cell(task.name, variant.name, variant.kind, seed, own, folder))
     return cells
 
 
-def _config(study: Study, variant: Variant, task: Task, wish: Wish) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration of a variant, and what of it is the variant's own. A baseline learns the labels that the first model learns."""
+def _config(
+    study: Study, variant: Variant, task: Task, wish: Wish
+) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of a variant, and what of it is the variant's own. A baseline learns the
+    labels that the first model learns."""
     is_baseline = variant.kind in BASELINES
-    kind = next((v.kind for v in study.variants if v.kind not in BASELINES), "gelgt") if is_baseline else variant.kind
+    kind = (
+        next((v.kind for v in study.variants if v.kind not in BASELINES), "gelgt")
+        if is_baseline
+        else variant.kind
+    )
     given = _known(wish.changes, kind)
     if is_baseline:
         given = {path: value for path, value in given.items() if path in LABEL_SETTINGS}
@@ -153,7 +177,9 @@ def _config(study: Study, variant: Variant, task: Task, wish: Wish) -> tuple[Run
         given["train.time_limit"] = wish.budget
     base = RunConfig.of(wish.preset, task.task_type, given, kind)
     # A value that the preset has already is no change: such a run is shared with other studies.
-    changed = {path: value for path, value in variant.settings(base).items() if _value(base, path) != value}
+    changed = {
+        path: value for path, value in variant.settings(base).items() if _value(base, path) != value
+    }
     return RunConfig.of(wish.preset, task.task_type, given | changed, kind), changed
 
 
@@ -170,10 +196,13 @@ def _known(changes: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def check_settings(study: Study, wish: Wish) -> None:
     """A setting that no variant knows is a typing error."""
-    kinds = [kind for kind in dict.fromkeys(v.kind for v in study.variants) if kind not in BASELINES] or ["gelgt"]
+    kinds = [
+        kind for kind in dict.fromkeys(v.kind for v in study.variants) if kind not in BASELINES
+    ] or ["gelgt"]
     for path in wish.changes:
         if not any(path in _known(wish.changes, kind) for kind in kinds):
-            RunConfig.of(wish.preset, None, {path: wish.changes[path]}, kinds[0])  # raises, with a word for the right one
+            # raises, with a word for the right one
+            RunConfig.of(wish.preset, None, {path: wish.changes[path]}, kinds[0])
     if "train.seed" in wish.changes:
         raise GelgtError("bad_option", "train.seed is what --seeds counts.", hint="Leave it out.")
 
@@ -182,10 +211,17 @@ def _folder(variant: Variant, changed: Mapping[str, Any], config: RunConfig, wis
     """A folder's name that says what the runs in it have in common, and no other runs."""
     if variant.kind in BASELINES:
         labels = (
-            [] if variant.kind == "entity-mean" else [f"{path.partition('.')[2]}={_word(_value(config, path))}" for path in LABEL_SETTINGS]
+            []
+            if variant.kind == "entity-mean"
+            else [
+                f"{path.partition('.')[2]}={_word(_value(config, path))}" for path in LABEL_SETTINGS
+            ]
         )
         return "-".join([variant.kind, config.sampling.visibility, *labels])
-    parts = [variant.kind, *(f"{path.partition('.')[2]}={_word(value)}" for path, value in sorted(changed.items()))]
+    parts = [
+        variant.kind,
+        *(f"{path.partition('.')[2]}={_word(value)}" for path, value in sorted(changed.items())),
+    ]
     parts += [config.preset, config.sampling.visibility]
     if wish.budget is not None:
         parts.append(f"{wish.budget:g}s")
@@ -200,21 +236,34 @@ def _word(value: Any) -> str:
 
 
 def _result(
-    study: Study, db: Database, tasks: Sequence[Task], wish: Wish, cells: Sequence[Cell], failed: Mapping[Path, str], draws: int
+    study: Study,
+    db: Database,
+    tasks: Sequence[Task],
+    wish: Wish,
+    cells: Sequence[Cell],
+    failed: Mapping[Path, str],
+    draws: int,
 ) -> dict[str, Any]:
     done = [cell for cell in cells if (cell.folder / SUCCESS).is_file()]
     left = [cell for cell in cells if cell not in done and cell.folder not in failed]
     outcomes = {(c.task, c.variant, c.seed): Outcome.of(c) for c in done}
     results: list[dict[str, Any]] = []
     for task in tasks:
-        of_task = {v.name: [o for (t, n, _), o in outcomes.items() if (t, n) == (task.name, v.name)] for v in study.variants}
+        of_task = {
+            v.name: [o for (t, n, _), o in outcomes.items() if (t, n) == (task.name, v.name)]
+            for v in study.variants
+        }
         results += compare(task.name, str(task.task_type), of_task, study.against, draws)
-    real = {task.name for task in tasks if is_published(db.schema.name, task.name, task.rows["train"])}
+    real = {
+        task.name for task in tasks if is_published(db.schema.name, task.name, task.rows["train"])
+    }
     for entry in results:
         cell = (study.name, db.schema.name, entry["task"], entry["model"], entry["metric"])
         figure = published(*cell) if entry["task"] in real else None
         entry["paper"] = None if figure is None else figure.to_dict()
-    seconds = [float(o.metrics["seconds"]) for o in outcomes.values() if o.cell.kind not in BASELINES]
+    seconds = [
+        float(o.metrics["seconds"]) for o in outcomes.values() if o.cell.kind not in BASELINES
+    ]
     some = next((o.metrics for o in outcomes.values() if o.cell.kind not in BASELINES), {})
     return {
         "machine": _machine(wish.device),
@@ -234,17 +283,35 @@ def _result(
         "settings": dict(wish.changes),
         "baseline_labels": _baseline_labels(cells),
         "command": portable(wish.command),
-        "runs": [{"task": c.task, "model": c.variant, "seed": c.seed, "folder": str(c.folder.relative_to(wish.out))} for c in done],
+        "runs": [
+            {
+                "task": c.task,
+                "model": c.variant,
+                "seed": c.seed,
+                "folder": str(c.folder.relative_to(wish.out)),
+            }
+            for c in done
+        ],
         "versions": some.get("versions", {}),
         "results": results,
-        "failed": [{"task": c.task, "model": c.variant, "seed": c.seed, "error": failed[c.folder]} for c in cells if c.folder in failed],
+        "failed": [
+            {"task": c.task, "model": c.variant, "seed": c.seed, "error": failed[c.folder]}
+            for c in cells
+            if c.folder in failed
+        ],
         "left": [{"task": c.task, "model": c.variant, "seed": c.seed} for c in left],
-        "ratios": {"longest run, seconds": max(seconds), "mean run, seconds": round(fmean(seconds), 1)} if seconds else {},
+        "ratios": {
+            "longest run, seconds": max(seconds),
+            "mean run, seconds": round(fmean(seconds), 1),
+        }
+        if seconds
+        else {},
     }
 
 
 def _baseline_labels(cells: Sequence[Cell]) -> dict[str, Any]:
-    """The settings that decide which labels the baselines learned: those of the model beside them."""
+    """The settings that decide which labels the baselines learned: those of the model beside
+    them."""
     config = next((cell.config for cell in cells if cell.kind in BASELINES), None)
     return {} if config is None else {path: _value(config, path) for path in LABEL_SETTINGS}
 

@@ -1,8 +1,8 @@
-"""Studies as Markdown: a table of tasks × variants, one of details, and a sentence for each comparison.
+"""Studies as Markdown: a table of tasks × variants, one of details, and a sentence for each
+comparison.
 
-A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in brackets, beside runs of its own
-regime alone and never among what is compared.
-"""
+A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in
+brackets, beside runs of its own regime alone and never among what is compared."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,16 @@ NOT_RUN = "–"
 APART = "gelgt"  # the model that a table of models tells apart
 NETWORK, TREES, SHARE, TOGETHER = "network alone", "trees alone", "share of trees", "together"
 OLDER = (
-    "the baselines of this study learned the labels of training only, and the entity's past no test windows, while the model also had "
-    "overlapping windows and where it says so a refit on all known labels; its network and its trees were not scored apart"
+    "the baselines of this study learned the labels of training only, and the entity's past no "
+    "test windows, while the model also had "
+    "overlapping windows and where it says so a refit on all known labels; its network and its "
+    "trees were not scored apart"
 )
 
 
 def rows_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The lines of the table: every task with its main metric, also one where nothing was finished, and further metrics."""
+    """The lines of the table: every task with its main metric, also one where nothing was finished,
+    and further metrics."""
     from gelgt.metrics import MAIN
 
     found = []
@@ -51,12 +54,17 @@ def paper_text(entry: Mapping[str, Any] | None) -> str:
     return f"({figure['value']:g}{spread})"
 
 
-def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of the table of tasks × variants; published figures are of the frozen regime and stand beside such runs alone."""
+def wide(
+    result: Mapping[str, Any], *, with_paper: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of the table of tasks × variants; published figures are of the frozen
+    regime and stand beside such runs alone."""
     columns, with_paper = _columns(result), with_paper and result["regime"] == "frozen"
     lines = []
     for task, metric in rows_of(result):
-        entries = {e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)}
+        entries = {
+            e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)
+        }
         found = [_entry(entries.get(model), part) for model, part in columns]
         tests = [entry["test"] for entry in found if entry is not None and "test" in entry]
         best = _best(metric, tests)
@@ -73,7 +81,8 @@ def wide(result: Mapping[str, Any], *, with_paper: bool = True) -> tuple[list[st
 
 
 def _columns(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A column a variant; where models are compared, one for each part of gelgt, and LightGBM over two hops beside that over one."""
+    """A column a variant; where models are compared, one for each part of gelgt, and LightGBM over
+    two hops beside that over one."""
     models = list(result["models"])
     if result["study"] != "quality":
         return [(model, "") for model in models]
@@ -113,7 +122,10 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         if "shown" not in entry:
             continue
         own = next(
-            e for e in result["results"] if (e["task"], e["metric"], e["model"]) == (entry["task"], entry["metric"], entry["against"])
+            e
+            for e in result["results"]
+            if (e["task"], e["metric"], e["model"])
+            == (entry["task"], entry["metric"], entry["against"])
         )
         shown = entry["shown"]
         verdict = shown if shown in (NO_DIFFERENCE, ONE_SEED) else f"{entry['model']} is {shown}"
@@ -126,14 +138,27 @@ def facts(result: Mapping[str, Any]) -> list[str]:
     """What a study was run on and how, a line each."""
     on = result["machine"]
     where = f"{on['gpu']}, " if "gpu" in on else ""
-    versions = ", ".join(f"{name} {version}" for name, version in on["versions"].items() if name in ("gelgt", "torch", "triton"))
+    versions = ", ".join(
+        f"{name} {version}"
+        for name, version in on["versions"].items()
+        if name in ("gelgt", "torch", "triton")
+    )
     lines = [f"data: {result['dataset']} ({result['rows']:,} rows); regime {result['regime']}"]
     if "preset" in result:  # something was trained
-        budget = f"at most {result['budget_seconds']:g} s of training a run" if result["budget_seconds"] else "no limit of time"
+        budget = (
+            f"at most {result['budget_seconds']:g} s of training a run"
+            if result["budget_seconds"]
+            else "no limit of time"
+        )
         settings = "".join(f", {name}={value}" for name, value in result["settings"].items())
-        lines.append(f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, {budget}{settings}")
+        lines.append(
+            f"runs: preset {result['preset']}, seeds {', '.join(map(str, result['seeds']))}, "
+            f"{budget}{settings}"
+        )
         lines += _about_baselines(result)
-    lines.append(f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}")
+    lines.append(
+        f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}"
+    )
     if result.get("note"):  # written by hand into the file of an older study
         lines.append(f"note: {result['note']}")
     if result.get("command"):
@@ -150,21 +175,33 @@ def _about_baselines(result: Mapping[str, Any]) -> list[str]:
         return [f"note: {OLDER}"]
     settings = ", ".join(f"{path}={value}" for path, value in labels.items() if value is not None)
     beside = next((model for model in result["models"] if model not in BASELINES), "")
-    return [f"baselines: LightGBM learns the labels that {beside} learns ({settings})"] if beside else []
+    return (
+        [f"baselines: LightGBM learns the labels that {beside} learns ({settings})"]
+        if beside
+        else []
+    )
 
 
 def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     """A whole study."""
     head = "#" * level
     lines = [f"{head} {result['title']}", "", *(f"- {fact}" for fact in facts(result)), ""]
-    has_paper = result["regime"] == "frozen" and any(entry.get("paper") for entry in result["results"])
+    has_paper = result["regime"] == "frozen" and any(
+        entry.get("paper") for entry in result["results"]
+    )
     lines += markdown_table(*wide(result))
-    lines += ["", "Test scores, mean ± standard deviation over seeds; best mean in bold; – was not run."]
+    lines += [
+        "",
+        "Test scores, mean ± standard deviation over seeds; best mean in bold; – was not run.",
+    ]
     if has_paper:
         lines[-1] += " In brackets what was published, measured by others in the same regime."
     told = sentences(result)
     if told:
-        rule = "A variant is called better or worse only where the seeds and a bootstrap over the entities of the test rows agree."
+        rule = (
+            "A variant is called better or worse only where the seeds and a bootstrap over the "
+            "entities of the test rows agree."
+        )
         if any("shown" in entry and "difference_low" not in entry for entry in result["results"]):
             rule += " Tasks of several classes are judged by their seeds alone."
         lines += ["", rule, ""]
@@ -172,9 +209,14 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     lines += ["", *markdown_table(*_details(result))] if result["results"] else []
     if result["failed"]:
         lines += ["", "Runs that failed:", ""]
-        lines += [f"- {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in result["failed"]]
+        lines += [
+            f"- {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in result["failed"]
+        ]
     if result["left"]:
-        lines += ["", f"Stopped before {len(result['left'])} runs were finished; the same command goes on."]
+        lines += [
+            "",
+            f"Stopped before {len(result['left'])} runs were finished; the same command goes on.",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -195,14 +237,29 @@ def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     ]
     lines = []
     for entry in result["results"]:
-        cells = [entry["task"], entry["regime"], entry["metric"], entry["model"], str(entry["seeds"]), f"{entry['validation']:.4f}"]
+        cells = [
+            entry["task"],
+            entry["regime"],
+            entry["metric"],
+            entry["model"],
+            str(entry["seeds"]),
+            f"{entry['validation']:.4f}",
+        ]
         cells.append(score_text(entry))
         cells.append(f"{entry['low']:.4f} to {entry['high']:.4f}" if "low" in entry else "")
         cells.append(f"{entry['difference']:+.4f}" if "difference" in entry else "")
-        cells.append(f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}" if "difference_low" in entry else "")
+        cells.append(
+            f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}"
+            if "difference_low" in entry
+            else ""
+        )
         epoch = entry.get("epoch_seconds")
         lines.append([*cells, f"{entry['seconds']:g}", "" if epoch is None else f"{epoch:g}"])
-    others = {entry["against"] for entry in result["results"] if f"{entry.get('against')} beats it" in entry}
+    others = {
+        entry["against"]
+        for entry in result["results"]
+        if f"{entry.get('against')} beats it" in entry
+    }
     if others:
         headers.append(f"{others.pop() if len(others) == 1 else 'its reference'} beats it")
         for entry, cells in zip(result["results"], lines):
@@ -211,13 +268,17 @@ def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def portable(command: str) -> str:
-    """A command without the folders of the machine it was typed on, so that files of a study can be kept anywhere.
+    """A command without the folders of the machine it was typed on, so that files of a study can be
+    kept anywhere.
 
     Example:
         >>> portable("gelgt bench bias --dataset ../data/rel-f1 --out /tmp/x")
         'gelgt bench bias --dataset rel-f1 --out x'
     """
-    return shlex.join(PurePath(word).name if "/" in word and " " not in word else word for word in shlex.split(command))
+    return shlex.join(
+        PurePath(word).name if "/" in word and " " not in word else word
+        for word in shlex.split(command)
+    )
 
 
 def markdown_table(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

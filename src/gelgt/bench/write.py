@@ -11,7 +11,8 @@ from gelgt.training.run_folder import write_json
 
 
 def write_study(result: Mapping[str, Any], out: Path, name: str = "") -> None:
-    """OUT/NAME.json, OUT/NAME.md, and OUT/NAME-TASK-METRIC.svg for each task; the name is the study's if not given."""
+    """OUT/NAME.json, OUT/NAME.md, and OUT/NAME-TASK-METRIC.svg for each task; the name is the
+    study's if not given."""
     name = name or result["study"]
     drawn = study_plots(result, out, name)
     write_json(out / f"{name}.json", result)
@@ -29,7 +30,14 @@ def analysis_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     """Its table, a line an entry; a dash where there is nothing."""
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
     lines = [[_cell(entry.get(key)) for key in headers] for entry in result["results"]]
-    head = [f"{'#' * level} {result['title']}", "", result["about"], "", *(f"- {fact}" for fact in facts(result)), ""]
+    head = [
+        f"{'#' * level} {result['title']}",
+        "",
+        result["about"],
+        "",
+        *(f"- {fact}" for fact in facts(result)),
+        "",
+    ]
     return "\n".join([*head, *markdown_table(headers, lines)]) + "\n"
 
 

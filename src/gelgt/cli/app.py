@@ -42,7 +42,9 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
     if version:
         from gelgt import __version__
 
@@ -56,7 +58,10 @@ def inspect_command(
     schema: SchemaOption = None,
     tables: TablesOption = None,
     namespace: NamespaceOption = None,
-    draw: Annotated[Path | None, typer.Option("--draw", help="Draw the schema to this .svg or .mmd (Mermaid) file.")] = None,
+    draw: Annotated[
+        Path | None,
+        typer.Option("--draw", help="Draw the schema to this .svg or .mmd (Mermaid) file."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show tables, keys, times, column kinds and everything that looks wrong."""
@@ -88,13 +93,20 @@ def import_command(
     db = open_source(source, schema, tables, namespace, out)
     rows = {name: db.num_rows(name) for name in db.table_names}
     if as_json:
-        print_json({"out": str(out), "rows": rows, "findings": [f.to_dict() for f in db.import_findings]})
+        print_json(
+            {"out": str(out), "rows": rows, "findings": [f.to_dict() for f in db.import_findings]}
+        )
         return
     say(f"{out}: {len(rows)} tables, {sum(rows.values()):,} rows from {db.source}")
     for finding in db.import_findings:
         where = f"{finding.table}.{finding.column}" if finding.column else finding.table
-        say(f"  {finding.code}: {where}: {finding.message}" + (f" ({finding.count:,})" if finding.count is not None else ""))
-    say(f"Edit keys, times and kinds in {out / 'manifest.yaml'}; see them with: gelgt inspect {out}")
+        say(
+            f"  {finding.code}: {where}: {finding.message}"
+            + (f" ({finding.count:,})" if finding.count is not None else "")
+        )
+    say(
+        f"Edit keys, times and kinds in {out / 'manifest.yaml'}; see them with: gelgt inspect {out}"
+    )
 
 
 @app.command("task")
@@ -109,9 +121,16 @@ def task_command(
     timedelta: TimedeltaOption = None,
     entity: EntityOption = None,
     task_type: TaskTypeOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the task instead of tasks/NAME of the database.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the labels and write nothing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a task of the same name.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for the task instead of tasks/NAME of the database."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the labels and write nothing.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a task of the same name.")
+    ] = False,
     schema: SchemaOption = None,
     tables: TablesOption = None,
     namespace: NamespaceOption = None,
@@ -147,18 +166,28 @@ app.command("predict")(predict_command)
 app.command("report")(report_command)
 app.command("demo")(demo_command)
 
-config = typer.Typer(help="Presets and settings: each value, where it comes from and what it means.", no_args_is_help=True)
+config = typer.Typer(
+    help="Presets and settings: each value, where it comes from and what it means.",
+    no_args_is_help=True,
+)
 config.command("show")(show_command)
 app.add_typer(config, name="config")
 
-bench = typer.Typer(help="The paper's tables, and benchmarks beside a peer of the same run.", no_args_is_help=True)
+bench = typer.Typer(
+    help="The paper's tables, and benchmarks beside a peer of the same run.", no_args_is_help=True
+)
 app.add_typer(bench, name="bench")
 
 
 @bench.command("graph")
 def bench_graph_command(
-    rows: Annotated[str, typer.Option("--rows", help="Sizes of the generated database, separated by commas.")] = "1400000,14000000",
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where the temporary files go (15 GB for 14 million rows).")] = None,
+    rows: Annotated[
+        str, typer.Option("--rows", help="Sizes of the generated database, separated by commas.")
+    ] = "1400000,14000000",
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="Where the temporary files go (15 GB for 14 million rows)."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Import, graph and features of a generated database: seconds and peak memory of each phase."""
@@ -174,13 +203,22 @@ def bench_graph_command(
 
 @bench.command("sampling")
 def bench_sampling_command(
-    dataset: Annotated[Path | None, typer.Option("--dataset", help="A RelBench folder, such as rel-f1, to sample from too.")] = None,
-    task: Annotated[str, typer.Option("--task", help="Its task that gives the seeds.")] = "driver-dnf",
+    dataset: Annotated[
+        Path | None,
+        typer.Option("--dataset", help="A RelBench folder, such as rel-f1, to sample from too."),
+    ] = None,
+    task: Annotated[
+        str, typer.Option("--task", help="Its task that gives the seeds.")
+    ] = "driver-dnf",
     rows: Annotated[str, typer.Option("--rows", help="Size of the generated graph.")] = "14000000",
-    folder: Annotated[Path | None, typer.Option("--folder", help="Where the temporary files go (2 GB for 14 million rows).")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="Where the temporary files go (2 GB for 14 million rows)."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Microseconds to sample one seed, by strategy, budget and hops, beside a pure-Python sampler."""
+    """Microseconds to sample one seed, by strategy, budget and hops, beside a pure-Python
+    sampler."""
     from gelgt.bench.sampling import bench_sampling
     from gelgt.cli.bench import parse_sizes, print_bench
 
@@ -193,11 +231,16 @@ def bench_sampling_command(
 
 @bench.command("attention")
 def bench_attention_command(
-    rows: Annotated[str, typer.Option("--rows", help="Rows of a subgraph, separated by commas.")] = "300,3000,30000",
-    flex: Annotated[bool, typer.Option("--flex", help="Measure FlexAttention too; it takes minutes.")] = False,
+    rows: Annotated[
+        str, typer.Option("--rows", help="Rows of a subgraph, separated by commas.")
+    ] = "300,3000,30000",
+    flex: Annotated[
+        bool, typer.Option("--flex", help="Measure FlexAttention too; it takes minutes.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attention with the Gaussian bias, forward and backward: time, memory and error, beside flash attention without a bias."""
+    """Attention with the Gaussian bias, forward and backward: time, memory and error, beside flash
+    attention without a bias."""
     from gelgt.bench.attention import bench_attention
     from gelgt.cli.bench import parse_sizes, print_bench
 
@@ -217,12 +260,15 @@ def bench_efficiency_command(
     settings: SetOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Training steps and predictions, part by part and end to end, beside the plain path of the same run."""
+    """Training steps and predictions, part by part and end to end, beside the plain path of the
+    same run."""
     from gelgt.bench.efficiency import bench_efficiency
     from gelgt.cli.bench import print_bench
     from gelgt.presets import parse_settings
 
-    result = bench_efficiency(dataset, task, preset, steps=steps, changes=parse_settings(settings or ()), progress=note)
+    result = bench_efficiency(
+        dataset, task, preset, steps=steps, changes=parse_settings(settings or ()), progress=note
+    )
     if as_json:
         print_json(result)
     else:
@@ -235,7 +281,9 @@ def bench_efficiency_command(
 @bench.command("theory")
 def bench_theory_command(
     dataset: Annotated[Path, typer.Option("--dataset", help="A RelBench folder, such as rel-f1.")],
-    task: Annotated[str, typer.Option("--task", help="Its task that gives the seeds.")] = "driver-dnf",
+    task: Annotated[
+        str, typer.Option("--task", help="Its task that gives the seeds.")
+    ] = "driver-dnf",
     as_json: JsonFlag = False,
 ) -> None:
     """The paper's theorems, measured on a data set."""

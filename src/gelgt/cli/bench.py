@@ -12,7 +12,9 @@ def parse_sizes(text: str) -> list[int]:
         return [int(float(part.replace("_", ""))) for part in text.split(",")]
     except ValueError:
         raise GelgtError(
-            "bad_size", f"'{text}' is no list of sizes.", hint="Write numbers separated by commas, such as 1400000,14000000."
+            "bad_size",
+            f"'{text}' is no list of sizes.",
+            hint="Write numbers separated by commas, such as 1400000,14000000.",
         ) from None
 
 
@@ -20,12 +22,20 @@ def print_bench(result: dict[str, Any]) -> None:
     """One line for the machine, a table of results, a line a ratio."""
     on = result["machine"]
     gpu = f"{on['gpu']}, " if "gpu" in on else ""
-    say(f"{gpu}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {on['platform']}, Python {on['python']}", style="bold")
+    say(
+        f"{gpu}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {on['platform']}, Python "
+        f"{on['python']}",
+        style="bold",
+    )
     say(", ".join(f"{name} {version}" for name, version in on["versions"].items()))
     say("")
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
     rows = [[_cell(entry.get(key, "")) for key in headers] for entry in result["results"]]
-    numbers = [i for i, key in enumerate(headers) if any(isinstance(entry.get(key), (int, float)) for entry in result["results"])]
+    numbers = [
+        i
+        for i, key in enumerate(headers)
+        if any(isinstance(entry.get(key), (int, float)) for entry in result["results"])
+    ]
     print_table(headers, rows, right=numbers)
     say("", *(f"{name}: {value:g}" for name, value in result["ratios"].items()))
 

@@ -14,11 +14,19 @@ SECTIONS = ("model", "sampling", "train")
 
 
 def show_command(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="A run folder: show what that run used.")] = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="cpu (the default), gpu or paper.")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="A run folder: show what that run used.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="cpu (the default), gpu or paper.")
+    ] = None,
     model: given.ModelOption = "gelgt",
     task_type: Annotated[
-        str | None, typer.Option("--task-type", help="Values that follow from it, such as regression, are shown as derived.")
+        str | None,
+        typer.Option(
+            "--task-type",
+            help="Values that follow from it, such as regression, are shown as derived.",
+        ),
     ] = None,
     settings: given.SetOption = None,
     as_json: given.JsonFlag = False,
@@ -27,29 +35,50 @@ def show_command(
 
     The name in the first column is what --set takes: gelgt train … --set model.width=128
     """
-    config = _of_run(run, preset, task_type, settings) if run is not None else _of_preset(preset, model, task_type, settings)
+    config = (
+        _of_run(run, preset, task_type, settings)
+        if run is not None
+        else _of_preset(preset, model, task_type, settings)
+    )
     values = described(config)
     if as_json:
-        print_json({"preset": config.preset, "model": config.kind, "run": None if run is None else str(run), "values": values})
+        print_json(
+            {
+                "preset": config.preset,
+                "model": config.kind,
+                "run": None if run is None else str(run),
+                "values": values,
+            }
+        )
         return
-    facts = [f"preset {config.preset}"] + ([f"model {config.kind}"] if config.kind != "gelgt" else [])
+    facts = [f"preset {config.preset}"] + (
+        [f"model {config.kind}"] if config.kind != "gelgt" else []
+    )
     say(", ".join(facts + ([f"as {run} used it"] if run is not None else [])), style="bold")
     for section in SECTIONS:
         say("")
         mine = {path: entry for path, entry in values.items() if path.startswith(f"{section}.")}
-        rows = [(path, value_text(entry["value"]), entry["origin"], entry["meaning"]) for path, entry in mine.items()]
+        rows = [
+            (path, value_text(entry["value"]), entry["origin"], entry["meaning"])
+            for path, entry in mine.items()
+        ]
         print_table([section, "value", "origin", "meaning"], rows)
 
 
 def described(config: Any) -> dict[str, dict[str, Any]]:
-    """Each value of a run's configuration with its origin and its meaning, as ``model.width`` → …"""
+    """Each value of a run's configuration with its origin and its meaning, as ``model.width`` →
+    …"""
     found = {}
     for section in SECTIONS:
         part = getattr(config, section)
         meanings = meanings_of(type(part))
         for key, value in part.model_dump().items():
             path = f"{section}.{key}"
-            found[path] = {"value": value, "origin": config.origins.get(path, "default"), "meaning": meanings.get(key, "")}
+            found[path] = {
+                "value": value,
+                "origin": config.origins.get(path, "default"),
+                "meaning": meanings.get(key, ""),
+            }
     return found
 
 
@@ -106,7 +135,9 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def _of_preset(preset: str | None, model: str, task_type: str | None, settings: list[str] | None) -> Any:
+def _of_preset(
+    preset: str | None, model: str, task_type: str | None, settings: list[str] | None
+) -> Any:
     from gelgt.presets import RunConfig, parse_settings
     from gelgt.tasks.task import TASK_TYPES
 
@@ -115,9 +146,15 @@ def _of_preset(preset: str | None, model: str, task_type: str | None, settings: 
     return RunConfig.of(preset or "cpu", task_type, parse_settings(settings or ()), model)
 
 
-def _of_run(run: Path, preset: str | None, task_type: str | None, settings: list[str] | None) -> Any:
+def _of_run(
+    run: Path, preset: str | None, task_type: str | None, settings: list[str] | None
+) -> Any:
     from gelgt.training.run_folder import load_run
 
     if preset or task_type or settings:
-        raise GelgtError("bad_option", "A run has its own settings.", hint="Leave --preset, --task-type and --set out, or leave RUN out.")
+        raise GelgtError(
+            "bad_option",
+            "A run has its own settings.",
+            hint="Leave --preset, --task-type and --set out, or leave RUN out.",
+        )
     return load_run(run).config

@@ -12,9 +12,16 @@ def print_inspection(report: dict[str, Any]) -> None:
     """Tables first, then the kinds of their columns, then the findings."""
     tables = report["tables"]
     total = sum(t["rows"] for t in tables.values())
-    say(f"{report['name']} ({report['source']}): {len(tables)} table{'s' * (len(tables) > 1)}, {total:,} rows", style="bold")
+    say(
+        f"{report['name']} ({report['source']}): {len(tables)} table{'s' * (len(tables) > 1)}, "
+        f"{total:,} rows",
+        style="bold",
+    )
     if report["val_timestamp"]:
-        say(f"validation from {report['val_timestamp']}, test from {report['test_timestamp']} ({report['split_origin']})")
+        say(
+            f"validation from {report['val_timestamp']}, test from {report['test_timestamp']} "
+            f"({report['split_origin']})"
+        )
     say("")
     rows = [
         (
@@ -27,14 +34,30 @@ def print_inspection(report: dict[str, Any]) -> None:
         )
         for name, t in tables.items()
     ]
-    print_table(["table", "rows", "primary key", "time column", "time range", "foreign keys"], rows, right=[1])
+    print_table(
+        ["table", "rows", "primary key", "time column", "time range", "foreign keys"],
+        rows,
+        right=[1],
+    )
     for name, t in tables.items():
         if t["dated_by"] is not None:
             keys = ", ".join(t["dated_by"]["keys"])
-            say(f"{name} is dated by {t['dated_by']['times']} (through {keys}): a row is not visible before what it names")
-    say("", *(["* inferred, not declared by the source", ""] if "*" in str([row[2:] for row in rows]) else []))
+            say(
+                f"{name} is dated by {t['dated_by']['times']} (through {keys}): a row is not "
+                "visible before what it names"
+            )
+    say(
+        "",
+        *(
+            ["* inferred, not declared by the source", ""]
+            if "*" in str([row[2:] for row in rows])
+            else []
+        ),
+    )
     for name, t in tables.items():
-        kinds = [f"{c} {entry['kind']}" for c, entry in t["columns"].items() if entry["kind"] != "key"]
+        kinds = [
+            f"{c} {entry['kind']}" for c, entry in t["columns"].items() if entry["kind"] != "key"
+        ]
         say(f"{name}: {', '.join(kinds) or 'no columns but keys'}")
     say("")
     print_findings(report["findings"])
@@ -74,9 +97,17 @@ def write_drawing(db: Any, path: Path) -> None:
     from gelgt.schema.draw import mermaid, svg
 
     if path.suffix not in (".svg", ".mmd", ".md"):
-        raise GelgtError("unknown_format", f"Cannot draw to '{path.name}'.", hint="Use an ending .svg, or .mmd or .md for Mermaid.")
+        raise GelgtError(
+            "unknown_format",
+            f"Cannot draw to '{path.name}'.",
+            hint="Use an ending .svg, or .mmd or .md for Mermaid.",
+        )
     if not path.parent.is_dir():
-        raise GelgtError("not_found", f"There is no folder {path.parent} to draw to.", hint="Make it first, or draw elsewhere.")
+        raise GelgtError(
+            "not_found",
+            f"There is no folder {path.parent} to draw to.",
+            hint="Make it first, or draw elsewhere.",
+        )
     if path.suffix == ".svg":
         text = svg(db.schema, {name: db.num_rows(name) for name in db.table_names})
     else:

@@ -1,4 +1,5 @@
-"""Ctrl-C while training: the first one ends training with the best weights so far, a second one ends the process at once."""
+"""Ctrl-C while training: the first one ends training with the best weights so far, a second one
+ends the process at once."""
 
 import signal
 from collections.abc import Callable
@@ -9,9 +10,8 @@ from typing import Any
 class Interrupt:
     """Catches SIGINT for as long as it is entered, and is true once it came.
 
-    Args:
-        has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the process too.
-        tell: Is told what happens now.
+    Args: has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the
+        process too. tell: Is told what happens now.
     """
 
     def __init__(self, has_begun: Callable[[], bool], tell: Callable[[str], None]) -> None:
@@ -21,7 +21,9 @@ class Interrupt:
         self._before: Any = None
 
     def __call__(self) -> bool:
-        if self.came_early:  # compiled code that calls Python can swallow an exception: it is raised again when somebody asks
+        # compiled code that calls Python can swallow an exception: it is raised again when somebody
+        # asks
+        if self.came_early:
             raise KeyboardInterrupt
         return self.came
 
@@ -29,7 +31,12 @@ class Interrupt:
         self._before = signal.signal(signal.SIGINT, self._first)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         signal.signal(signal.SIGINT, self._before)
 
     def _first(self, number: int, frame: FrameType | None) -> None:
@@ -38,4 +45,7 @@ class Interrupt:
             self.came_early = True
             raise KeyboardInterrupt
         self.came = True
-        self.tell("interrupted: the best weights so far are being scored and kept; press Ctrl-C again to end at once")
+        self.tell(
+            "interrupted: the best weights so far are being scored and kept; press Ctrl-C again "
+            "to end at once"
+        )

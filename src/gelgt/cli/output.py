@@ -1,4 +1,5 @@
-"""What the command line prints: rich on a terminal, plain lines in a pipe, one JSON object with --json."""
+"""What the command line prints: rich on a terminal, plain lines in a pipe, one JSON object with
+--json."""
 
 import json
 import os
@@ -26,7 +27,13 @@ def end_quietly() -> None:
 def console(stderr: bool = False) -> Console:
     """A console that never wraps, colours or draws in a pipe."""
     stream = sys.stderr if stderr else sys.stdout
-    return _Console(file=stream, highlight=False, emoji=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 10_000)
+    return _Console(
+        file=stream,
+        highlight=False,
+        emoji=False,
+        soft_wrap=not stream.isatty(),
+        width=None if stream.isatty() else 10_000,
+    )
 
 
 def say(*lines: str, style: str | None = None) -> None:
@@ -50,14 +57,19 @@ def print_json(content: dict[str, Any]) -> None:
         end_quietly()
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> None:
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
+) -> None:
     """Aligned columns; `right` names the columns of numbers."""
     out = console()
     if not out.is_terminal:
         lines = [list(headers), *([str(cell) for cell in row] for row in rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
         for line in lines:
-            cells = [cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(line, widths))]
+            cells = [
+                cell.rjust(w) if i in right else cell.ljust(w)
+                for i, (cell, w) in enumerate(zip(line, widths))
+            ]
             say("  ".join(cells).rstrip())
         return
     from rich.text import Text
@@ -76,6 +88,10 @@ def print_error(error: GelgtError, as_json: bool) -> None:
         print_json({"error": error.to_dict()})
         return
     out = console(stderr=True)
-    out.print(f"error ({error.code}): {error.message}", markup=False, style="red" if out.is_terminal else None)
+    out.print(
+        f"error ({error.code}): {error.message}",
+        markup=False,
+        style="red" if out.is_terminal else None,
+    )
     if error.hint:
         out.print(f"  {error.hint}", markup=False)

@@ -15,13 +15,20 @@ SHOWN = 20  # rows that are printed for people
 MOST = 10_000  # rows that --json prints without a file
 
 FromOption = Annotated[
-    str | None, typer.Option("--source", metavar="S", help="The database to read, as for gelgt train; the run's own by default.")
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="S",
+        help="The database to read, as for gelgt train; the run's own by default.",
+    ),
 ]
 
 
 def evaluate_command(
     run: given.RunArg,
-    split: Annotated[str, typer.Option("--split", metavar="test|val", help="Which labels.")] = "test",
+    split: Annotated[
+        str, typer.Option("--split", metavar="test|val", help="Which labels.")
+    ] = "test",
     source: FromOption = None,
     namespace: given.NamespaceOption = None,
     device: given.DeviceOption = "auto",
@@ -29,8 +36,8 @@ def evaluate_command(
 ) -> None:
     """Score a run again, from its weights.
 
-    On the data it was trained on the scores are those of the training run; on a source that has grown, labels are made anew.
-    """
+    On the data it was trained on the scores are those of the training run; on a source that has
+    grown, labels are made anew."""
     given.one_of("--split", split, ("test", "val", "train"))
     from gelgt.cli.progress import working
     from gelgt.cli.scores import baseline_words, print_scores, regime_words, told_apart
@@ -52,8 +59,14 @@ def evaluate_command(
     if as_json:
         print_json(result)
         return
-    say(f"{loaded.metrics['task']['name']}: {found['rows']:,} rows of {split} ({regime_words(loaded.metrics)})", style="bold")
-    print_scores(metric, {**told_apart(loaded.metrics["model"], found), **found["baselines"]}, (split,))
+    say(
+        f"{loaded.metrics['task']['name']}: {found['rows']:,} rows of {split} "
+        f"({regime_words(loaded.metrics)})",
+        style="bold",
+    )
+    print_scores(
+        metric, {**told_apart(loaded.metrics["model"], found), **found["baselines"]}, (split,)
+    )
     if words := baseline_words(found):
         say(words)
     for text in found["notices"]:
@@ -63,18 +76,42 @@ def evaluate_command(
 def predict_command(
     run: given.RunArg,
     entities: Annotated[
-        str | None, typer.Option("--entities", metavar="1,2,3", help="Your own keys, separated by commas, or @FILE with one a line.")
+        str | None,
+        typer.Option(
+            "--entities",
+            metavar="1,2,3",
+            help="Your own keys, separated by commas, or @FILE with one a line.",
+        ),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Everyone whom the task is about at that time (the default).")] = False,
+    everyone: Annotated[
+        bool,
+        typer.Option("--all", help="Everyone whom the task is about at that time (the default)."),
+    ] = False,
     frame: Annotated[
-        Path | None, typer.Option("--frame", metavar="FILE", help="A .csv or .parquet file with key columns and a time column.")
+        Path | None,
+        typer.Option(
+            "--frame",
+            metavar="FILE",
+            help="A .csv or .parquet file with key columns and a time column.",
+        ),
     ] = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="T", help="Predict from this time on; now by default.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="T", help="Predict from this time on; now by default."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing."
+        ),
     ] = None,
     relbench: Annotated[
-        Path | None, typer.Option("--relbench", metavar="OUT", help="Write RelBench's prediction table of the test rows (.csv or folder).")
+        Path | None,
+        typer.Option(
+            "--relbench",
+            metavar="OUT",
+            help="Write RelBench's prediction table of the test rows (.csv or folder).",
+        ),
     ] = None,
     source: FromOption = None,
     namespace: given.NamespaceOption = None,
@@ -129,17 +166,31 @@ def predict_command(
 
 
 def _check_choice(
-    entities: str | None, everyone: bool, frame: Path | None, at: str | None, relbench: Path | None, out: Path | None
+    entities: str | None,
+    everyone: bool,
+    frame: Path | None,
+    at: str | None,
+    relbench: Path | None,
+    out: Path | None,
 ) -> None:
     """Whether the options go together."""
-    named = {"--entities": entities is not None, "--all": everyone, "--frame": frame is not None, "--relbench": relbench is not None}
+    named = {
+        "--entities": entities is not None,
+        "--all": everyone,
+        "--frame": frame is not None,
+        "--relbench": relbench is not None,
+    }
     chosen = [option for option, is_given in named.items() if is_given]
     if len(chosen) > 1:
-        raise GelgtError("bad_option", f"{' and '.join(chosen)} do not go together.", hint="Give one of them.")
+        raise GelgtError(
+            "bad_option", f"{' and '.join(chosen)} do not go together.", hint="Give one of them."
+        )
     if at is not None and (frame is not None or relbench is not None):
         raise GelgtError("bad_option", f"{chosen[0]} brings its own times.", hint="Leave --at out.")
     if relbench is not None and out is not None:
-        raise GelgtError("bad_option", "--relbench says itself where to write.", hint="Leave --out out.")
+        raise GelgtError(
+            "bad_option", "--relbench says itself where to write.", hint="Leave --out out."
+        )
 
 
 def _entities(text: str | None) -> list[str] | None:
@@ -150,11 +201,17 @@ def _entities(text: str | None) -> list[str] | None:
         return [key.strip() for key in text.split(",") if key.strip()]
     path = Path(text[1:]).expanduser()
     if not path.is_file():
-        raise GelgtError("not_found", f"There is no file {path}.", hint="Write one key a line into it.")
+        raise GelgtError(
+            "not_found", f"There is no file {path}.", hint="Write one key a line into it."
+        )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise GelgtError("unreadable_file", f"{path} is no UTF-8 text.", hint="Write one key a line, or use --frame.") from None
+        raise GelgtError(
+            "unreadable_file",
+            f"{path} is no UTF-8 text.",
+            hint="Write one key a line, or use --frame.",
+        ) from None
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -164,7 +221,9 @@ def _frame(path: Path | None) -> Any:
     if path is None:
         return None
     if path.suffix.lower() not in (".csv", ".parquet"):
-        raise GelgtError("unknown_format", f"{path.name} is neither .csv nor .parquet.", hint="Name the file so.")
+        raise GelgtError(
+            "unknown_format", f"{path.name} is neither .csv nor .parquet.", hint="Name the file so."
+        )
     return read_definition(str(path))
 
 
@@ -188,7 +247,11 @@ def _prepare(run: Any, opened: Any, device: str, asked: dict[str, Any]) -> tuple
     except GelgtError as error:
         if error.code != "bad_key":
             raise
-        raise GelgtError(error.code, error.message, hint="Give them with --frame FILE: one column for each part, and a time.") from None
+        raise GelgtError(
+            error.code,
+            error.message,
+            hint="Give them with --frame FILE: one column for each part, and a time.",
+        ) from None
 
 
 def _write(predictor: Any, seeds: Any, out: Path) -> None:
@@ -211,10 +274,18 @@ def _print(predictor: Any, seeds: Any) -> None:
 
     table = pa.concat_tables(predictor.predict_table(seeds.rows[:SHOWN], seeds.times[:SHOWN]))
     columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
-    numbers = [i for i, field in enumerate(table.schema) if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)]
+    numbers = [
+        i
+        for i, field in enumerate(table.schema)
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
     print_table(table.column_names, list(zip(*columns)), right=numbers)
     if len(seeds) > SHOWN:
-        say("", f"the first {SHOWN} of {len(seeds):,} predictions; write them all with --out FILE.parquet")
+        say(
+            "",
+            f"the first {SHOWN} of {len(seeds):,} predictions; write them all with --out "
+            "FILE.parquet",
+        )
 
 
 def _cell(value: Any) -> str:
@@ -225,12 +296,20 @@ def _records(predictor: Any, seeds: Any) -> list[dict[str, Any]]:
     import pyarrow as pa
 
     if len(seeds) > MOST:
-        raise GelgtError("too_many_rows", f"{len(seeds):,} predictions are too many to print.", hint="Write them with --out FILE.parquet.")
-    found: list[dict[str, Any]] = pa.concat_tables(predictor.predict_table(seeds.rows, seeds.times)).to_pylist()
+        raise GelgtError(
+            "too_many_rows",
+            f"{len(seeds):,} predictions are too many to print.",
+            hint="Write them with --out FILE.parquet.",
+        )
+    found: list[dict[str, Any]] = pa.concat_tables(
+        predictor.predict_table(seeds.rows, seeds.times)
+    ).to_pylist()
     return found
 
 
-def _write_relbench(run: Any, source: str | None, namespace: str | None, out: Path, device: str, as_json: bool) -> None:
+def _write_relbench(
+    run: Any, source: str | None, namespace: str | None, out: Path, device: str, as_json: bool
+) -> None:
     from gelgt.cli.progress import working
     from gelgt.inference import write_relbench
 
@@ -239,6 +318,13 @@ def _write_relbench(run: Any, source: str | None, namespace: str | None, out: Pa
         path = write_relbench(run, opened, out, device=device)
     rows = run.metrics["task"]["rows"]["test"]
     if as_json:
-        print_json({"rows": rows, "out": str(path), "regime": run.metrics["regime"], "notices": list(opened.notices)})
+        print_json(
+            {
+                "rows": rows,
+                "out": str(path),
+                "regime": run.metrics["regime"],
+                "notices": list(opened.notices),
+            }
+        )
     else:
         say(f"{rows:,} test rows written to {path} (regime {run.metrics['regime']})")

@@ -1,6 +1,8 @@
-"""What `gelgt train` shows while it works, on standard error: a live bar on a terminal, a plain line a phase and an epoch in a pipe.
+"""What `gelgt train` shows while it works, on standard error: a live bar on a terminal, a plain
+line a phase and an epoch in a pipe.
 
-✓ data           1.9 s  112,340 rows in 8 tables; labels: train 98,310, val 13,020, test 13,790; seed-time
+✓ data           1.9 s 112,340 rows in 8 tables; labels: train 98,310, val 13,020, test 13,790;
+                 seed-time
 ✓ baselines     11.2 s  validation roc_auc: lightgbm 0.7012, entity-mean 0.6123
   epoch  1/30    4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
 """
@@ -14,7 +16,13 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from gelgt.cli.output import console, note
@@ -50,7 +58,12 @@ class Lines(Progress):
         self._since = time.perf_counter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         pass
 
     def phase(self, name: str, facts: str = "") -> None:
@@ -61,8 +74,13 @@ class Lines(Progress):
             self.rivals = facts.partition(": ")[2]
 
     def prepare(self, config: TrainConfig, metric: str) -> None:
-        """What is known before training begins: how long it may take, and the metric that decides."""
-        self.metric, self.epochs, self.time_limit = metric, config.epochs, config.time_limit or math.inf
+        """What is known before training begins: how long it may take, and the metric that
+        decides."""
+        self.metric, self.epochs, self.time_limit = (
+            metric,
+            config.epochs,
+            config.time_limit or math.inf,
+        )
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         self.has_begun = True
@@ -72,11 +90,20 @@ class Lines(Progress):
         told = f"loss {record['loss']:.4f}"
         if value is not None:
             is_best = best_epoch == record["epoch"]
-            self.best = value if is_best else self.best  # unknown after --resume, until it is beaten
-            before = f" (best so far {f'{self.best:.4f}, ' if self.best is not None else ''}epoch {best_epoch})"
-            told += f", validation {self.metric} {value:.4f}" + (", the best so far" if is_best else before)
+            # unknown after --resume, until it is beaten
+            self.best = value if is_best else self.best
+            before = (
+                f" (best so far {f'{self.best:.4f}, ' if self.best is not None else ''}epoch "
+                f"{best_epoch})"
+            )
+            told += f", validation {self.metric} {value:.4f}" + (
+                ", the best so far" if is_best else before
+            )
             self.best_epoch = best_epoch
-        self.print(f"  epoch {record['epoch']:>2}/{self.epochs:<3} {duration(record['seconds']):>7}  {told}")
+        self.print(
+            f"  epoch {record['epoch']:>2}/{self.epochs:<3} {duration(record['seconds']):>7}  "
+            f"{told}"
+        )
 
     def member(self, number: int, count: int) -> None:
         self.best, self.best_epoch = None, 0
@@ -88,7 +115,11 @@ class Lines(Progress):
         self.print(f"  {which} trained anew, with the labels that were held back")
 
     def resumed(self, epoch: int, step: int) -> None:
-        self.print(f"  goes on after {epoch} epochs and {step} steps" if step else f"  goes on after {epoch} epochs")
+        self.print(
+            f"  goes on after {epoch} epochs and {step} steps"
+            if step
+            else f"  goes on after {epoch} epochs"
+        )
 
     def notice(self, text: str) -> None:
         self.notices.append(text)
@@ -105,11 +136,14 @@ class Lines(Progress):
     def left(self, epoch: int, step: int, steps: int, seconds: float) -> float:
         """Seconds that training takes at most from here, by the steps so far."""
         done = (epoch - 1) * steps + step
-        return max(0.0, min(seconds / done * (self.epochs * steps - done), self.time_limit - seconds))
+        return max(
+            0.0, min(seconds / done * (self.epochs * steps - done), self.time_limit - seconds)
+        )
 
 
 class Live(Lines):
-    """The same lines, and below them what is under way: a spinner, and a bar with the loss, the scores and the time left at most."""
+    """The same lines, and below them what is under way: a spinner, and a bar with the loss, the
+    scores and the time left at most."""
 
     def __init__(self, first: str) -> None:
         super().__init__()
@@ -128,7 +162,12 @@ class Live(Lines):
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.bar.stop()
 
     @property
@@ -139,7 +178,9 @@ class Live(Lines):
         super().phase(name, facts)
         after = PHASES[PHASES.index(name) + 1 :] if name in PHASES else ()
         if name != "model":
-            self.bar.reset(self.task, total=None, description=after[0] if after else "finishing", facts="")
+            self.bar.reset(
+                self.task, total=None, description=after[0] if after else "finishing", facts=""
+            )
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         super().step(epoch, step, steps, loss, seconds)
@@ -148,7 +189,13 @@ class Live(Lines):
             rival = f" ({self.rivals.partition(',')[0]})" if self.rivals else ""
             facts += f", {self.metric} {self.best:.4f}{rival}"
         done = (epoch - 1) * steps + step
-        self.bar.update(self.task, description=f"epoch {epoch}/{self.epochs}", total=self.epochs * steps, completed=done, facts=facts)
+        self.bar.update(
+            self.task,
+            description=f"epoch {epoch}/{self.epochs}",
+            total=self.epochs * steps,
+            completed=done,
+            facts=facts,
+        )
 
 
 def duration(seconds: float) -> str:
@@ -177,12 +224,20 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many more rows are done: a bar on a terminal, now and then a line in a pipe."""
+    """Gives a function that is told how many more rows are done: a bar on a terminal, now and then
+    a line in a pipe."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield _Count(what, total)
         return
-    with Bar(TextColumn(what), BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn(), console=out, transient=True) as bar:
+    with Bar(
+        TextColumn(what),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
+    ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.update(task, advance=rows)
 

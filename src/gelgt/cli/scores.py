@@ -1,4 +1,5 @@
-"""Prints a run for people: its scores beside its baselines, and the times that it looks for. Gives scripts the same as JSON."""
+"""Prints a run for people: its scores beside its baselines, and the times that it looks for. Gives
+scripts the same as JSON."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +12,35 @@ Scores = Mapping[str, float]
 
 def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) -> dict[str, Any]:
     """What `gelgt train --json` prints."""
-    keys = ("regime", "horizon", "seed", "preset", "metric", "metrics", "baselines", "seconds", "training_seconds", "best_epoch", "ended")
+    keys = (
+        "regime",
+        "horizon",
+        "seed",
+        "preset",
+        "metric",
+        "metrics",
+        "baselines",
+        "seconds",
+        "training_seconds",
+        "best_epoch",
+        "ended",
+    )
     task = metrics["task"]
     return {
         **{key: metrics[key] for key in keys},
         **apart_json(metrics),
         "epochs": len(metrics["epochs"]),
-        "task": {key: task[key] for key in ("name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp")},
+        "task": {
+            key: task[key]
+            for key in (
+                "name",
+                "task_type",
+                "entity_table",
+                "rows",
+                "val_timestamp",
+                "test_timestamp",
+            )
+        },
         "parameters": metrics["parameters"],
         "refit": metrics["refit"],
         "temporal_profile": strongest(shown, limit=None),
@@ -26,7 +49,8 @@ def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) ->
 
 
 def apart_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores of the network and the trees alone, the share of the trees, and how many labels LightGBM learned; older runs have none."""
+    """The scores of the network and the trees alone, the share of the trees, and how many labels
+    LightGBM learned; older runs have none."""
     return {
         "parts": metrics.get("parts", {}),
         "tree_share": metrics.get("tree_share"),
@@ -35,7 +59,8 @@ def apart_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def told_apart(model: str, scored: Mapping[str, Any]) -> dict[str, Mapping[str, Scores]]:
-    """A row for a model, and where trees were grown beside its network one for each of both alone."""
+    """A row for a model, and where trees were grown beside its network one for each of both
+    alone."""
     parts = scored.get("parts", {})
     rows: dict[str, Mapping[str, Scores]] = {model: scored["metrics"]}
     if "trees" in parts:
@@ -45,18 +70,27 @@ def told_apart(model: str, scored: Mapping[str, Any]) -> dict[str, Mapping[str, 
 
 
 def baseline_words(scored: Mapping[str, Any]) -> str:
-    """Which labels the baselines learned, in a sentence; nothing for runs that do not say, or have no LightGBM beside them."""
+    """Which labels the baselines learned, in a sentence; nothing for runs that do not say, or have
+    no LightGBM beside them."""
     labels = scored.get("baseline_labels") or {}
     if not labels or not scored["baselines"]:
         return ""
-    known = f", and for test the {labels['known']:,} known at the test time" if "known" in labels else ""
+    known = (
+        f", and for test the {labels['known']:,} known at the test time"
+        if "known" in labels
+        else ""
+    )
     return (
         f"LightGBM learned the {labels['train']:,} labels that the model learned{known}; "
         "the entity's past is every window of its own that has closed by the seed time."
     )
 
 
-def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mapping[str, Mapping[str, Scores]] | None = None) -> None:
+def print_run(
+    metrics: Mapping[str, Any],
+    shown: Mapping[str, Any],
+    extra: Mapping[str, Mapping[str, Scores]] | None = None,
+) -> None:
     """Scores beside baselines, and what was learned about time.
 
     Args:
@@ -64,17 +98,31 @@ def print_run(metrics: Mapping[str, Any], shown: Mapping[str, Any], extra: Mappi
     """
     task = metrics["task"]
     say("", f"{task['name']}: scores beside baselines ({regime_words(metrics)})", style="bold")
-    print_scores(metrics["metric"], {**told_apart(metrics["model"], metrics), **metrics["baselines"], **(extra or {})})
+    print_scores(
+        metrics["metric"],
+        {**told_apart(metrics["model"], metrics), **metrics["baselines"], **(extra or {})},
+    )
     if words := baseline_words(metrics):
         say(words)
-    epochs = f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: {metrics['ended']}"
+    epochs = (
+        f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: "
+        f"{metrics['ended']}"
+    )
     if metrics["refit"]:
         again = metrics["refit"]
         say("", refit_words(again))
     if metrics.get("trees"):
         share = metrics["trees"]["share"]
-        say("", f"LightGBM on the same history makes {share:.0%} of the prediction, the network {1 - share:.0%}; validation chose so.")
-    say("", f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} parameters")
+        say(
+            "",
+            f"LightGBM on the same history makes {share:.0%} of the prediction, the network "
+            f"{1 - share:.0%}; validation chose so.",
+        )
+    say(
+        "",
+        f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} "
+        "parameters",
+    )
     print_profile(shown)
 
 
@@ -82,22 +130,39 @@ def refit_words(refit: Mapping[str, Any]) -> str:
     """What was learned once validation had chosen, and what the scores are of."""
     if refit.get("labels", "all") == "all":
         return (
-            f"Then refitted on all {refit['rows']:,} labelled rows for {refit['epochs']} epochs; the scores are those of the model before."
+            f"Then refitted on all {refit['rows']:,} labelled rows for {refit['epochs']} "
+            "epochs; the scores are those of the model before."
         )
-    known = f"Then refitted on the {refit['rows']:,} labels that are known at the test time, for {refit['epochs']} epochs"
+    known = (
+        f"Then refitted on the {refit['rows']:,} labels that are known at the test time, for "
+        f"{refit['epochs']} epochs"
+    )
     return f"{known}; the validation score is that of the model before."
 
 
-def print_scores(metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")) -> None:
-    """A row a model; the deciding metric of every split first, then the others of the last split."""
+def print_scores(
+    metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")
+) -> None:
+    """A row a model; the deciding metric of every split first, then the others of the last
+    split."""
     from gelgt.metrics import SMALLER_IS_BETTER
 
     last = splits[-1]
     names = {"val": "validation", "test": "test"}
-    others = list(dict.fromkeys(m for scores in models.values() for m in scores.get(last, {}) if m != metric))
-    headers = ["model", *(f"{names[s]} {metric}" for s in splits), *(f"{names[last]} {m}" for m in others)]
+    others = list(
+        dict.fromkeys(m for scores in models.values() for m in scores.get(last, {}) if m != metric)
+    )
+    headers = [
+        "model",
+        *(f"{names[s]} {metric}" for s in splits),
+        *(f"{names[last]} {m}" for m in others),
+    ]
     rows = [
-        [name, *(_number(scores.get(s, {}).get(metric)) for s in splits), *(_number(scores.get(last, {}).get(m)) for m in others)]
+        [
+            name,
+            *(_number(scores.get(s, {}).get(metric)) for s in splits),
+            *(_number(scores.get(last, {}).get(m)) for m in others),
+        ]
         for name, scores in models.items()
     ]
     print_table(headers, rows, right=range(1, len(headers)))
@@ -110,7 +175,11 @@ def regime_words(metrics: Mapping[str, Any]) -> str:
     """The regime, and what it lets a seed see."""
     if metrics["regime"] == "frozen":
         return f"regime frozen: rows up to {str(metrics['horizon'])[:10]} are seen"
-    ages = f", ages from {str(metrics['horizon'])[:10]} at the latest" if metrics.get("horizon") else ""
+    ages = (
+        f", ages from {str(metrics['horizon'])[:10]} at the latest"
+        if metrics.get("horizon")
+        else ""
+    )
     return f"regime seed-time: all rows before each seed's own time are seen{ages}"
 
 
@@ -118,12 +187,19 @@ def print_profile(shown: Mapping[str, Any]) -> None:
     """The strongest kernels of the Gaussian bias, and the tables that attention goes to."""
     kernels = strongest(shown)
     if kernels:
-        say("", "What it looks for in time (kernels of the Gaussian bias, strongest first)", style="bold")
+        say(
+            "",
+            "What it looks for in time (kernels of the Gaussian bias, strongest first)",
+            style="bold",
+        )
         say(*(f"  {k['text']}, weight {k['weight']:+.2f}" for k in kernels))
     by_table = shown.get("attention", {}).get("by_table", {})
     if by_table:
         share = sorted(by_table.items(), key=lambda entry: -entry[1])[:4]
-        say("Attention goes to " + ", ".join(f"{name} {value:.0%}" for name, value in share if value >= 0.005))
+        say(
+            "Attention goes to "
+            + ", ".join(f"{name} {value:.0%}" for name, value in share if value >= 0.005)
+        )
 
 
 def strongest(shown: Mapping[str, Any], limit: int | None = 3) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""`gelgt bench quality`, `ablation`, `bias`, `generality`, `sweep`, `temporal`: studies that train models, with the same options all.
+"""`gelgt bench quality`, `ablation`, `bias`, `generality`, `sweep`, `temporal`: studies that train
+models, with the same options all.
 
 gelgt bench ablation --dataset rel-f1 --task driver-dnf --seeds 3 --budget 5m --preset gpu --jobs 4
 """
@@ -27,30 +28,70 @@ FAILED = 1  # the exit code where a run failed and the others went on
 
 
 def study_options(
-    dataset: Annotated[str, typer.Option("--dataset", metavar="SOURCE", help="A RelBench folder or name, or another source.")],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            "--dataset", metavar="SOURCE", help="A RelBench folder or name, or another source."
+        ),
+    ],
     tasks: Annotated[
         list[str] | None,
-        typer.Option("--task", metavar="TASK", help="A task's name, or what `gelgt train` takes; repeatable. By default all of a folder."),
+        typer.Option(
+            "--task",
+            metavar="TASK",
+            help="A task's name, or what `gelgt train` takes; repeatable. By default all of a "
+            "folder.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Where runs and tables go; runs/bench/DATASET by default. Finished runs are kept."),
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Where runs and tables go; runs/bench/DATASET by default. Finished runs are kept.",
+        ),
     ] = None,
-    preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")] = "cpu",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Runs of each cell, with seeds 0, 1, …")] = 3,
-    budget: Annotated[str | None, typer.Option("--budget", metavar="D", help="Train each run at most so long, such as 5m.")] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")
+    ] = "cpu",
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", min=1, metavar="N", help="Runs of each cell, with seeds 0, 1, …"),
+    ] = 3,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="D", help="Train each run at most so long, such as 5m."),
+    ] = None,
     visibility: Annotated[
         str | None,
-        typer.Option("--visibility", metavar="REGIME", help="frozen, seed-time or both; frozen by default for RelBench data."),
+        typer.Option(
+            "--visibility",
+            metavar="REGIME",
+            help="frozen, seed-time or both; frozen by default for RelBench data.",
+        ),
     ] = None,
     settings: given.SetOption = None,
     device: given.DeviceOption = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Runs at once, each in a process of its own.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", min=1, metavar="N", help="Runs at once, each in a process of its own."
+        ),
+    ] = 1,
     stop_after: Annotated[
-        str | None, typer.Option("--stop-after", metavar="D", help="Leave the rest for the next time after so long, such as 8m.")
+        str | None,
+        typer.Option(
+            "--stop-after",
+            metavar="D",
+            help="Leave the rest for the next time after so long, such as 8m.",
+        ),
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="LightGBM and the entity's past labels beside it, made once a task.")
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="LightGBM and the entity's past labels beside it, made once a task.",
+        ),
     ] = True,
     as_json: given.JsonFlag = False,
 ) -> None:
@@ -58,7 +99,8 @@ def study_options(
 
 
 def study_command(choose: "Callable[..., Study]") -> Callable[..., None]:
-    """A command from a function that gives a study: the function's own options, and those of every study."""
+    """A command from a function that gives a study: the function's own options, and those of every
+    study."""
     own = inspect.signature(choose).parameters
 
     def command(**values: Any) -> None:
@@ -66,7 +108,9 @@ def study_command(choose: "Callable[..., Study]") -> Callable[..., None]:
         _run(lambda: choose(**of_study), values)
 
     shared = inspect.signature(study_options).parameters
-    ordered = sorted([*own.values(), *shared.values()], key=lambda p: p.default is not inspect.Parameter.empty)
+    ordered = sorted(
+        [*own.values(), *shared.values()], key=lambda p: p.default is not inspect.Parameter.empty
+    )
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]  # what typer reads
     command.__annotations__ = {name: p.annotation for name, p in {**own, **shared}.items()}
     command.__doc__ = choose.__doc__
@@ -105,7 +149,8 @@ def run(
     as_json: bool,
     write: bool = True,
 ) -> tuple[list[dict[str, Any]], Path]:
-    """Run a study in one regime or in both, and write its tables if wanted; errors of the command line come before any work."""
+    """Run a study in one regime or in both, and write its tables if wanted; errors of the command
+    line come before any work."""
     from gelgt.cli.train import settings_of
     from gelgt.presets import RunConfig
 
@@ -148,7 +193,9 @@ def run(
 
             for regime in regimes:
                 own = replace(wish, out=folder, visibility=regime)
-                results.append(run_study(study, db, made, own, progress=progress, tell=teller, stop=is_over))
+                results.append(
+                    run_study(study, db, made, own, progress=progress, tell=teller, stop=is_over)
+                )
     for result in results if write else ():
         write_study(result, folder, file_of(result, len(results)))
     return results, folder
@@ -171,9 +218,15 @@ def chosen_tasks(db: "Database", names: "list[str] | None") -> "list[Task]":
     if names:
         return [db.task(read_definition(name)) for name in names]
     made = [db.task(name) for name in task_names(db)]
-    made = [task for task in made if task.task_type != "recommendation" and task.time_col is not None]
+    made = [
+        task for task in made if task.task_type != "recommendation" and task.time_col is not None
+    ]
     if not made:
-        raise GelgtError("no_tasks", f"{db.source} comes with no task that can be trained.", hint="Name one with --task.")
+        raise GelgtError(
+            "no_tasks",
+            f"{db.source} comes with no task that can be trained.",
+            hint="Name one with --task.",
+        )
     return made
 
 
@@ -212,9 +265,18 @@ def print_study(result: dict[str, Any]) -> None:
     if told:
         say("", *told)
     if result["failed"]:
-        say("", "failed:", *(f"  {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}" for f in result["failed"]))
+        say(
+            "",
+            "failed:",
+            *(
+                f"  {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}"
+                for f in result["failed"]
+            ),
+        )
     if result["left"]:
-        say("", f"stopped before {len(result['left'])} runs were finished; the same command goes on")
+        say(
+            "", f"stopped before {len(result['left'])} runs were finished; the same command goes on"
+        )
 
 
 ModelsOption = Annotated[
@@ -222,15 +284,18 @@ ModelsOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="gelgt (default), another model, lightgbm, lightgbm-2hop or entity-mean; repeatable, the first is compared with.",
+        help="gelgt (default), another model, lightgbm, lightgbm-2hop or entity-mean; repeatable, "
+        "the first is compared with.",
     ),
 ]
 
 
 def quality(models: ModelsOption = None) -> "Study":
-    """Scores of models over several seeds, beside baselines and what was published, with bootstrap intervals over entities.
+    """Scores of models over several seeds, beside baselines and what was published, with bootstrap
+    intervals over entities.
 
-    gelgt is told apart: its network alone, its trees alone, both together. LightGBM learns the same labels, over one hop and over two.
+    gelgt is told apart: its network alone, its trees alone, both together. LightGBM learns the same
+        labels, over one hop and over two.
 
     Runs can be stopped and go on where they were. Studies of one --out share their runs.
     """
@@ -241,10 +306,14 @@ def quality(models: ModelsOption = None) -> "Study":
 
 def ablation(
     only: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="NAME", help="Such as without-bias; repeatable. By default all.")
+        list[str] | None,
+        typer.Option(
+            "--variant", metavar="NAME", help="Such as without-bias; repeatable. By default all."
+        ),
     ] = None,
 ) -> "Study":
-    """GelGT without each of its parts: sampling, refinement, bias, GNN branch, attention, and what this project added."""
+    """GelGT without each of its parts: sampling, refinement, bias, GNN branch, attention, and what
+    this project added."""
     from gelgt.bench import studies
 
     return studies.ablation(only or ())
@@ -258,7 +327,10 @@ def bias() -> "Study":
 
 
 def generality(
-    models: Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="relgt and relgnn by default; repeatable.")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="NAME", help="relgt and relgnn by default; repeatable."),
+    ] = None,
 ) -> "Study":
     """GelGT's sampling, and its bias, in RelGT and RelGNN."""
     from gelgt.bench import studies
@@ -267,8 +339,15 @@ def generality(
 
 
 def sweep(
-    over: Annotated[str, typer.Argument(metavar="size|hops", help="Rows of a neighbourhood, or its depth.")],
-    values: Annotated[str | None, typer.Option("--values", metavar="A,B", help="100,200,300,400,500, or 2,3,4,5, by default.")] = None,
+    over: Annotated[
+        str, typer.Argument(metavar="size|hops", help="Rows of a neighbourhood, or its depth.")
+    ],
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--values", metavar="A,B", help="100,200,300,400,500, or 2,3,4,5, by default."
+        ),
+    ] = None,
 ) -> "Study":
     """Neighbourhoods of other sizes or depths."""
     from gelgt.bench import studies
@@ -276,7 +355,11 @@ def sweep(
 
     given.one_of("sweep", over, ("size", "hops"))
     points = None if values is None else parse_sizes(values)
-    return studies.sweep_size(points or studies.SIZES) if over == "size" else studies.sweep_hops(points or studies.HOPS)
+    return (
+        studies.sweep_size(points or studies.SIZES)
+        if over == "size"
+        else studies.sweep_hops(points or studies.HOPS)
+    )
 
 
 def add_to(bench: typer.Typer) -> None:

@@ -21,18 +21,31 @@ def read_definition(text: str) -> Any:
     if path.suffix.lower() not in (".sql", ".csv", ".parquet"):
         return text
     if not path.is_file():
-        raise GelgtError("not_found", f"There is no file {text}.", hint="Give a PREDICT sentence, a task name, SQL, or an existing file.")
+        raise GelgtError(
+            "not_found",
+            f"There is no file {text}.",
+            hint="Give a PREDICT sentence, a task name, SQL, or an existing file.",
+        )
     import pandas as pd
 
     from gelgt.sources.files import read_csv
 
     # Not pandas' own reader: it would make 7 of the key "007".
-    readers: dict[str, Callable[[Path], Any]] = {".sql": _read_text, ".csv": lambda p: read_csv(p).to_pandas(), ".parquet": pd.read_parquet}
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".sql": _read_text,
+        ".csv": lambda p: read_csv(p).to_pandas(),
+        ".parquet": pd.read_parquet,
+    }
     try:
         return readers[path.suffix.lower()](path)
-    except (OSError, ValueError) as error:  # the errors of text encoding, pandas and Arrow are ValueErrors
+    except (OSError, ValueError) as error:
+        # the errors of text encoding, pandas and Arrow are ValueErrors
         first = str(error).strip().splitlines()[0]
-        raise GelgtError("unreadable_file", f"{text} cannot be read: {first}", hint="Write the file again, text as UTF-8.") from None
+        raise GelgtError(
+            "unreadable_file",
+            f"{text} cannot be read: {first}",
+            hint="Write the file again, text as UTF-8.",
+        ) from None
 
 
 def _read_text(path: Path) -> str:
@@ -60,16 +73,30 @@ def task_json(task: "Task") -> dict[str, Any]:
 def print_task(task: "Task") -> None:
     """The labels of a task, for a person."""
     preview = task.preview()
-    say(f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}", style="bold")
+    say(
+        f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}",
+        style="bold",
+    )
     if task.timedelta is not None:
-        splits = f"validation from {time_text(task.val_timestamp)}, test from {time_text(task.test_timestamp)}"
+        splits = (
+            f"validation from {time_text(task.val_timestamp)}, test from "
+            f"{time_text(task.test_timestamp)}"
+        )
         say(f"window {duration_text(task.timedelta)}, {splits}")
     say("")
     rows = []
     for split in SPLITS:
         times = preview.seed_times[split]
         span = f"{str(times[0])[:10]} … {str(times[-1])[:10]}" if len(times) else "–"
-        rows.append((split, f"{preview.rows[split]:,}", f"{len(times):,}", span, _target(preview.target[split])))
+        rows.append(
+            (
+                split,
+                f"{preview.rows[split]:,}",
+                f"{len(times):,}",
+                span,
+                _target(preview.target[split]),
+            )
+        )
     print_table(["split", "rows", "seed times", "from … to", task.label_col], rows, right=[1, 2])
     say("")
     _print_sample(task)
@@ -105,7 +132,10 @@ def _print_sample(task: "Task") -> None:
     )
     times = newest.column(task.time_col).to_pylist() if task.time_col else ["–"] * len(entities)
     labels = newest.column(task.label_col).to_pylist()
-    shown = [(str(time), ", ".join(map(str, key)), str(_label(task, label))) for time, key, label in zip(times, own, labels)]
+    shown = [
+        (str(time), ", ".join(map(str, key)), str(_label(task, label)))
+        for time, key, label in zip(times, own, labels)
+    ]
     print_table([task.time_col or "time", f"{task.entity_table} key", task.label_col], shown)
 
 

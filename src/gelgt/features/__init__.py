@@ -4,8 +4,8 @@
     features.frame("orders", rows)          # a TensorFrame of those rows, in that order
     features.col_stats("orders")            # what PyTorch Frame's encoders need to know
 
-At prediction time `open_features(newer_db, statistics=features.statistics)` encodes new rows as the model knew them.
-"""
+At prediction time `open_features(newer_db, statistics=features.statistics)` encodes new rows as the
+model knew them."""
 
 from gelgt.features.build import open_features
 from gelgt.features.statistics import FeatureStatistics

@@ -1,8 +1,8 @@
 """`open_features`: fit, encode, keep.
 
-The cache entry is named after the end of the training period and the embedder, or after the given statistics.
-`stats.json` holds the statistics, `features.json` row counts and findings, `tables/N/` the arrays of table N.
-"""
+The cache entry is named after the end of the training period and the embedder, or after the given
+statistics. `stats.json` holds the statistics, `features.json` row counts and findings, `tables/N/`
+the arrays of table N."""
 
 import json
 import os
@@ -20,7 +20,12 @@ import pyarrow as pa
 from gelgt.errors import GelgtError, SchemaError, did_you_mean
 from gelgt.features.encode import Encoded, TableEncoder
 from gelgt.features.fit import fit_statistics
-from gelgt.features.statistics import FORMAT, CategoricalStatistics, FeatureStatistics, MulticategoricalStatistics
+from gelgt.features.statistics import (
+    FORMAT,
+    CategoricalStatistics,
+    FeatureStatistics,
+    MulticategoricalStatistics,
+)
 from gelgt.features.store import Features
 from gelgt.features.text import HashedNgrams, TextEmbedder, embedder_from_spec
 from gelgt.schema.kinds import MAX_CATEGORIES
@@ -33,9 +38,12 @@ BATCH_ROWS = 1 << 17
 TEXT_BATCH_ROWS = 1 << 14  # texts may be long
 
 _MESSAGES = {
-    "non_finite": "{count:,} values of '{table}.{column}' are infinite or beyond the range of float32 and count as missing.",
-    "unparsable_number": "{count:,} values of '{table}.{column}' are no numbers and count as missing.",
-    "unseen_category": "{count:,} values of '{table}.{column}' are in no category list and count as missing.",
+    "non_finite": "{count:,} values of '{table}.{column}' are infinite or beyond the range of "
+    "float32 and count as missing.",
+    "unparsable_number": "{count:,} values of '{table}.{column}' are no numbers and count as "
+    "missing.",
+    "unseen_category": "{count:,} values of '{table}.{column}' are in no category list and count "
+    "as missing.",
 }
 
 
@@ -48,28 +56,33 @@ def open_features(
 ) -> Features:
     """The row features of a database: encoded on first use, memory-mapped ever after.
 
-    Args:
-        db: The database.
-        fit_until: Statistics and category lists come from rows up to this instant (text, datetime, NumPy or pandas; UTC
-            unless it has a zone); the validation time by default, and every row of a database that has none.
-        statistics: Encode with these instead, as fitted on another database. `fit_until` is then not used.
+    Args: db: The database. fit_until: Statistics and category lists come from rows up to this
+        instant (text, datetime, NumPy or pandas; UTC
+            unless it has a zone); the validation time by default, and every row of a database that
+            has none.
+        statistics: Encode with these instead, as fitted on another database. `fit_until` is then
+        not used.
         embedder: How text becomes vectors; hashed n-grams by default, or what `statistics` name.
 
-    Raises:
-        SchemaError: a column cannot be what its kind says, or a fitted table or column is not there.
+    Raises: SchemaError: a column cannot be what its kind says, or a fitted table or column is not
+        there.
     """
     if statistics is not None:
         _check_drift(db, statistics)
         chosen = embedder or embedder_from_spec(statistics.embedder)
         if chosen.spec() != dict(statistics.embedder):
             raise GelgtError(
-                "other_embedder", f"The statistics were fitted with {dict(statistics.embedder)!r}.", hint="Pass that embedder, or none."
+                "other_embedder",
+                f"The statistics were fitted with {dict(statistics.embedder)!r}.",
+                hint="Pass that embedder, or none.",
             )
         name = f"features-v{FORMAT}-given-{statistics.key()}"
     else:
         chosen = embedder or HashedNgrams()
         until = _microseconds(db.val_timestamp if fit_until is None else fit_until)
-        spec = blake2b(json.dumps(chosen.spec(), sort_keys=True).encode(), digest_size=6).hexdigest()
+        spec = blake2b(
+            json.dumps(chosen.spec(), sort_keys=True).encode(), digest_size=6
+        ).hexdigest()
         name = f"features-v{FORMAT}-{'all' if until is None else until}-{spec}"
 
     def build(folder: Path) -> None:
@@ -78,7 +91,9 @@ def open_features(
     return Features(build_folder(db.cache_dir / name, build))
 
 
-def build_features(db: Database, folder: Path, statistics: FeatureStatistics, embedder: TextEmbedder) -> None:
+def build_features(
+    db: Database, folder: Path, statistics: FeatureStatistics, embedder: TextEmbedder
+) -> None:
     """Encode every row with given statistics into an existing, empty folder."""
     findings: list[Finding] = []
     with ThreadPoolExecutor(THREADS) as pool:
@@ -90,15 +105,25 @@ def build_features(db: Database, folder: Path, statistics: FeatureStatistics, em
                     rows = TEXT_BATCH_ROWS if encoder.columns["text"] else BATCH_ROWS
                     for encoded in _encoded(pool, encoder, db.batches(name, list(columns), rows)):
                         encoder.take(encoded)
-            findings += [_finding(code, name, column, count) for (code, column), count in sorted(encoder.counts.items()) if count]
+            findings += [
+                _finding(code, name, column, count)
+                for (code, column), count in sorted(encoder.counts.items())
+                if count
+            ]
     findings += _many_categories(statistics)
     statistics.save(folder / "stats.json")
     rows_of = {name: db.num_rows(name) for name in statistics.tables}
-    meta = {"format": FORMAT, "rows": rows_of, "findings": [finding.to_dict() for finding in findings]}
+    meta = {
+        "format": FORMAT,
+        "rows": rows_of,
+        "findings": [finding.to_dict() for finding in findings],
+    }
     (folder / "features.json").write_text(json.dumps(meta, ensure_ascii=False), encoding="utf-8")
 
 
-def _encoded(pool: ThreadPoolExecutor, encoder: TableEncoder, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
+def _encoded(
+    pool: ThreadPoolExecutor, encoder: TableEncoder, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Encoded]:
     """Results in the order of the batches, a few of which are under way at a time."""
     running: deque[Future[Encoded]] = deque()
     start = 0
@@ -116,7 +141,9 @@ def _encoded(pool: ThreadPoolExecutor, encoder: TableEncoder, batches: Iterator[
 
 
 def _finding(code: str, table: str, column: str, count: int) -> Finding:
-    return Finding(code, table, column, count, _MESSAGES[code].format(count=count, table=table, column=column))
+    return Finding(
+        code, table, column, count, _MESSAGES[code].format(count=count, table=table, column=column)
+    )
 
 
 def _many_categories(statistics: FeatureStatistics) -> list[Finding]:
@@ -140,13 +167,17 @@ def _check_drift(db: Database, statistics: FeatureStatistics) -> None:
     for table, columns in statistics.tables.items():
         if table not in db.schema.tables:
             raise SchemaError(
-                "schema_drift", f"There is no table '{table}' any more.", hint=f"{did_you_mean(table, db.table_names)} {hint}"
+                "schema_drift",
+                f"There is no table '{table}' any more.",
+                hint=f"{did_you_mean(table, db.table_names)} {hint}",
             )
         there = db.schema.tables[table].columns
         for column in columns:
             if column not in there:
                 raise SchemaError(
-                    "schema_drift", f"There is no column '{table}.{column}' any more.", hint=f"{did_you_mean(column, there)} {hint}"
+                    "schema_drift",
+                    f"There is no column '{table}.{column}' any more.",
+                    hint=f"{did_you_mean(column, there)} {hint}",
                 )
 
 
@@ -163,4 +194,8 @@ def _microseconds(instant: Any) -> int | None:
         stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
         return int(stamp.to_datetime64().astype("datetime64[us]").astype(np.int64))
     except (ValueError, TypeError) as error:
-        raise GelgtError("bad_time", f"{instant!r} is no time ({error}).", hint="Write it as 2025-09-01 or 2025-09-01T12:00:00.") from None
+        raise GelgtError(
+            "bad_time",
+            f"{instant!r} is no time ({error}).",
+            hint="Write it as 2025-09-01 or 2025-09-01T12:00:00.",
+        ) from None

@@ -1,8 +1,7 @@
 """Category lists: counted over a stream, cut to size, and looked up.
 
-Everything happens on the distinct values of one batch, never row by row in Python; a column with a million different
-values costs memory for those values and nothing more.
-"""
+Everything happens on the distinct values of one batch, never row by row in Python; a column with a
+million different values costs memory for those values and nothing more."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +27,14 @@ class CategoryCounter:
         check_nameable(values.type, self.column)
         counted = pc.value_counts(values.drop_null())
         names = category_names(counted.field("values"), self.column)
-        self._pending.append(pa.table({"name": names.cast(pa.large_string()), "count": counted.field("counts")}))
+        self._pending.append(
+            pa.table({"name": names.cast(pa.large_string()), "count": counted.field("counts")})
+        )
         self._waiting += len(names)
         if self._waiting >= self._compact_at:
             self._compact()
-            # Twice what is left: adding up costs a constant share of a pass, however many names there are.
+            # Twice what is left: adding up costs a constant share of a pass, however many names
+            # there are.
             self._compact_at = max(_COMPACT_AT, 2 * self._waiting)
 
     def _compact(self) -> pa.Table:
@@ -47,8 +49,16 @@ class CategoryCounter:
             return (), (), 0
         table = self._compact()
         table = table.filter(pc.is_valid(table["name"]))
-        best = table.take(pc.select_k_unstable(table, MAX_CATEGORIES, [("count", "descending"), ("name", "ascending")]))
-        return tuple(best["name"].to_pylist()), tuple(best["count"].to_pylist()), len(table) - len(best)
+        best = table.take(
+            pc.select_k_unstable(
+                table, MAX_CATEGORIES, [("count", "descending"), ("name", "ascending")]
+            )
+        )
+        return (
+            tuple(best["name"].to_pylist()),
+            tuple(best["count"].to_pylist()),
+            len(table) - len(best),
+        )
 
 
 class CategoryIndex:
@@ -63,7 +73,9 @@ class CategoryIndex:
         check_nameable(values.type, self.column)
         coded = values.dictionary_encode()
         names = category_names(coded.dictionary, self.column)
-        places = pc.fill_null(pc.index_in(names, value_set=self._known, skip_nulls=True), -1).cast(pa.int32())
+        places = pc.fill_null(pc.index_in(names, value_set=self._known, skip_nulls=True), -1).cast(
+            pa.int32()
+        )
         codes = pc.fill_null(places.take(coded.indices), -1).to_numpy(zero_copy_only=False)
         named = pc.sum(pc.is_valid(names.take(coded.indices))).as_py() or 0
         return codes, int(named - np.count_nonzero(codes >= 0))

@@ -4,7 +4,8 @@
     categorical.npy     (rows, columns)        int32, -1 for missing or unseen
     timestamp.npy       (rows, columns)        int64 seconds, `MISSING_TIME` for missing
     text.npy            (rows, columns · dim)  float16, zeros for missing
-    multicategorical-J-offsets.npy (rows + 1,) int64, …-places.npy (parts,) int32: rows of parts, [-1] for missing
+    multicategorical-J-offsets.npy (rows + 1,) int64, …-places.npy (parts,) int32: rows of parts,
+    [-1] for missing
 
 One array a kind, so that slicing rows is one gather; the columns of a kind keep their order.
 """
@@ -21,12 +22,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.features.categories import CategoryIndex
-from gelgt.features.statistics import CategoricalStatistics, ColumnStatistics, MulticategoricalStatistics
+from gelgt.features.statistics import (
+    CategoricalStatistics,
+    ColumnStatistics,
+    MulticategoricalStatistics,
+)
 from gelgt.features.text import TextEmbedder
 from gelgt.features.values import Column, as_numbers, as_parts, as_seconds, as_text
 from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array
 
-DTYPES = {"numerical": np.float32, "categorical": np.int32, "timestamp": np.int64, "text": np.float16}
+DTYPES = {
+    "numerical": np.float32,
+    "categorical": np.int32,
+    "timestamp": np.int64,
+    "text": np.float16,
+}
 
 
 def columns_of(statistics: Mapping[str, ColumnStatistics], kind: str) -> list[str]:
@@ -36,52 +46,83 @@ def columns_of(statistics: Mapping[str, ColumnStatistics], kind: str) -> list[st
 
 @dataclass
 class Encoded:
-    """What one batch leaves for the writer to take in order: parts of unknown number, and counts for the findings."""
+    """What one batch leaves for the writer to take in order: parts of unknown number, and counts
+    for the findings."""
 
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = field(default_factory=list)  # (lengths, places) a column
+    # (lengths, places) a column
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (code, column)
 
 
 class TableEncoder:
     """Writes the features of one table into a folder.
 
-    `encode` may run in several threads, one batch each, since every batch writes its own rows; `take` wants the results
-    in the order of the batches.
-    """
+    `encode` may run in several threads, one batch each, since every batch writes its own rows;
+    `take` wants the results in the order of the batches."""
 
-    def __init__(self, folder: Path, table: str, rows: int, statistics: Mapping[str, ColumnStatistics], embedder: TextEmbedder) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        table: str,
+        rows: int,
+        statistics: Mapping[str, ColumnStatistics],
+        embedder: TextEmbedder,
+    ) -> None:
         self.table, self.embedder = table, embedder
         self.columns = {
-            kind: columns_of(statistics, kind) for kind in ("numerical", "categorical", "timestamp", "text", "multicategorical")
+            kind: columns_of(statistics, kind)
+            for kind in ("numerical", "categorical", "timestamp", "text", "multicategorical")
         }
         self._stack = ExitStack()
         self._writers: dict[str, RowWriter] = {}
         for kind, dtype in DTYPES.items():
             if self.columns[kind]:
                 width = len(self.columns[kind]) * (embedder.dim if kind == "text" else 1)
-                self._writers[kind] = self._stack.enter_context(RowWriter(folder / f"{kind}.npy", rows, width, dtype))
+                self._writers[kind] = self._stack.enter_context(
+                    RowWriter(folder / f"{kind}.npy", rows, width, dtype)
+                )
         self.counts: Counter[tuple[str, str]] = Counter()
         self._indexes = {
             name: CategoryIndex(s.categories, Column(table, name))
             for name, s in statistics.items()
             if isinstance(s, CategoricalStatistics | MulticategoricalStatistics)
         }
-        self._separators = {name: s.separator for name, s in statistics.items() if isinstance(s, MulticategoricalStatistics)}
+        self._separators = {
+            name: s.separator
+            for name, s in statistics.items()
+            if isinstance(s, MulticategoricalStatistics)
+        }
         numbers = range(len(self._separators))
-        self._places = [self._stack.enter_context(ArrayWriter(folder / f"multicategorical-{j}-places.npy", np.int32)) for j in numbers]
-        self._offsets = [create_array(folder / f"multicategorical-{j}-offsets.npy", (rows + 1,), np.int64) for j in numbers]
+        self._places = [
+            self._stack.enter_context(
+                ArrayWriter(folder / f"multicategorical-{j}-places.npy", np.int32)
+            )
+            for j in numbers
+        ]
+        self._offsets = [
+            create_array(folder / f"multicategorical-{j}-offsets.npy", (rows + 1,), np.int64)
+            for j in numbers
+        ]
         self._taken = 0
 
     def __enter__(self) -> "TableEncoder":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     def encode(self, start: int, batch: pa.RecordBatch) -> Encoded:
         """Write the rows `start…` of a batch; thread-safe."""
         done = Encoded()
-        blocks = {kind: np.empty((batch.num_rows, writer.width), writer.dtype) for kind, writer in self._writers.items()}
+        blocks = {
+            kind: np.empty((batch.num_rows, writer.width), writer.dtype)
+            for kind, writer in self._writers.items()
+        }
         for j, name in enumerate(self.columns["numerical"]):
             numbers = as_numbers(batch.column(name), Column(self.table, name))
             blocks["numerical"][:, j] = numbers.values
@@ -114,8 +155,11 @@ class TableEncoder:
         if encoded.parts:
             self._taken += len(encoded.parts[0][0])
 
-    def _split(self, array: pa.Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
-        """Lengths (rows,), places (parts,) and unseen parts: each category once a row, rising; [-1] for a missing row."""
+    def _split(
+        self, array: pa.Array, name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
+        """Lengths (rows,), places (parts,) and unseen parts: each category once a row, rising; [-1]
+        for a missing row."""
         parts, rows = as_parts(array, self._separators[name], Column(self.table, name))
         places, unseen = self._indexes[name].lookup(parts)
         missing = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
@@ -123,4 +167,8 @@ class TableEncoder:
         places = np.concatenate([places[places >= 0], np.full(len(missing), -1, np.int32)])
         width = int(places.max(initial=0)) + 2
         pairs = np.unique(rows * width + places + 1)
-        return np.bincount(pairs // width, minlength=len(array)), (pairs % width - 1).astype(np.int32), unseen
+        return (
+            np.bincount(pairs // width, minlength=len(array)),
+            (pairs % width - 1).astype(np.int32),
+            unseen,
+        )

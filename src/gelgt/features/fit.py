@@ -1,9 +1,9 @@
-"""Fits statistics on the training period: rows that exist up to `until`, and all rows of a table that is always visible.
+"""Fits statistics on the training period: rows that exist up to `until`, and all rows of a table
+that is always visible.
 
-One pass over each table. Rows are selected by their own time, never by their place, so a later row cannot contribute
-even if a file is not ordered; and sums run over blocks of selected values, so neither rows that were left out nor the
-layout of the file change a single bit of the result.
-"""
+One pass over each table. Rows are selected by their own time, never by their place, so a later row
+cannot contribute even if a file is not ordered; and sums run over blocks of selected values, so
+neither rows that were left out nor the layout of the file change a single bit of the result."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -28,7 +28,8 @@ from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, RowTimes
 
-SAMPLE_ROWS = 1 << 20  # quantiles come from at most this many rows, evenly spaced; up to here they are exact
+# quantiles come from at most this many rows, evenly spaced; up to here they are exact
+SAMPLE_ROWS = 1 << 20
 BLOCK = 1 << 16
 
 
@@ -41,17 +42,33 @@ class Fitter(Protocol):
 
 
 def fit_statistics(db: Database, until: int | None, embedder: TextEmbedder) -> FeatureStatistics:
-    """Statistics of all feature columns from rows up to `until` (microseconds; None: all rows that have a time)."""
+    """Statistics of all feature columns from rows up to `until` (microseconds; None: all rows that
+    have a time)."""
     times = RowTimes(db)
-    tables = {name: _fit_table(db, table, times, until, embedder) for name, table in db.schema.tables.items()}
-    return FeatureStatistics(None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables)
+    tables = {
+        name: _fit_table(db, table, times, until, embedder)
+        for name, table in db.schema.tables.items()
+    }
+    return FeatureStatistics(
+        None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables
+    )
 
 
-def _fit_table(db: Database, table: TableSchema, times: RowTimes, until: int | None, embedder: TextEmbedder) -> dict[str, ColumnStatistics]:
-    kinds = {c: table.kinds[c] for c in table.columns if c in table.kinds and table.kinds[c].kind != "ignored"}
+def _fit_table(
+    db: Database, table: TableSchema, times: RowTimes, until: int | None, embedder: TextEmbedder
+) -> dict[str, ColumnStatistics]:
+    kinds = {
+        c: table.kinds[c]
+        for c in table.columns
+        if c in table.kinds and table.kinds[c].kind != "ignored"
+    }
     chosen = _in_period(times, table, until)
     total = db.num_rows(table.name) if chosen is None else int(np.count_nonzero(chosen))
-    fitters = {c: _fitter(Column(table.name, c), kind, total) for c, kind in kinds.items() if kind.kind != "text"}
+    fitters = {
+        c: _fitter(Column(table.name, c), kind, total)
+        for c, kind in kinds.items()
+        if kind.kind != "text"
+    }
     if fitters:
         for batch in _selected(db, table, list(fitters), chosen):
             for c, fitter in fitters.items():
@@ -59,7 +76,9 @@ def _fit_table(db: Database, table: TableSchema, times: RowTimes, until: int | N
     return {c: fitters[c].result() if c in fitters else TextStatistics(embedder.dim) for c in kinds}
 
 
-def _selected(db: Database, table: TableSchema, columns: list[str], chosen: NDArray[np.bool_] | None) -> Iterator[pa.RecordBatch]:
+def _selected(
+    db: Database, table: TableSchema, columns: list[str], chosen: NDArray[np.bool_] | None
+) -> Iterator[pa.RecordBatch]:
     """The rows of the training period, in order."""
     start = 0
     for batch in db.batches(table.name, columns):
@@ -69,7 +88,8 @@ def _selected(db: Database, table: TableSchema, columns: list[str], chosen: NDAr
 
 
 def _in_period(times: RowTimes, table: TableSchema, until: int | None) -> NDArray[np.bool_] | None:
-    """(rows,) which rows are of the training period; None where all are, because the table has no time."""
+    """(rows,) which rows are of the training period; None where all are, because the table has no
+    time."""
     if not table.has_time:
         return None
     moments = times.of(table.name)
@@ -102,7 +122,8 @@ class _Sample:
 class _Numerical:
     def __init__(self, column: Column, rows: int) -> None:
         self.column, self.sample = column, _Sample(rows)
-        self.count, self.mean, self.squares = 0, 0.0, 0.0  # squares: of the deviations from the mean
+        # squares: of the deviations from the mean
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
         self.low, self.high = np.inf, -np.inf
         self._waiting = np.zeros(0)
 
@@ -115,11 +136,14 @@ class _Numerical:
             self._waiting = self._waiting[BLOCK:]
 
     def _merge(self, block: NDArray[np.float64]) -> None:
-        """Add a block's moments (Chan, Golub and LeVeque): exact enough for any offset, unlike Σx² - n·mean²."""
+        """Add a block's moments (Chan, Golub and LeVeque): exact enough for any offset, unlike Σx²
+        - n·mean²."""
         mean = float(block.mean())
         total = self.count + len(block)
         delta = mean - self.mean
-        self.squares += float(np.square(block - mean).sum()) + delta * delta * self.count * len(block) / total
+        self.squares += (
+            float(np.square(block - mean).sum()) + delta * delta * self.count * len(block) / total
+        )
         self.mean += delta * len(block) / total
         self.count = total
         self.low, self.high = min(self.low, float(block.min())), max(self.high, float(block.max()))
@@ -131,8 +155,15 @@ class _Numerical:
             return NumericalStatistics()
         sampled = np.concatenate(self.sample.kept)
         sampled = sampled[~np.isnan(sampled)]
-        inner = np.quantile(sampled, [0.25, 0.5, 0.75]).tolist() if len(sampled) else [self.mean] * 3
-        return NumericalStatistics(self.count, self.mean, float(np.sqrt(self.squares / self.count)), (self.low, *inner, self.high))
+        inner = (
+            np.quantile(sampled, [0.25, 0.5, 0.75]).tolist() if len(sampled) else [self.mean] * 3
+        )
+        return NumericalStatistics(
+            self.count,
+            self.mean,
+            float(np.sqrt(self.squares / self.count)),
+            (self.low, *inner, self.high),
+        )
 
 
 class _Timestamp:
@@ -146,7 +177,10 @@ class _Timestamp:
         known = seconds[seconds != MISSING_TIME]
         if len(known):
             self.count += len(known)
-            self.oldest, self.newest = min(self.oldest, int(known.min())), max(self.newest, int(known.max()))
+            self.oldest, self.newest = (
+                min(self.oldest, int(known.min())),
+                max(self.newest, int(known.max())),
+            )
 
     def result(self) -> TimestampStatistics:
         if not self.count:

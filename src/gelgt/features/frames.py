@@ -31,7 +31,9 @@ CONSTANT = "__const__"  # RelBench's name for the feature of a table that has no
 _CONSTANT_STATISTICS = NumericalStatistics(1, 0.0, 1.0, (1.0,) * 5)
 
 
-def tensor_frame(features: "Features", table: str, rows: NDArray[np.int64], hide: Collection[str]) -> TensorFrame:
+def tensor_frame(
+    features: "Features", table: str, rows: NDArray[np.int64], hide: Collection[str]
+) -> TensorFrame:
     """See `Features.frame`."""
     statistics = features.statistics.tables[table]
     shown = features.columns(table, hide)
@@ -43,7 +45,9 @@ def tensor_frame(features: "Features", table: str, rows: NDArray[np.int64], hide
         wanted = [j for j, name in enumerate(everything) if name in shown]
         if wanted:
             key = stype.embedding if kind == "text" else stype(kind)
-            tensors[key] = slice_rows(arrays, rows, wanted, [statistics[everything[j]] for j in wanted])
+            tensors[key] = slice_rows(
+                arrays, rows, wanted, [statistics[everything[j]] for j in wanted]
+            )
             names[key] = [everything[j] for j in wanted]
     if not tensors:
         tensors[stype.numerical], names[stype.numerical] = torch.ones(len(rows), 1), [CONSTANT]
@@ -58,15 +62,25 @@ def _gather(array: NDArray[Any], rows: NDArray[np.int64], wanted: list[int]) -> 
     return taken if len(wanted) == array.shape[1] else taken[:, wanted]
 
 
-def _numerical(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]) -> torch.Tensor:
+def _numerical(
+    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+) -> torch.Tensor:
     return torch.from_numpy(_gather(arrays["numerical"], rows, wanted))  # (n, columns)
 
 
-def _categorical(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]) -> torch.Tensor:
-    return torch.from_numpy(_gather(arrays["categorical"], rows, wanted).astype(np.int64))  # (n, columns)
+def _categorical(
+    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+) -> torch.Tensor:
+    # (n, columns)
+    return torch.from_numpy(_gather(arrays["categorical"], rows, wanted).astype(np.int64))
 
 
-def _timestamp(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], statistics: list[TimestampStatistics]) -> torch.Tensor:
+def _timestamp(
+    arrays: Arrays,
+    rows: NDArray[np.int64],
+    wanted: list[int],
+    statistics: list[TimestampStatistics],
+) -> torch.Tensor:
     parts = calendar(_gather(arrays["timestamp"], rows, wanted))  # (n, columns, 7)
     # PyTorch Frame counts years from the first fitted one and refuses to count backwards.
     first_years = np.array([_year(s.oldest) for s in statistics])
@@ -75,16 +89,29 @@ def _timestamp(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], stati
     return torch.from_numpy(parts)
 
 
-def _text(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], statistics: list[TextStatistics]) -> MultiEmbeddingTensor:
+def _text(
+    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], statistics: list[TextStatistics]
+) -> MultiEmbeddingTensor:
     dim = statistics[0].dim  # one embedder for all columns
     places = [k for j in wanted for k in range(j * dim, (j + 1) * dim)]
     values = _gather(arrays["text"], rows, places).astype(np.float32)  # (n, columns · dim)
-    return MultiEmbeddingTensor(len(rows), len(wanted), torch.from_numpy(values), torch.arange(0, (len(wanted) + 1) * dim, dim))
+    return MultiEmbeddingTensor(
+        len(rows),
+        len(wanted),
+        torch.from_numpy(values),
+        torch.arange(0, (len(wanted) + 1) * dim, dim),
+    )
 
 
-def _multicategorical(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]) -> MultiNestedTensor:
-    starts = np.stack([arrays[f"multicategorical-{j}-offsets"][rows] for j in wanted], axis=1)  # (n, columns)
-    lengths = np.stack([arrays[f"multicategorical-{j}-offsets"][rows + 1] for j in wanted], axis=1) - starts
+def _multicategorical(
+    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+) -> MultiNestedTensor:
+    # (n, columns)
+    starts = np.stack([arrays[f"multicategorical-{j}-offsets"][rows] for j in wanted], axis=1)
+    lengths = (
+        np.stack([arrays[f"multicategorical-{j}-offsets"][rows + 1] for j in wanted], axis=1)
+        - starts
+    )
     offset = np.concatenate([[0], np.cumsum(lengths)])  # cell by cell, row after row
     values = np.empty(offset[-1], np.int64)
     within = np.arange(offset[-1]) - np.repeat(offset[:-1], lengths.ravel())
@@ -92,7 +119,9 @@ def _multicategorical(arrays: Arrays, rows: NDArray[np.int64], wanted: list[int]
     column = np.repeat(np.tile(np.arange(len(wanted)), len(rows)), lengths.ravel())
     for place, j in enumerate(wanted):
         values[column == place] = arrays[f"multicategorical-{j}-places"][source[column == place]]
-    return MultiNestedTensor(len(rows), len(wanted), torch.from_numpy(values), torch.from_numpy(offset))
+    return MultiNestedTensor(
+        len(rows), len(wanted), torch.from_numpy(values), torch.from_numpy(offset)
+    )
 
 
 _SLICERS: dict[str, Any] = {
@@ -105,7 +134,8 @@ _SLICERS: dict[str, Any] = {
 
 
 def calendar(seconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Year, month - 1, day - 1, weekday (Monday is 0), hour, minute, second on a last axis; all -1 where missing."""
+    """Year, month - 1, day - 1, weekday (Monday is 0), hour, minute, second on a last axis; all -1
+    where missing."""
     missing = seconds == MISSING_TIME
     instants = np.where(missing, 0, seconds)
     days = instants // 86_400
@@ -131,7 +161,9 @@ def _year(seconds: int) -> int:
 
 def col_stats(columns: Mapping[str, ColumnStatistics]) -> dict[str, dict[StatType, Any]]:
     """See `Features.col_stats`."""
-    return {name: _stat_types(s) for name, s in (columns or {CONSTANT: _CONSTANT_STATISTICS}).items()}
+    return {
+        name: _stat_types(s) for name, s in (columns or {CONSTANT: _CONSTANT_STATISTICS}).items()
+    }
 
 
 def _stat_types(statistics: ColumnStatistics) -> dict[StatType, Any]:
@@ -139,9 +171,17 @@ def _stat_types(statistics: ColumnStatistics) -> dict[StatType, Any]:
         # A spread that float32 cannot tell from the mean would only blow up rounding.
         resolvable = statistics.std > abs(statistics.mean) * float(np.finfo(np.float32).eps)
         std = statistics.std if resolvable else 1.0
-        return {StatType.MEAN: statistics.mean, StatType.STD: std, StatType.QUANTILES: list(statistics.quantiles)}
+        return {
+            StatType.MEAN: statistics.mean,
+            StatType.STD: std,
+            StatType.QUANTILES: list(statistics.quantiles),
+        }
     if isinstance(statistics, CategoricalStatistics | MulticategoricalStatistics):
-        key = StatType.COUNT if isinstance(statistics, CategoricalStatistics) else StatType.MULTI_COUNT
+        key = (
+            StatType.COUNT
+            if isinstance(statistics, CategoricalStatistics)
+            else StatType.MULTI_COUNT
+        )
         return {key: (list(statistics.categories), list(statistics.counts))}
     if isinstance(statistics, TimestampStatistics):
         return {

@@ -1,14 +1,13 @@
 """Hashed n-grams of UTF-8 text, compiled.
 
-Words are runs of ASCII letters and digits and of any character beyond ASCII. Each word, each pair of neighbouring
-words and each run of three characters (with a mark at both ends of the word) is hashed to 64 bits per block of 64
-dimensions, and each bit is a sign: the vector is the sum of those ±1, a random projection of the n-gram counts with
-a fixed matrix that is never stored. Sums are integers and the norm is taken in float64, so every machine gives the
-same bytes.
+Words are runs of ASCII letters and digits and of any character beyond ASCII. Each word, each pair
+of neighbouring words and each run of three characters (with a mark at both ends of the word) is
+hashed to 64 bits per block of 64 dimensions, and each bit is a sign: the vector is the sum of those
+±1, a random projection of the n-gram counts with a fixed matrix that is never stored. Sums are
+integers and the norm is taken in float64, so every machine gives the same bytes.
 
-Imported only when text is embedded, because importing numba is slow. Every operand is uint64: mixed with a signed
-integer, numba would compute in floats.
-"""
+Imported only when text is embedded, because importing numba is slow. Every operand is uint64: mixed
+with a signed integer, numba would compute in floats."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,14 +20,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
 
 MAX_BYTES = 4096  # the cost of one text is bounded
-WORD_WEIGHT = 2  # a word also shows in its runs of three, shared with similar words; by itself it counts twice
+# a word also shows in its runs of three, shared with similar words; by itself it counts twice
+WORD_WEIGHT = 2
 
 _START = np.uint64(0xCBF29CE484222325)  # FNV-1a
 _PRIME = np.uint64(0x100000001B3)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_WORD, _PAIR, _RUN = np.uint64(0x57), np.uint64(0x50), np.uint64(0x52)  # so that kinds of n-gram never coincide
+# so that kinds of n-gram never coincide
+_WORD, _PAIR, _RUN = np.uint64(0x57), np.uint64(0x50), np.uint64(0x52)
 _MARK = np.uint64(0)  # the edge of a word: no character of a word is 0
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
@@ -42,7 +43,8 @@ def _mix(value: np.uint64) -> np.uint64:
 
 @compiled
 def _add(counts: NDArray[np.int32], value: np.uint64, weight: int) -> int:
-    """Count the set bits of the hash in each dimension; returns the weight, for the running total."""
+    """Count the set bits of the hash in each dimension; returns the weight, for the running
+    total."""
     for block in range(counts.shape[0] // 64):
         bits = _mix(value + np.uint64(block + 1) * _GOLDEN)
         for k in range(64):
@@ -51,7 +53,9 @@ def _add(counts: NDArray[np.int32], value: np.uint64, weight: int) -> int:
 
 
 @compiled
-def _add_run(counts: NDArray[np.int32], first: np.uint64, second: np.uint64, third: np.uint64) -> int:
+def _add_run(
+    counts: NDArray[np.int32], first: np.uint64, second: np.uint64, third: np.uint64
+) -> int:
     value = (((_START ^ _RUN) * _PRIME ^ first) * _PRIME ^ second) * _PRIME ^ third
     return _add(counts, value * _PRIME, 1)
 
@@ -77,7 +81,8 @@ def _embed_text(data: NDArray[np.uint8], start: int, stop: int, counts: NDArray[
         while place < stop and _is_word_byte(data[place]):
             character = np.uint64(data[place])
             place += 1
-            while place < stop and (data[place] & 0xC0) == 0x80:  # the rest of a character beyond ASCII
+            # the rest of a character beyond ASCII
+            while place < stop and (data[place] & 0xC0) == 0x80:
                 character = (character << np.uint64(8)) | np.uint64(data[place])
                 place += 1
             word = (word ^ character) * _PRIME
@@ -94,8 +99,14 @@ def _embed_text(data: NDArray[np.uint8], start: int, stop: int, counts: NDArray[
 
 
 @compiled
-def embed_rows(offsets: NDArray[Any], data: NDArray[np.uint8], valid: NDArray[np.bool_], out: NDArray[np.float32]) -> None:
-    """Unit vectors of lower-cased texts, `data[offsets[i]:offsets[i + 1]]`, into `out` (n, dim), which holds zeros."""
+def embed_rows(
+    offsets: NDArray[Any],
+    data: NDArray[np.uint8],
+    valid: NDArray[np.bool_],
+    out: NDArray[np.float32],
+) -> None:
+    """Unit vectors of lower-cased texts, `data[offsets[i]:offsets[i + 1]]`, into `out` (n, dim),
+    which holds zeros."""
     counts = np.zeros(out.shape[1], np.int32)
     for row in range(out.shape[0]):
         if not valid[row]:

@@ -1,4 +1,5 @@
-"""Text embeddings of a sentence-transformers model, for those who asked for it (`pip install 'gelgt[text]'`)."""
+"""Text embeddings of a sentence-transformers model, for those who asked for it
+(`pip install 'gelgt[text]'`)."""
 
 from importlib import import_module
 from typing import Any
@@ -23,12 +24,18 @@ class SentenceEmbedder:
         try:
             library = import_module("sentence_transformers")
         except ImportError:
-            raise GelgtError("missing_extra", "sentence-transformers is not installed.", hint="pip install 'gelgt[text]'") from None
+            raise GelgtError(
+                "missing_extra",
+                "sentence-transformers is not installed.",
+                hint="pip install 'gelgt[text]'",
+            ) from None
         try:
             self._model = library.SentenceTransformer(model, local_files_only=not download)
         except OSError as error:
             raise GelgtError(
-                "missing_model", f"The model '{model}' is not on this machine ({error}).", hint="Pass download=True, or a local folder."
+                "missing_model",
+                f"The model '{model}' is not on this machine ({error}).",
+                hint="Pass download=True, or a local folder.",
             ) from None
         self._name, self._batch_size = model, batch_size
 
@@ -43,5 +50,7 @@ class SentenceEmbedder:
         out = np.zeros((len(texts), self.dim), np.float32)
         filled = texts.is_valid().to_numpy(zero_copy_only=False)
         if filled.any():
-            out[filled] = self._model.encode(texts.drop_null().to_pylist(), batch_size=self._batch_size, show_progress_bar=False)
+            out[filled] = self._model.encode(
+                texts.drop_null().to_pylist(), batch_size=self._batch_size, show_progress_bar=False
+            )
         return out

@@ -1,10 +1,14 @@
 """`FeatureStatistics`: everything that encoding a row needs to know, as JSON.
 
-    {"format": 1, "fit_until": "2005-01-01T00:00:00.000000", "embedder": {"name": "hashed-ngrams", "dim": 64},
-     "tables": {"orders": {"price":  {"kind": "numerical", "count": 9, "mean": 3.5, "std": 1.2, "quantiles": [0, 1, 3, 5, 9]},
-                           "status": {"kind": "categorical", "categories": ["open", "3"], "counts": [7, 2], "dropped": 0},
+    {"format": 1, "fit_until": "2005-01-01T00:00:00.000000", "embedder": {"name": "hashed-ngrams",
+    "dim": 64},
+     "tables": {"orders": {"price":  {"kind": "numerical", "count": 9, "mean": 3.5, "std": 1.2,
+                                     "quantiles": [0, 1, 3, 5, 9]},
+                           "status": {"kind": "categorical", "categories": ["open", "3"], "counts":
+                           [7, 2], "dropped": 0},
                            "tags":   {"kind": "multicategorical", …, "separator": "|"},
-                           "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60, "newest": 99},
+                           "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60,
+                                     "newest": 99},
                            "note":   {"kind": "text", "dim": 64}}}}
 
 A training run keeps this file, and a newer database is encoded with it. Columns keep their order.
@@ -24,7 +28,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class NumericalStatistics:
-    """Moments and quantiles (minimum, quartiles, maximum) of the finite values; 0 and 1 where there are none."""
+    """Moments and quantiles (minimum, quartiles, maximum) of the finite values; 0 and 1 where there
+    are none."""
 
     kind: ClassVar[str] = "numerical"
     count: int = 0
@@ -35,7 +40,8 @@ class NumericalStatistics:
 
 @dataclass(frozen=True)
 class CategoricalStatistics:
-    """Categories by falling count, then by value; `dropped` further ones had no place in the list."""
+    """Categories by falling count, then by value; `dropped` further ones had no place in the
+    list."""
 
     kind: ClassVar[str] = "categorical"
     categories: tuple[str, ...] = ()
@@ -45,7 +51,8 @@ class CategoricalStatistics:
 
 @dataclass(frozen=True)
 class MulticategoricalStatistics:
-    """As for one category a row, over all parts of all rows; None separates nothing (a list column)."""
+    """As for one category a row, over all parts of all rows; None separates nothing (a list
+    column)."""
 
     kind: ClassVar[str] = "multicategorical"
     categories: tuple[str, ...] = ()
@@ -73,9 +80,22 @@ class TextStatistics:
     dim: int = 64
 
 
-ColumnStatistics = NumericalStatistics | CategoricalStatistics | MulticategoricalStatistics | TimestampStatistics | TextStatistics
+ColumnStatistics = (
+    NumericalStatistics
+    | CategoricalStatistics
+    | MulticategoricalStatistics
+    | TimestampStatistics
+    | TextStatistics
+)
 _CLASSES: dict[str, type[ColumnStatistics]] = {
-    cls.kind: cls for cls in (NumericalStatistics, CategoricalStatistics, MulticategoricalStatistics, TimestampStatistics, TextStatistics)
+    cls.kind: cls
+    for cls in (
+        NumericalStatistics,
+        CategoricalStatistics,
+        MulticategoricalStatistics,
+        TimestampStatistics,
+        TextStatistics,
+    )
 }
 
 
@@ -83,11 +103,9 @@ _CLASSES: dict[str, type[ColumnStatistics]] = {
 class FeatureStatistics:
     """Fitted statistics of every feature column.
 
-    Example:
-        >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)}
-        >>> statistics = FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns})
-        >>> FeatureStatistics.from_dict(statistics.to_dict()) == statistics
-        True
+    Example: >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)} >>> statistics =
+        FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns}) >>>
+        FeatureStatistics.from_dict(statistics.to_dict()) == statistics True
     """
 
     fit_until: str | None  # the last instant that contributed; None: every row did
@@ -95,8 +113,16 @@ class FeatureStatistics:
     tables: Mapping[str, Mapping[str, ColumnStatistics]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        tables = {table: {column: {"kind": s.kind, **asdict(s)} for column, s in columns.items()} for table, columns in self.tables.items()}
-        return {"format": FORMAT, "fit_until": self.fit_until, "embedder": dict(self.embedder), "tables": tables}
+        tables = {
+            table: {column: {"kind": s.kind, **asdict(s)} for column, s in columns.items()}
+            for table, columns in self.tables.items()
+        }
+        return {
+            "format": FORMAT,
+            "fit_until": self.fit_until,
+            "embedder": dict(self.embedder),
+            "tables": tables,
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "FeatureStatistics":
@@ -104,10 +130,17 @@ class FeatureStatistics:
         try:
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']!r}, not {FORMAT}")
-            tables = {table: {column: _column(entry) for column, entry in columns.items()} for table, columns in content["tables"].items()}
+            tables = {
+                table: {column: _column(entry) for column, entry in columns.items()}
+                for table, columns in content["tables"].items()
+            }
             return cls(content["fit_until"], dict(content["embedder"]), tables)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise GelgtError("bad_statistics", f"These are no feature statistics of this gelgt ({error}).", hint="Train again.") from None
+            raise GelgtError(
+                "bad_statistics",
+                f"These are no feature statistics of this gelgt ({error}).",
+                hint="Train again.",
+            ) from None
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
@@ -120,7 +153,9 @@ class FeatureStatistics:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise GelgtError("bad_statistics", f"{path} is not readable JSON ({error}).", hint="Train again.") from None
+            raise GelgtError(
+                "bad_statistics", f"{path} is not readable JSON ({error}).", hint="Train again."
+            ) from None
         return cls.from_dict(content)
 
     def key(self) -> str:
@@ -129,5 +164,9 @@ class FeatureStatistics:
 
 
 def _column(entry: Mapping[str, Any]) -> ColumnStatistics:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name != "kind"}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in entry.items()
+        if name != "kind"
+    }
     return _CLASSES[entry["kind"]](**values)

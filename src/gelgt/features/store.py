@@ -37,7 +37,10 @@ class Features:
     def __repr__(self) -> str:
         columns = sum(map(len, self.statistics.tables.values()))
         until = self.statistics.fit_until or "the end"
-        return f"Features({len(self.rows)} tables, {sum(self.rows.values()):,} rows, {columns} columns, fitted until {until})"
+        return (
+            f"Features({len(self.rows)} tables, {sum(self.rows.values()):,} rows, {columns} "
+            f"columns, fitted until {until})"
+        )
 
     def __reduce__(self) -> tuple[type["Features"], tuple[Path]]:
         return Features, (self.folder,)  # a worker process maps the same files
@@ -51,9 +54,14 @@ class Features:
         return list(self.rows)
 
     def columns(self, table: str, hide: Collection[str] = ()) -> Mapping[str, ColumnStatistics]:
-        """The feature columns of a table with their statistics, in order, without the hidden ones."""
+        """The feature columns of a table with their statistics, in order, without the hidden
+        ones."""
         if table not in self.rows:
-            raise SchemaError("unknown_table", f"There are no features of a table '{table}'.", hint=did_you_mean(table, self.tables))
+            raise SchemaError(
+                "unknown_table",
+                f"There are no features of a table '{table}'.",
+                hint=did_you_mean(table, self.tables),
+            )
         return {name: s for name, s in self.statistics.tables[table].items() if name not in hide}
 
     def arrays(self, table: str) -> Mapping[str, NDArray[Any]]:
@@ -63,25 +71,33 @@ class Features:
 
     @cached_property
     def _arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
-        folders = {name: self.folder / "tables" / str(number) for number, name in enumerate(self.rows)}
-        return {name: {path.stem: load_array(path) for path in sorted(folder.glob("*.npy"))} for name, folder in folders.items()}
+        folders = {
+            name: self.folder / "tables" / str(number) for number, name in enumerate(self.rows)
+        }
+        return {
+            name: {path.stem: load_array(path) for path in sorted(folder.glob("*.npy"))}
+            for name, folder in folders.items()
+        }
 
-    def frame(self, table: str, rows: Sequence[int] | NDArray[np.int64], hide: Collection[str] = ()) -> "TensorFrame":
+    def frame(
+        self, table: str, rows: Sequence[int] | NDArray[np.int64], hide: Collection[str] = ()
+    ) -> "TensorFrame":
         """The features of some rows, in the order given; a row may be named several times.
 
-        Args:
-            table: The table.
-            rows: Row numbers (n,).
-            hide: Columns to leave out, such as the target of an autocomplete task. Names that are no features are fine.
+        Args: table: The table. rows: Row numbers (n,). hide: Columns to leave out, such as the
+            target of an autocomplete task. Names that are no features are fine.
 
-        Returns:
-            A `torch_frame.TensorFrame`; a table without any feature gets one constant number, `__const__`.
+        Returns: A `torch_frame.TensorFrame`; a table without any feature gets one constant number,
+            `__const__`.
         """
         from gelgt.features.frames import tensor_frame
 
         places = np.asarray(rows, np.int64)
         if len(places) and (places.min() < 0 or places.max() >= self.rows.get(table, 0)):
-            raise IndexError(f"'{table}' has rows 0…{self.rows.get(table, 0) - 1}, not {places.min()}…{places.max()}")
+            raise IndexError(
+                f"'{table}' has rows 0…{self.rows.get(table, 0) - 1}, not "
+                f"{places.min()}…{places.max()}"
+            )
         return tensor_frame(self, table, places, hide)
 
     def col_stats(self, table: str, hide: Collection[str] = ()) -> "dict[str, dict[StatType, Any]]":
@@ -91,7 +107,8 @@ class Features:
         return col_stats(self.columns(table, hide))
 
     def content_hash(self) -> str:
-        """A hash of arrays and statistics, wherever they lie: equal for equal databases, whatever their source."""
+        """A hash of arrays and statistics, wherever they lie: equal for equal databases, whatever
+        their source."""
 
         def all_arrays() -> Iterator[tuple[str, NDArray[Any]]]:
             for number, arrays in enumerate(self._arrays.values()):

@@ -1,7 +1,7 @@
 """Text embedders: hashed n-grams by default, a sentence-transformers model on request.
 
-The default needs no download and no training data, and gives the same bytes in every process and on every machine.
-"""
+The default needs no download and no training data, and gives the same bytes in every process and on
+every machine."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,7 +15,8 @@ from gelgt.errors import GelgtError
 
 
 class TextEmbedder(Protocol):
-    """Turns texts into vectors, each text by itself: its vector must not depend on its neighbours."""
+    """Turns texts into vectors, each text by itself: its vector must not depend on its
+    neighbours."""
 
     @property
     def dim(self) -> int: ...
@@ -30,7 +31,8 @@ class TextEmbedder(Protocol):
 
 
 class HashedNgrams:
-    """Words, word pairs and character trigrams, hashed and projected with fixed signs; see `features/ngrams.py`.
+    """Words, word pairs and character trigrams, hashed and projected with fixed signs; see
+    `features/ngrams.py`.
 
     Args:
         dim: A multiple of 64.
@@ -43,7 +45,11 @@ class HashedNgrams:
 
     def __init__(self, dim: int = 64) -> None:
         if dim < 64 or dim % 64:
-            raise GelgtError("bad_dimension", f"Hashed n-grams have a multiple of 64 dimensions, not {dim}.", hint="64 is the default.")
+            raise GelgtError(
+                "bad_dimension",
+                f"Hashed n-grams have a multiple of 64 dimensions, not {dim}.",
+                hint="64 is the default.",
+            )
         self._dim = dim
 
     @property
@@ -62,7 +68,8 @@ class HashedNgrams:
         lowered = pc.utf8_lower(texts)
         _, offsets, data = lowered.buffers()
         kind = np.int64 if pa.types.is_large_string(lowered.type) else np.int32
-        starts = np.frombuffer(offsets, kind)[lowered.offset : lowered.offset + len(lowered) + 1]  # a slice shares its buffers
+        # a slice shares its buffers
+        starts = np.frombuffer(offsets, kind)[lowered.offset : lowered.offset + len(lowered) + 1]
         letters = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
         embed_rows(starts, letters, lowered.is_valid().to_numpy(zero_copy_only=False), out)
         return out
@@ -76,4 +83,8 @@ def embedder_from_spec(spec: Mapping[str, Any]) -> TextEmbedder:
         from gelgt.features.sentences import SentenceEmbedder
 
         return SentenceEmbedder(spec["model"])
-    raise GelgtError("unknown_embedder", f"This gelgt has no text embedder {dict(spec)!r}.", hint="Pass the embedder, or train again.")
+    raise GelgtError(
+        "unknown_embedder",
+        f"This gelgt has no text embedder {dict(spec)!r}.",
+        hint="Pass the embedder, or train again.",
+    )

@@ -1,8 +1,8 @@
 """Reads a column as its kind wants it: numbers, seconds, category names, parts, text.
 
-Fitting and encoding both read through here, so they cannot disagree. Columns arrive in canonical types; a kind that a
-user wrote into the manifest may meet any of them, and one that makes no sense is an error that names the column.
-"""
+Fitting and encoding both read through here, so they cannot disagree. Columns arrive in canonical
+types; a kind that a user wrote into the manifest may meet any of them, and one that makes no sense
+is an error that names the column."""
 
 from dataclasses import dataclass
 
@@ -77,7 +77,8 @@ def _parse(array: pa.Array) -> tuple[pa.Array, int]:
 
 def _number(text: str) -> float | None:
     try:
-        return None if "_" in text else float(text)  # Python reads 1_000 as a number, people mean a code
+        # Python reads 1_000 as a number, people mean a code
+        return None if "_" in text else float(text)
     except ValueError:
         return None
 
@@ -117,8 +118,11 @@ def _float_names(distinct: pa.Array) -> pa.Array:
     return pa.array(names, pa.string())
 
 
-def as_parts(array: pa.Array, separator: str | None, column: Column) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The parts of every row and the row of each part; parts of text are trimmed, empty ones are left out."""
+def as_parts(
+    array: pa.Array, separator: str | None, column: Column
+) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The parts of every row and the row of each part; parts of text are trimmed, empty ones are
+    left out."""
     if pa.types.is_string(array.type):
         # Without a separator a text is one part.
         array = pc.split_pattern(column.check_utf8(array), separator or "\0")

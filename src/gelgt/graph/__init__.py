@@ -1,4 +1,5 @@
-"""① The temporal graph of a database: one node a row, both directions of every foreign key, on disk.
+"""① The temporal graph of a database: one node a row, both directions of every foreign key, on
+disk.
 
 graph = open_graph(db)          # built once, then memory-mapped
 graph.neighbours(node)          # parents in key order, then children, newest first

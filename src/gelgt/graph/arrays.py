@@ -1,8 +1,8 @@
 """Plain `.npy` files, written in place and opened memory-mapped.
 
-The graph and the features keep their arrays here: nothing but numpy is needed to read them, and a store that is
-larger than memory works. NumPy cannot map a file without elements, so an empty array is read instead.
-"""
+The graph and the features keep their arrays here: nothing but numpy is needed to read them, and a
+store that is larger than memory works. NumPy cannot map a file without elements, so an empty array
+is read instead."""
 
 import hashlib
 from collections.abc import Iterable
@@ -22,14 +22,20 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArra
     if 0 in shape:
         np.save(path, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
-    return np.asarray(np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape))
+    return np.asarray(
+        np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    )
 
 
 def load_array(path: Path) -> NDArray[Any]:
     """An array of the store, read-only; pages are read when they are touched."""
     with path.open("rb") as file:
         version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        header = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, _, _ = header(file)
     if 0 in shape:
         return np.asarray(np.load(path, allow_pickle=False))
@@ -37,9 +43,11 @@ def load_array(path: Path) -> NDArray[Any]:
 
 
 class RowWriter:
-    """A two-dimensional array on disk, written by blocks of rows in any order and from several threads.
+    """A two-dimensional array on disk, written by blocks of rows in any order and from several
+    threads.
 
-    Written, not mapped: pages of a mapped file count as memory of the process until the system takes them back.
+    Written, not mapped: pages of a mapped file count as memory of the process until the system
+    takes them back.
     """
 
     def __init__(self, path: Path, rows: int, width: int, dtype: DTypeLike) -> None:
@@ -60,12 +68,18 @@ class RowWriter:
     def __enter__(self) -> "RowWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._file.close()
 
 
 class ArrayWriter:
-    """A one-dimensional array on disk whose length is known only when the last block has been written."""
+    """A one-dimensional array on disk whose length is known only when the last block has been
+    written."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -80,7 +94,12 @@ class ArrayWriter:
     def __enter__(self) -> "ArrayWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         # NumPy pads headers so that the length may grow without moving the data.
         self._file.seek(0)
         _write_header(self._file, self.dtype, (self.length,))
@@ -88,7 +107,11 @@ class ArrayWriter:
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    description = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": shape,
+    }
     np.lib.format.write_array_header_1_0(file, description)
 
 

@@ -1,14 +1,15 @@
 """Builds the graph of a database, table by table, into memory-mapped arrays.
 
-1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`. Tables without a time column
-   are as new as the rows that they name (`sources/row_times.py`); keys that are not followed (`Dating.pointers`) are left empty.
-2. Count the neighbours of every node; the running sum is `indptr`.
-3. Write each row's parents, then visit all rows from the newest to the oldest and append each to its parents'
+1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`.
+    Tables without a time column
+   are as new as the rows that they name (`sources/row_times.py`); keys that are not followed
+   (`Dating.pointers`) are left empty.
+2. Count the neighbours of every node; the running sum is `indptr`. 3. Write each row's parents,
+then visit all rows from the newest to the oldest and append each to its parents'
    lists: one stable sort of the nodes orders every list, and no list is sorted by itself.
 
-Linear in rows and keys but for that sort. Memory: about 40 bytes a node and 12 a key, of which all but 16 bytes a node
-are pages of the files being written.
-"""
+Linear in rows and keys but for that sort. Memory: about 40 bytes a node and 12 a key, of which all
+but 16 bytes a node are pages of the files being written."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,9 @@ def open_graph(db: Database) -> Graph:
     Raises:
         SchemaError: a time column holds no times, or a foreign key no row numbers.
     """
-    return Graph(build_folder(db.cache_dir / f"graph-v{FORMAT}", lambda folder: build_graph(db, folder)))
+    return Graph(
+        build_folder(db.cache_dir / f"graph-v{FORMAT}", lambda folder: build_graph(db, folder))
+    )
 
 
 def build_graph(db: Database, folder: Path) -> None:
@@ -59,7 +62,9 @@ def build_graph(db: Database, folder: Path) -> None:
         block = parents[starts[number] : starts[number + 1]].reshape(rows[number], keys[number])
         found, fraction = _read_table(db, row_times, table, times, block, first_node)
         findings, first_fraction = findings + found, min(first_fraction, fraction)
-    relations = [(name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys]
+    relations = [
+        (name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys
+    ]
     finish_graph(folder, dict(zip(tables, rows.tolist())), relations, findings, first_fraction)
 
 
@@ -70,11 +75,11 @@ def finish_graph(
     findings: Sequence[Finding] = (),
     first_fraction: int = NEVER,
 ) -> None:
-    """Complete a folder that holds `node_time.npy` and `parents.npy`: lists of neighbours, counts, description.
+    """Complete a folder that holds `node_time.npy` and `parents.npy`: lists of neighbours, counts,
+    description.
 
-    Args:
-        rows: Rows of each table, in node order.
-        relations: (child, column, parent) of each foreign key, in the order of the blocks of `parents`.
+    Args: rows: Rows of each table, in node order. relations: (child, column, parent) of each
+        foreign key, in the order of the blocks of `parents`.
     """
     tables = list(rows)
     sizes = np.array(list(rows.values()), np.int64)
@@ -86,9 +91,13 @@ def finish_graph(
     degree = counts.pop("degree")
     hub = int(np.argmax(degree)) if len(degree) else None
     counts["max_degree"] = 0 if hub is None else int(degree[hub])
-    counts["max_degree_table"] = None if hub is None else tables[int(np.searchsorted(offsets, hub, side="right")) - 1]
+    counts["max_degree_table"] = (
+        None if hub is None else tables[int(np.searchsorted(offsets, hub, side="right")) - 1]
+    )
     counts["isolated"] = int(np.count_nonzero(degree == 0))
-    counts["times"] = [_time_range(node_time[offsets[i] : offsets[i + 1]]) for i in range(len(tables))]
+    counts["times"] = [
+        _time_range(node_time[offsets[i] : offsets[i + 1]]) for i in range(len(tables))
+    ]
     meta = {
         "format": FORMAT,
         "tables": tables,
@@ -98,7 +107,9 @@ def finish_graph(
         "first_fraction": int(first_fraction),
         "findings": [finding.to_dict() for finding in findings],
     }
-    (folder / "graph.json").write_text(json.dumps(meta, ensure_ascii=False, indent=1), encoding="utf-8")
+    (folder / "graph.json").write_text(
+        json.dumps(meta, ensure_ascii=False, indent=1), encoding="utf-8"
+    )
 
 
 def _connect(
@@ -109,11 +120,15 @@ def _connect(
     node_time: NDArray[np.int64],
     parents: NDArray[Any],
 ) -> dict[str, Any]:
-    """Write `indptr`, `indices` and `list_time`; returns degrees and the number of edges of each relation."""
+    """Write `indptr`, `indices` and `list_time`; returns degrees and the number of edges of each
+    relation."""
     from gelgt.graph.kernels import count_neighbours, place_children, place_parents
 
     tables = range(len(keys))
-    blocks = [parents[starts[i] : starts[i + 1]].reshape(offsets[i + 1] - offsets[i], keys[i]) for i in tables]
+    blocks = [
+        parents[starts[i] : starts[i + 1]].reshape(offsets[i + 1] - offsets[i], keys[i])
+        for i in tables
+    ]
     degree = np.zeros(int(offsets[-1]), np.int64)
     for i in tables:
         count_neighbours(blocks[i], offsets[i], degree)
@@ -130,7 +145,12 @@ def _connect(
     with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
         for start in range(0, len(indices), CHUNK):
             list_time.append(node_time[indices[start : start + CHUNK]])
-    return {"degree": degree, "relations": [int(np.count_nonzero(b[:, j] >= 0)) for b in blocks for j in range(b.shape[1])]}
+    return {
+        "degree": degree,
+        "relations": [
+            int(np.count_nonzero(b[:, j] >= 0)) for b in blocks for j in range(b.shape[1])
+        ],
+    }
 
 
 def _read_table(
@@ -141,7 +161,8 @@ def _read_table(
     block: NDArray[Any],
     first_node: dict[str, int],
 ) -> tuple[list[Finding], int]:
-    """Fill one table's times and parents from its rows; gives also the first second that a time had a fraction of."""
+    """Fill one table's times and parents from its rows; gives also the first second that a time had
+    a fraction of."""
     keys = table.foreign_keys
     dangling = [0] * len(keys)
     first_fraction = _fill_times(row_times, table, times)
@@ -152,14 +173,17 @@ def _read_table(
         for j, fk in enumerate(keys):
             rows, lost = parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
             is_followed = fk.column not in table.pointers
-            block[start:stop, j] = np.where((rows >= 0) & is_followed, rows + first_node[fk.table], -1)
+            block[start:stop, j] = np.where(
+                (rows >= 0) & is_followed, rows + first_node[fk.table], -1
+            )
             dangling[j] += lost
         start = stop
     return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), first_fraction
 
 
 def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64]) -> int:
-    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which something was cut."""
+    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which
+    something was cut."""
     if not table.has_time:
         times.fill(TIMELESS)
         return NEVER
@@ -169,7 +193,9 @@ def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64
         part = micros[start : start + CHUNK]
         known, seconds = part != NEVER, part // MICROSECONDS
         times[start : start + CHUNK] = np.where(known, seconds, NEVER)
-        first_fraction = min(first_fraction, int(seconds[known & (part % MICROSECONDS != 0)].min(initial=NEVER)))
+        first_fraction = min(
+            first_fraction, int(seconds[known & (part % MICROSECONDS != 0)].min(initial=NEVER))
+        )
     return first_fraction
 
 
@@ -181,7 +207,10 @@ def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[
         found.append(Finding("null_time", table.name, table.time_col, null_times, message))
     for fk, count in zip(table.foreign_keys, dangling):
         if count:
-            message = f"{count:,} values of '{table.name}.{fk.column}' name no row of '{fk.table}' and count as missing."
+            message = (
+                f"{count:,} values of '{table.name}.{fk.column}' name no row of "
+                f"'{fk.table}' and count as missing."
+            )
             found.append(Finding("dangling_key", table.name, fk.column, count, message))
     return found
 
@@ -192,4 +221,7 @@ def _time_range(times: NDArray[np.int64]) -> list[int | None]:
     known = times != NEVER
     if not known.any():
         return [None, None]
-    return [int(times.min(where=known, initial=NEVER)), int(times.max(where=known, initial=TIMELESS))]
+    return [
+        int(times.min(where=known, initial=NEVER)),
+        int(times.max(where=known, initial=TIMELESS)),
+    ]

@@ -1,4 +1,5 @@
-"""The graph as a PyG `HeteroData`, named as RelBench names it, for people who bring their own PyG model."""
+"""The graph as a PyG `HeteroData`, named as RelBench names it, for people who bring their own PyG
+model."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def to_hetero_data(graph: "Graph") -> "HeteroData":
-    """Node counts, times and both directions of every foreign key; features are the caller's to attach.
+    """Node counts, times and both directions of every foreign key; features are the caller's to
+    attach.
 
-    `time` holds whole seconds for every table with times; a row without one holds the largest int64, so that a
-    temporal sampler never reaches it.
-    """
+    `time` holds whole seconds for every table with times; a row without one holds the largest
+    int64, so that a temporal sampler never reaches it."""
     import torch
     from torch_geometric.data import HeteroData
 
@@ -32,8 +33,14 @@ def to_hetero_data(graph: "Graph") -> "HeteroData":
         for key, relation in enumerate(graph.relation_of[number]):
             column, parent = graph.relations[relation].column, graph.relations[relation].parent
             child_rows = np.flatnonzero(block[:, key] >= 0)  # (edges,), ascending as PyG wants them
-            parent_rows = block[child_rows, key].astype(np.int64) - graph.offsets[graph.table_number(parent)]
-            data[name, f"f2p_{column}", parent].edge_index = torch.from_numpy(np.stack([child_rows, parent_rows]))
+            parent_rows = (
+                block[child_rows, key].astype(np.int64) - graph.offsets[graph.table_number(parent)]
+            )
+            data[name, f"f2p_{column}", parent].edge_index = torch.from_numpy(
+                np.stack([child_rows, parent_rows])
+            )
             order = np.argsort(parent_rows, kind="stable")
-            data[parent, f"rev_f2p_{column}", name].edge_index = torch.from_numpy(np.stack([parent_rows[order], child_rows[order]]))
+            data[parent, f"rev_f2p_{column}", name].edge_index = torch.from_numpy(
+                np.stack([parent_rows[order], child_rows[order]])
+            )
     return data

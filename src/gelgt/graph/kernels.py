@@ -1,8 +1,7 @@
 """Compiled loops that turn parent pointers into the two-way adjacency.
 
-Imported only when a graph is built, because importing numba takes longer than opening a graph. `parents` holds, for
-each table, a block of rows × keys of parent nodes, -1 for none.
-"""
+Imported only when a graph is built, because importing numba takes longer than opening a graph.
+`parents` holds, for each table, a block of rows × keys of parent nodes, -1 for none."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -27,7 +26,9 @@ def count_neighbours(block: NDArray[Any], first_node: int, degree: NDArray[np.in
 
 
 @compiled
-def place_parents(block: NDArray[Any], first_node: int, cursor: NDArray[np.int64], indices: NDArray[Any]) -> None:
+def place_parents(
+    block: NDArray[Any], first_node: int, cursor: NDArray[np.int64], indices: NDArray[Any]
+) -> None:
     """Write the parents of one table's rows, in key order, at the head of their lists."""
     for row in range(block.shape[0]):
         node = first_node + row
@@ -48,7 +49,8 @@ def place_children(
     cursor: NDArray[np.int64],
     indices: NDArray[Any],
 ) -> None:
-    """Append each node, in the given order, to the lists of its parents: every list comes out in that order."""
+    """Append each node, in the given order, to the lists of its parents: every list comes out in
+    that order."""
     for position in range(order.shape[0]):
         node = order[position]
         table = np.searchsorted(offsets, node, side="right") - 1

@@ -3,13 +3,15 @@
     graph.json        tables and rows, relations (child, column, parent), counts, findings
     node_time.npy     (nodes,)      int64 seconds; TIMELESS or NEVER where there is none
     indptr.npy        (nodes + 1,)  int64
-    indices.npy       (2 · edges,)  a row's parents in key order, then its children newest first, ties by node
-    list_time.npy     (2 · edges,)  node_time of `indices`: finding the children before a time reads one short run of memory
+    indices.npy       (2 · edges,) a row's parents in key order, then its children newest first,
+                      ties by node
+    list_time.npy     (2 · edges,) node_time of `indices`: finding the children before a time reads
+                      one short run of memory
     parents.npy       (Σ rows · keys,)  parent nodes by table and key, -1 for none
 
-A node is a table's offset plus a row number. A relation is one foreign key; each filled key is one edge, found in
-the list of either end, so a row that names the same parent by two keys appears twice there.
-"""
+A node is a table's offset plus a row number. A relation is one foreign key; each filled key is one
+edge, found in the list of either end, so a row that names the same parent by two keys appears twice
+there."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +37,8 @@ ARRAYS = ("node_time", "indptr", "indices", "list_time", "parents")
 
 @dataclass(frozen=True)
 class Relation:
-    """One foreign key: rows of `child` name a row of `parent` in `column`. Its id is its place in `Graph.relations`."""
+    """One foreign key: rows of `child` name a row of `parent` in `column`. Its id is its place in
+    `Graph.relations`."""
 
     child: str
     column: str
@@ -48,14 +51,12 @@ class Graph:
     Args:
         folder: Where the arrays lie.
 
-    Attributes:
-        tables: Table names; their order numbers the nodes.
-        offsets: First node of each table, and the number of nodes (tables + 1).
-        relations: Foreign keys, numbered by table and then by key.
-        num_keys: Foreign keys of each table.
-        parent_start: Where each table's block of `parents` begins (tables + 1).
-        findings: Null times and dangling keys, with their counts.
-        first_fraction: The first second that a time had a fraction of (`NEVER` if none had): from there on, rows of one second have no
+    Attributes: tables: Table names; their order numbers the nodes. offsets: First node of each
+        table, and the number of nodes (tables + 1). relations: Foreign keys, numbered by table and
+        then by key. num_keys: Foreign keys of each table. parent_start: Where each table's block of
+        `parents` begins (tables + 1). findings: Null times and dangling keys, with their counts.
+        first_fraction: The first second that a time had a fraction of (`NEVER` if none had): from
+        there on, rows of one second have no
             known order. Rows that come later cannot change what it says about a seed.
     """
 
@@ -66,14 +67,21 @@ class Graph:
         self.relations = [Relation(*entry) for entry in meta["relations"]]
         self.findings = [Finding(**entry) for entry in meta["findings"]]
         self.offsets = np.concatenate([[0], np.cumsum(meta["rows"])]).astype(np.int64)
-        self.num_keys = np.array([sum(r.child == t for r in self.relations) for t in self.tables], np.int64)
-        self.parent_start = np.concatenate([[0], np.cumsum(np.diff(self.offsets) * self.num_keys)]).astype(np.int64)
+        self.num_keys = np.array(
+            [sum(r.child == t for r in self.relations) for t in self.tables], np.int64
+        )
+        self.parent_start = np.concatenate(
+            [[0], np.cumsum(np.diff(self.offsets) * self.num_keys)]
+        ).astype(np.int64)
         self.first_fraction: int = meta["first_fraction"]
         self._counts: dict[str, Any] = meta["counts"]
         self._numbers = {name: number for number, name in enumerate(self.tables)}
 
     def __repr__(self) -> str:
-        return f"Graph({self.num_nodes:,} nodes, {self.num_edges:,} edges, {len(self.tables)} tables, {len(self.relations)} relations)"
+        return (
+            f"Graph({self.num_nodes:,} nodes, {self.num_edges:,} edges, {len(self.tables)} "
+            f"tables, {len(self.relations)} relations)"
+        )
 
     def __reduce__(self) -> tuple[type["Graph"], tuple[Path]]:
         return Graph, (self.folder,)  # a worker process maps the same files
@@ -111,17 +119,25 @@ class Graph:
     def relation_of(self) -> list[NDArray[np.int64]]:
         """For each table, the relation id of each of its keys."""
         ends = np.cumsum(self.num_keys)
-        return [np.arange(end - keys, end, dtype=np.int64) for keys, end in zip(self.num_keys, ends)]
+        return [
+            np.arange(end - keys, end, dtype=np.int64) for keys, end in zip(self.num_keys, ends)
+        ]
 
     def table_number(self, table: str) -> int:
         """The place of a table in `tables`, or an error that names the nearest one."""
         if table not in self._numbers:
-            raise SchemaError("unknown_table", f"The graph has no table '{table}'.", hint=did_you_mean(table, self.tables))
+            raise SchemaError(
+                "unknown_table",
+                f"The graph has no table '{table}'.",
+                hint=did_you_mean(table, self.tables),
+            )
         return self._numbers[table]
 
     def nodes(self, table: str, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The nodes of rows of a table."""
-        nodes: NDArray[np.int64] = np.asarray(rows, np.int64) + self.offsets[self.table_number(table)]
+        nodes: NDArray[np.int64] = (
+            np.asarray(rows, np.int64) + self.offsets[self.table_number(table)]
+        )
         return nodes
 
     def node_table(self, nodes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -139,12 +155,20 @@ class Graph:
         return block.reshape(int(np.diff(self.offsets)[number]), int(self.num_keys[number]))
 
     def content_hash(self) -> str:
-        """A hash of everything but the place on disk: equal for equal databases, whatever their source."""
-        names = json.dumps([self.tables, self.offsets.tolist(), [[r.child, r.column, r.parent] for r in self.relations]])
+        """A hash of everything but the place on disk: equal for equal databases, whatever their
+        source."""
+        names = json.dumps(
+            [
+                self.tables,
+                self.offsets.tolist(),
+                [[r.child, r.column, r.parent] for r in self.relations],
+            ]
+        )
         return hash_arrays(names, ((name, getattr(self, name)) for name in ARRAYS))
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, degrees and time ranges, as `gelgt inspect` prints them; counted once, when the graph was built."""
+        """Sizes, degrees and time ranges, as `gelgt inspect` prints them; counted once, when the
+        graph was built."""
         rows = np.diff(self.offsets).tolist()
         tables = {
             name: {"rows": rows[i], "first": _instant(times[0]), "last": _instant(times[1])}
@@ -170,7 +194,8 @@ class Graph:
         }
 
     def to_hetero_data(self) -> "HeteroData":
-        """A PyG `HeteroData` with RelBench's names: `(child, "f2p_COLUMN", parent)`, its reverse, `time` in seconds."""
+        """A PyG `HeteroData` with RelBench's names: `(child, "f2p_COLUMN", parent)`, its reverse,
+        `time` in seconds."""
         from gelgt.graph.hetero import to_hetero_data
 
         return to_hetero_data(self)

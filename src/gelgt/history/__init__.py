@@ -1,4 +1,5 @@
-"""What happened around a seed before its time, as columns: the history that the network, the trees and the baselines read.
+"""What happened around a seed before its time, as columns: the history that the network, the trees
+and the baselines read.
 
 events.py        which rows an owner has, since when: lists along paths of foreign keys
 aggregates.py    causal columns over such lists: counts, means, newest values, shares of categories

@@ -1,14 +1,16 @@
-"""Event lists: which rows an owner has, since when. The aggregates of the baseline are sums over their beginnings.
+"""Event lists: which rows an owner has, since when. The aggregates of the baseline are sums over
+their beginnings.
 
-A path of foreign keys leads from an owner to rows of some table; `>` follows a key to its parent, `<` leads back:
+A path of foreign keys leads from an owner to rows of some table; `>` follows a key to its parent,
+`<` leads back:
 
     < results.driverId                      the results of a driver
     < results.driverId > raceId             the races of those results
     < orders.customer_id < items.order_id   the items of a customer's orders
 
-An event exists from the newest time on its path: it is seen where every row of the path is. A row without a time in a
-timed table is never seen, and one of a timeless table always, as the sampler has it.
-"""
+An event exists from the newest time on its path: it is seen where every row of the path is. A row
+without a time in a timed table is never seen, and one of a timeless table always, as the sampler
+has it."""
 
 from dataclasses import dataclass
 
@@ -20,7 +22,8 @@ from gelgt.graph import NEVER, Graph
 
 @dataclass(frozen=True)
 class Key:
-    """A foreign key: `column` of `child`, the place of the column among its keys, and the table it refers to."""
+    """A foreign key: `column` of `child`, the place of the column among its keys, and the table it
+    refers to."""
 
     child: str
     column: str
@@ -31,7 +34,9 @@ class Key:
 def keys_of(graph: Graph, hidden: frozenset[tuple[str, str]]) -> list[Key]:
     """Every foreign key that a task may see."""
     places = {t: [r.column for r in graph.relations if r.child == t] for t in graph.tables}
-    every = [Key(r.child, r.column, places[r.child].index(r.column), r.parent) for r in graph.relations]
+    every = [
+        Key(r.child, r.column, places[r.child].index(r.column), r.parent) for r in graph.relations
+    ]
     return [key for key in every if (key.child, key.column) not in hidden]
 
 
@@ -62,16 +67,29 @@ class Events:
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, owner: NDArray[np.int64], time: NDArray[np.int64], row: NDArray[np.int64], wanted: NDArray[np.bool_]) -> "Events":
-        """Sort events; those of nobody, of owners that nobody asks about and of rows without a time are left out."""
+    def of(
+        cls,
+        owner: NDArray[np.int64],
+        time: NDArray[np.int64],
+        row: NDArray[np.int64],
+        wanted: NDArray[np.bool_],
+    ) -> "Events":
+        """Sort events; those of nobody, of owners that nobody asks about and of rows without a time
+        are left out."""
         from gelgt.history.kernels import by_owner
 
-        keep = np.flatnonzero((owner >= 0) & (time != NEVER) & wanted[owner]) if len(wanted) else np.zeros(0, np.int64)
+        keep = (
+            np.flatnonzero((owner >= 0) & (time != NEVER) & wanted[owner])
+            if len(wanted)
+            else np.zeros(0, np.int64)
+        )
         owner, time, row = owner[keep], time[keep], row[keep]
         if np.any(time[1:] < time[:-1]):  # the rows of most tables lie in the order of their times
             order = np.argsort(time, kind="stable")
             owner, time, row = owner[order], time[order], row[order]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(wanted)))]).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(wanted)))]).astype(
+            np.int64
+        )
         order = by_owner(owner, starts)
         return cls(row[order], time[order], starts)
 
@@ -84,7 +102,9 @@ class Events:
             return View(self, nothing, nothing, np.arange(len(owners)))
         somebody = np.maximum(owners, 0)
         first = self.starts[somebody]
-        last = first_from(self.time, first, np.where(owners >= 0, self.starts[somebody + 1], first), limits)
+        last = first_from(
+            self.time, first, np.where(owners >= 0, self.starts[somebody + 1], first), limits
+        )
         return View(self, first, last, np.lexsort((last, first)))
 
 
@@ -115,7 +135,8 @@ class View:
         return self.last - first_from(self.events.time, self.first, self.last, moments)
 
     def newest(self, values: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
-        """What the newest event of each seed has (values by row), `missing` where there is no event."""
+        """What the newest event of each seed has (values by row), `missing` where there is no
+        event."""
         if not len(self.events.row):
             return np.full(len(self.first), missing, np.int64)
         rows = self.events.row[np.maximum(self.last - 1, 0)]
@@ -142,5 +163,7 @@ def grandchildren(graph: Graph, key: Key, below: Key, wanted: NDArray[np.bool_])
     middle = parent_rows(graph, below)
     filled = np.flatnonzero(middle >= 0)
     owner = parent_rows(graph, key)[middle[filled]]
-    time = np.maximum(row_times(graph, below.child)[filled], row_times(graph, key.child)[middle[filled]])
+    time = np.maximum(
+        row_times(graph, below.child)[filled], row_times(graph, key.child)[middle[filled]]
+    )
     return Events.of(owner, time, filled, wanted)

@@ -1,8 +1,8 @@
-"""Compiled loops of the baselines. Imported when they run, because importing numba takes longer than opening a graph.
+"""Compiled loops of the baselines. Imported when they run, because importing numba takes longer
+than opening a graph.
 
-The sweeps add up each owner's events from its first one on, never across owners: the same events give the same bits,
-whatever other rows there are.
-"""
+The sweeps add up each owner's events from its first one on, never across owners: the same events
+give the same bits, whatever other rows there are."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,7 +19,8 @@ RECENT = 5  # events that the recent mean looks at
 
 @compiled
 def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of events owner by owner, each owner's in the order given; linear, where a sort is not."""
+    """The places of events owner by owner, each owner's in the order given; linear, where a sort is
+    not."""
     order, cursor = np.empty(len(owner), np.int64), starts[:-1].copy()
     for place in range(len(owner)):
         order[cursor[owner[place]]] = place
@@ -29,9 +30,13 @@ def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.
 
 @compiled
 def first_from(
-    times: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], moments: NDArray[np.int64]
+    times: NDArray[np.int64],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    moments: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """For each seed, the first place in `first … last` whose time is not before its moment; `last` where there is none."""
+    """For each seed, the first place in `first … last` whose time is not before its moment; `last`
+    where there is none."""
     found = np.empty(len(moments), np.int64)
     for s in range(len(moments)):
         low, high = first[s], last[s]
@@ -47,9 +52,14 @@ def first_from(
 
 @compiled
 def sweep_numbers(
-    values: NDArray[Any], first: NDArray[np.int64], last: NDArray[np.int64], order: NDArray[np.int64], out: NDArray[np.float32]
+    values: NDArray[Any],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    order: NDArray[np.int64],
+    out: NDArray[np.float32],
 ) -> None:
-    """Mean, minimum, maximum, mean of the newest `RECENT` and newest of the values `first … last` of each seed, NaN for none.
+    """Mean, minimum, maximum, mean of the newest `RECENT` and newest of the values `first … last`
+    of each seed, NaN for none.
 
     Args:
         values: Of the events, by owner and time; NaN for missing.
@@ -84,9 +94,14 @@ def sweep_numbers(
 
 @compiled
 def sweep_codes(
-    codes: NDArray[Any], first: NDArray[np.int64], last: NDArray[np.int64], order: NDArray[np.int64], out: NDArray[np.float32]
+    codes: NDArray[Any],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    order: NDArray[np.int64],
+    out: NDArray[np.float32],
 ) -> None:
-    """Shares of the codes 0 … K-1 among the events `first … last` of each seed, then the newest code; out is (S, K + 1)."""
+    """Shares of the codes 0 … K-1 among the events `first … last` of each seed, then the newest
+    code; out is (S, K + 1)."""
     most = out.shape[1] - 1
     counts = np.zeros(most, np.int64)
     start, place = -1, 0
@@ -106,10 +121,11 @@ def sweep_codes(
 
 @compiled
 def prefix_medians(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """For each value the median of its group up to and with it; group g is `starts[g] … starts[g + 1]`.
+    """For each value the median of its group up to and with it; group g is
+    `starts[g] … starts[g + 1]`.
 
-    A Fenwick tree over the ranks of a group counts what has come so far: O(log n) a value, however long the group.
-    """
+    A Fenwick tree over the ranks of a group counts what has come so far: O(log n) a value, however
+    long the group."""
     out = np.empty(len(values), np.float64)
     for g in range(len(starts) - 1):
         group = values[starts[g] : starts[g + 1]]
@@ -126,7 +142,8 @@ def prefix_medians(values: NDArray[np.float64], starts: NDArray[np.int64]) -> ND
                 tree[node] += 1
                 node += node & -node
             total = 0.0
-            for wanted in (i // 2, (i + 1) // 2):  # the two middle ones, which are the same for an odd number
+            # the two middle ones, which are the same for an odd number
+            for wanted in (i // 2, (i + 1) // 2):
                 place, rest, step = 0, wanted, top
                 while step:
                     if place + step <= len(group) and tree[place + step] <= rest:

@@ -1,7 +1,10 @@
-"""What seeds come with beside their subgraph: aggregates over all the rows that they may see, and the calendar.
+"""What seeds come with beside their subgraph: aggregates over all the rows that they may see, and
+the calendar.
 
-aggregates   `gelgt.history.aggregates`, without columns that only number categories; with those of siblings where they are wanted
-calendar     two waves of the year at the time that is asked about, and the days from the newest time that may be seen to it
+aggregates   `gelgt.history.aggregates`, without columns that only number categories; with those of
+             siblings where they are wanted
+calendar     two waves of the year at the time that is asked about, and the days from the newest
+             time that may be seen to it
 """
 
 from dataclasses import dataclass
@@ -21,14 +24,21 @@ from gelgt.tasks.task import Definition
 
 DAY = 86_400
 YEAR = 365.2425 * DAY
-CALENDAR_NAMES = ("sine of the year", "cosine of the year", "sine of half a year", "cosine of half a year", "days ahead")
+CALENDAR_NAMES = (
+    "sine of the year",
+    "cosine of the year",
+    "sine of half a year",
+    "cosine of half a year",
+    "days ahead",
+)
 CALENDAR = len(CALENDAR_NAMES)  # columns, behind the aggregates
 SPAN = 2 * YEAR  # of training times, from which on a place in the year has been seen before
 
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants those of siblings, and the calendar."""
+    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants those of
+    siblings, and the calendar."""
 
     hops: int = 0
     has_calendar: bool = False
@@ -36,7 +46,11 @@ class HistoryPlan:
 
     @classmethod
     def of(cls, config: ModelConfig) -> "HistoryPlan":
-        return cls(config.history, config.calendar, config.siblings) if isinstance(config, GelGTConfig) else cls()
+        return (
+            cls(config.history, config.calendar, config.siblings)
+            if isinstance(config, GelGTConfig)
+            else cls()
+        )
 
     def __bool__(self) -> bool:
         return bool(self.hops) or self.has_calendar
@@ -46,13 +60,29 @@ NO_HISTORY = HistoryPlan()
 
 
 def seed_history(
-    db: Database, graph: Graph, features: Features, task: Definition, sampling: SamplingConfig, seeds: Seeds, plan: HistoryPlan
+    db: Database,
+    graph: Graph,
+    features: Features,
+    task: Definition,
+    sampling: SamplingConfig,
+    seeds: Seeds,
+    plan: HistoryPlan,
 ) -> Tensor:
     """(S, F) what a plan asks for, NaN for what is missing."""
     parts = []
     if plan.hops:
         rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
-        found = aggregates(db, graph, features, task, sampling, rows, seeds.time, hops=plan.hops, siblings=plan.has_siblings)
+        found = aggregates(
+            db,
+            graph,
+            features,
+            task,
+            sampling,
+            rows,
+            seeds.time,
+            hops=plan.hops,
+            siblings=plan.has_siblings,
+        )
         parts.append(found.values[:, ~found.is_code])
     if plan.has_calendar:
         parts.append(calendar(graph, sampling, seeds))
@@ -63,11 +93,14 @@ def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np
     """(S, 5) the calendar alone."""
     turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)
     lag = (seeds.asked - Sampler(graph, sampling).references(seeds.time)) / DAY
-    return np.stack([np.sin(turn), np.cos(turn), np.sin(2 * turn), np.cos(2 * turn), lag], 1).astype(np.float32)
+    return np.stack(
+        [np.sin(turn), np.cos(turn), np.sin(2 * turn), np.cos(2 * turn), lag], 1
+    ).astype(np.float32)
 
 
 def for_fitting(history: Tensor, seeds: Seeds, plan: HistoryPlan) -> Tensor:
-    """The columns whose quantiles a model takes: those of the year are all alike where training has not seen two of them."""
+    """The columns whose quantiles a model takes: those of the year are all alike where training has
+    not seen two of them."""
     if plan.has_calendar and len(seeds) and np.ptp(seeds.asked) < SPAN:
         history = history.clone()
         history[:, -CALENDAR:-1] = 0.0

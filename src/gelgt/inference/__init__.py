@@ -1,4 +1,5 @@
-"""Inference: predictions, seed vectors and scores of a trained run, on a source that may have changed since.
+"""Inference: predictions, seed vectors and scores of a trained run, on a source that may have
+changed since.
 
 predictor = Predictor(load_run("runs/churn"), "sqlite:///shop.db")
 predictor.predict(entities=[42, 57], at="2026-11-01").to_pandas()

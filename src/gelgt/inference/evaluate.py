@@ -1,8 +1,8 @@
 """`evaluate_run`: the scores of a run on its own task, in its own regime, beside its baselines.
 
-On the data of the training run the label tables of the run folder are used and the scores are those of `metrics.json`, bit for bit. On
-other data labels are made again from the task's definition, and the baselines, which were scored on the old ones, are left out.
-"""
+On the data of the training run the label tables of the run folder are used and the scores are those
+of `metrics.json`, bit for bit. On other data labels are made again from the task's definition, and
+the baselines, which were scored on the old ones, are left out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,13 +31,10 @@ from gelgt.training.run import choose_device
 class Scored:
     """The seeds of a split, what a run says about them, and what is true.
 
-    Attributes:
-        data: Database, task and seeds.
-        labels: As `metrics.score` takes them.
-        parts: Predictions, in the order of the label table, and those of the network and the trees alone.
-        is_own: The labels are those that the run was trained and scored with.
-        learned: How many of them the model has learned from.
-        notices: What the user should know.
+    Attributes: data: Database, task and seeds. labels: As `metrics.score` takes them. parts:
+        Predictions, in the order of the label table, and those of the network and the trees alone.
+        is_own: The labels are those that the run was trained and scored with. learned: How many of
+        them the model has learned from. notices: What the user should know.
     """
 
     data: TrainingData
@@ -49,23 +46,30 @@ class Scored:
 
 
 def evaluate_run(
-    run: Run, source: Any = None, split: str = "test", *, task: Task | str | None = None, device: str = "auto", namespace: str | None = None
+    run: Run,
+    source: Any = None,
+    split: str = "test",
+    *,
+    task: Task | str | None = None,
+    device: str = "auto",
+    namespace: str | None = None,
 ) -> dict[str, Any]:
     """Score a run, in the shape that ``gelgt evaluate --json`` prints.
 
-    Args:
-        run: The run.
-        source: Where its database is; by default where it was trained on.
-        split: ``train``, ``val`` or ``test``.
-        task: Another task with the same kind of answer, such as one with later split times; by default the run's own.
-        device: ``auto``, ``cpu``, ``cuda``, …
+    Args: run: The run. source: Where its database is; by default where it was trained on. split:
+        ``train``, ``val`` or ``test``. task: Another task with the same kind of answer, such as one
+        with later split times; by default the run's own. device: ``auto``, ``cpu``, ``cuda``, …
         namespace: The schema of a SQL database.
 
-    Raises:
-        GelgtError: there is no such split, the source lacks what the model knows, or labels that were given belong to other data.
+    Raises: GelgtError: there is no such split, the source lacks what the model knows, or labels
+        that were given belong to other data.
     """
     found = score_split(run, source, split, task=task, device=device, namespace=namespace)
-    baselines = {name: {split: scores[split]} for name, scores in run.metrics.get("baselines", {}).items() if split in scores}
+    baselines = {
+        name: {split: scores[split]}
+        for name, scores in run.metrics.get("baselines", {}).items()
+        if split in scores
+    }
     return {
         "regime": run.config.sampling.visibility,
         "seed": run.config.train.seed,
@@ -81,7 +85,8 @@ def evaluate_run(
 
 
 def _parts(run: Run, split: str, found: Scored) -> dict[str, Any]:
-    """The scores of each part alone. Trees that validation took nothing of are not in the weights: their stored score stands for them."""
+    """The scores of each part alone. Trees that validation took nothing of are not in the weights:
+    their stored score stands for them."""
     scores = part_scores(run.target.task_type, {split: found.labels}, {split: found.parts})
     stored = run.metrics.get("parts", {}).get(TREES, {}).get(split)
     if TREES not in scores and found.is_own and stored is not None:
@@ -90,31 +95,55 @@ def _parts(run: Run, split: str, found: Scored) -> dict[str, Any]:
 
 
 def score_split(
-    run: Run, source: Any, split: str, *, task: Task | str | None = None, device: str = "auto", namespace: str | None = None
+    run: Run,
+    source: Any,
+    split: str,
+    *,
+    task: Task | str | None = None,
+    device: str = "auto",
+    namespace: str | None = None,
 ) -> Scored:
     """Predictions and labels of a split, in the run's regime."""
     opened = open_for(run, source, namespace=namespace)
-    made, is_own = run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
+    made, is_own = (
+        run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
+    )
     made.table(split)  # is there such a split?
     hide = hidden(run_definition(run, opened.db), opened.db, run.statistics, run.config.model)
     features = open_features(opened.db, statistics=run.statistics)
     plan = HistoryPlan.of(run.config.model)
-    data = TrainingData(opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features, plan)
+    data = TrainingData(
+        opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features, plan
+    )
     labels, places = _labels(run, made, split)
     chosen = choose_device(device)
     model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
     parts = predict_parts(model, data, data.seeds[split].take(places), run.config.train, chosen)
-    late = [text for text in data.notices() if text.startswith(f"{split}:")] if split != "train" else []
+    late = (
+        [text for text in data.notices() if text.startswith(f"{split}:")]
+        if split != "train"
+        else []
+    )
     learned = int(np.count_nonzero(_is_learned(run, made, data.seeds[split].time[places])))
-    about = _about(split, is_own, learned if split != "train" else 0, len(places), len(made.table(split)) - len(places))
+    about = _about(
+        split,
+        is_own,
+        learned if split != "train" else 0,
+        len(places),
+        len(made.table(split)) - len(places),
+    )
     return Scored(data, labels, parts, is_own, learned, (*opened.notices, *late, *about))
 
 
 def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Labels as the run numbers its classes, and the rows they belong to: those of classes that it never saw are left out."""
+    """Labels as the run numbers its classes, and the rows they belong to: those of classes that it
+    never saw are left out."""
     labels = run.target.labels(task, split)
     places = np.arange(len(labels))
-    if run.target.task_type == "multiclass_classification" and task.classes != run.target.space.labels:
+    if (
+        run.target.task_type == "multiclass_classification"
+        and task.classes != run.target.space.labels
+    ):
         number = {name: place for place, name in enumerate(run.target.space.labels)}
         ours = np.array([number.get(name, -1) for name in task.classes], np.int64)[labels]
         places = np.flatnonzero(ours >= 0)
@@ -123,11 +152,16 @@ def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.
 
 
 def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(S,) whether a run has learned labels like these: their windows end by the time up to which it knows labels."""
+    """(S,) whether a run has learned labels like these: their windows end by the time up to which
+    it knows labels."""
     ours, refit = run.task.get("gelgt") or {}, run.metrics.get("refit") or {}
     if refit.get("labels", "all" if refit else "") == "all":
-        known = pq.read_table(run.folder / "labels" / "test.parquet", columns=[run.task["time_col"]]).column(0)
-        return np.asarray(times <= np.datetime64(pc.max(known).as_py(), "s").astype(np.int64), np.bool_)
+        known = pq.read_table(
+            run.folder / "labels" / "test.parquet", columns=[run.task["time_col"]]
+        ).column(0)
+        return np.asarray(
+            times <= np.datetime64(pc.max(known).as_py(), "s").astype(np.int64), np.bool_
+        )
     end = ours.get("test_timestamp" if refit else "val_timestamp")
     if end is None:
         return np.zeros(len(times), np.bool_)
@@ -138,9 +172,16 @@ def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bo
 
 def _about(split: str, is_own: bool, learned: int, rows: int, unseen: int) -> Iterator[str]:
     if learned:
-        part = f"the labels of '{split}'" if learned == rows else f"{learned:,} of the {rows:,} labels of '{split}'"
+        part = (
+            f"the labels of '{split}'"
+            if learned == rows
+            else f"{learned:,} of the {rows:,} labels of '{split}'"
+        )
         yield f"The model has learned {part}: this is no score for the future."
     if not is_own:
-        yield "The labels are not those of the training run; its baselines were scored on others and are left out."
+        yield (
+            "The labels are not those of the training run; its baselines were scored on others "
+            "and are left out."
+        )
     if unseen:
         yield f"{unseen:,} rows have a class that training never saw; they are left out."

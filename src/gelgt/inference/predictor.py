@@ -1,13 +1,14 @@
 """`Predictor`: a trained model on a database, one verb at three levels.
 
     predict_batch(inputs)                       tensors of one batch  →  probabilities or values
-    predict_table(rows, times)                  row numbers           →  tables with the user's keys, chunk by chunk
+    predict_table(rows, times)                  row numbers → tables with the user's keys, chunk by
+                                                chunk
     predict(entities, at) or predict(frame=…)   the user's own keys   →  Prediction
 
-A prediction at a time sees every row before it and none after, whatever regime the model was trained in (docs/time.md).
-Under seed-time it is the one that was scored for the same entity and time; `--as-of` of the training holds here too.
-It does not depend on who else is predicted for; twice the same question gives the same bits.
-"""
+A prediction at a time sees every row before it and none after, whatever regime the model was
+trained in (docs/time.md). Under seed-time it is the one that was scored for the same entity and
+time; `--as-of` of the training holds here too. It does not depend on who else is predicted for;
+twice the same question gives the same bits."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -53,9 +54,8 @@ Columns = Callable[[Seeds], dict[str, pa.Array]]
 class Predictor:
     """Predicts with a run on a source.
 
-    Args:
-        run: The run.
-        source: A `Database`, what `open_for` gave, or anything that `gelgt.open` takes; it may have changed since training. None is
+    Args: run: The run. source: A `Database`, what `open_for` gave, or anything that `gelgt.open`
+        takes; it may have changed since training. None is
             where the run was trained.
         device: ``auto``, ``cpu``, ``cuda``, …
         batch_size: Subgraphs of one pass through the model.
@@ -67,7 +67,9 @@ class Predictor:
         GelgtError: the source lacks what the model knows, or the weights do not fit.
     """
 
-    def __init__(self, run: Run, source: Any, device: str = "auto", batch_size: int = BATCH) -> None:
+    def __init__(
+        self, run: Run, source: Any, device: str = "auto", batch_size: int = BATCH
+    ) -> None:
         if batch_size < 1:
             raise GelgtError("bad_option", f"batch_size is {batch_size}.", hint="Give at least 1.")
         opened: Opened = open_for(run, source)
@@ -101,11 +103,14 @@ class Predictor:
         return vectors.float().cpu().numpy()
 
     # Tables.
-    def predict_table(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> Iterator[pa.Table]:
-        """Predictions for rows of the entity table at times in seconds since 1970, in bounded memory.
+    def predict_table(
+        self, rows: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> Iterator[pa.Table]:
+        """Predictions for rows of the entity table at times in seconds since 1970, in bounded
+        memory.
 
-        Yields:
-            Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``, probabilities. One at least, maybe empty.
+        Yields: Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``,
+            probabilities. One at least, maybe empty.
         """
         yield from self._tables(rows, times, self._predicted)
 
@@ -122,23 +127,29 @@ class Predictor:
     def predict(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
         """Predict for entities at a time.
 
-        Args:
-            entities: Keys of the entity table, as the source holds them; None means everyone whom the task is about.
-            at: The time; by default now, or just after the newest row, with a notice, where that lies more than one window back.
-            frame: A pandas or Arrow table of (key, time) instead.
+        Args: entities: Keys of the entity table, as the source holds them; None means everyone whom
+            the task is about. at: The time; by default now, or just after the newest row, with a
+            notice, where that lies more than one window back. frame: A pandas or Arrow table of
+            (key, time) instead.
 
         Raises:
             GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
         """
         chosen = self.seeds(entities, at, frame)
-        return Prediction(pa.concat_tables(self.predict_table(chosen.rows, chosen.times)), chosen.notices)
+        return Prediction(
+            pa.concat_tables(self.predict_table(chosen.rows, chosen.times)), chosen.notices
+        )
 
     def embed(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
         """The model's vectors of entities at a time; `Prediction.vectors` is the (n, d) array."""
         chosen = self.seeds(entities, at, frame)
-        return Prediction(pa.concat_tables(self.embed_table(chosen.rows, chosen.times)), chosen.notices)
+        return Prediction(
+            pa.concat_tables(self.embed_table(chosen.rows, chosen.times)), chosen.notices
+        )
 
-    def _tables(self, rows: NDArray[np.int64], times: NDArray[np.int64], columns: Columns) -> Iterator[pa.Table]:
+    def _tables(
+        self, rows: NDArray[np.int64], times: NDArray[np.int64], columns: Columns
+    ) -> Iterator[pa.Table]:
         table = self.task.entity_table
         schema = None
         for start in range(0, max(1, len(rows)), CHUNK):
@@ -162,12 +173,16 @@ class Predictor:
     def _loader(self, seeds: Seeds) -> SubgraphLoader:
         plan, history = HistoryPlan.of(self.run.config.model), None
         if plan:
-            history = seed_history(self.db, self.graph, self.features, self.task, self.sampler.config, seeds, plan)
+            history = seed_history(
+                self.db, self.graph, self.features, self.task, self.sampler.config, seeds, plan
+            )
 
         def then(batch: Any) -> ModelInput:
             return ModelInput.of(batch, self.features, self.hide, history)
 
-        return SubgraphLoader(self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then)
+        return SubgraphLoader(
+            self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then
+        )
 
     def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
         parts = self._each(seeds, self.predict_batch)
@@ -185,34 +200,49 @@ class Predictor:
         parts = self._each(seeds, self.embed_batch)
         width = self.run.config.model.width
         vectors = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
-        return {f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place])) for place in range(width)}
+        return {
+            f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place]))
+            for place in range(width)
+        }
 
 
 def prediction_sampling(trained: SamplingConfig) -> SamplingConfig:
     """What a prediction sees: every row before its time, with ages measured as in training.
 
-    Under seed-time the horizon is `--as-of`, a constant of the model. That of a frozen run is the test time, where its view of the data
-    ended; a prediction's view ends at its own time.
-    """
+    Under seed-time the horizon is `--as-of`, a constant of the model. That of a frozen run is the
+    test time, where its view of the data ended; a prediction's view ends at its own time."""
     horizon = trained.horizon if trained.visibility == "seed-time" else None
     return trained.model_copy(update={"visibility": "seed-time", "horizon": horizon})
 
 
-def trained_model(run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]) -> RelationalModel | Ensemble:
+def trained_model(
+    run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]
+) -> RelationalModel | Ensemble:
     """The trained model of a run, or its models as one, ready to predict.
 
     Raises:
         GelgtError: the weights are damaged, or do not fit.
     """
-    with torch.random.fork_rng(devices=[]):  # the weights that it starts from are thrown away; nobody's generator is moved by them
+    # the weights that it starts from are thrown away; nobody's generator is moved by them
+    with torch.random.fork_rng(devices=[]):
         try:
             weights = run.weights()
-            history = next((len(tensor) for name, tensor in weights.items() if name.endswith("history.edges")), 0)
-            models = [new_model(run.config, graph, features, run.target.outputs, hide, history) for _ in range(members_in(weights))]
+            history = next(
+                (len(tensor) for name, tensor in weights.items() if name.endswith("history.edges")),
+                0,
+            )
+            models = [
+                new_model(run.config, graph, features, run.target.outputs, hide, history)
+                for _ in range(members_in(weights))
+            ]
             trees = Trees.shaped(weights, run.target.outputs)
             model = models[0] if len(models) == 1 and trees is None else Ensemble(models, trees)
             model.load_state_dict(weights)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()
-            raise GelgtError("bad_run", f"The weights of {run.folder} do not fit its model: {first}", hint="Train again.") from None
+            raise GelgtError(
+                "bad_run",
+                f"The weights of {run.folder} do not fit its model: {first}",
+                hint="Train again.",
+            ) from None
     return model.eval()

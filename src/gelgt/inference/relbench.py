@@ -1,11 +1,11 @@
-"""RelBench's prediction table, for its leaderboard: the test table with the target replaced by predictions.
+"""RelBench's prediction table, for its leaderboard: the test table with the target replaced by
+predictions.
 
     driverId,date,did_not_finish
     1,2010-01-01,0.83
 
-Binary tasks give the probability, regression tasks the value. `relbench.submit.evaluate_task` scores such a file, and a folder of them,
-each named DATASET__TASK.csv, is a submission.
-"""
+Binary tasks give the probability, regression tasks the value. `relbench.submit.evaluate_task`
+scores such a file, and a folder of them, each named DATASET__TASK.csv, is a submission."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from gelgt.training import Run
 SUPPORTED = ("binary_classification", "regression")
 
 
-def write_relbench(run: Run, source: Any, out: str | Path, *, split: str = "test", device: str = "auto") -> Path:
+def write_relbench(
+    run: Run, source: Any, out: str | Path, *, split: str = "test", device: str = "auto"
+) -> Path:
     """Write the prediction table of a run's test split, in the run's own regime.
 
     Args:
@@ -33,17 +35,22 @@ def write_relbench(run: Run, source: Any, out: str | Path, *, split: str = "test
     Returns:
         The file that was written.
 
-    Raises:
-        GelgtError: RelBench has no such table for the kind of task, or the model has learned its labels.
+    Raises: GelgtError: RelBench has no such table for the kind of task, or the model has learned
+        its labels.
     """
     kind = run.target.task_type
     if kind not in SUPPORTED:
-        raise GelgtError("no_submission", f"RelBench takes no predictions of {kind} tasks.", hint=f"It takes {' and '.join(SUPPORTED)}.")
+        raise GelgtError(
+            "no_submission",
+            f"RelBench takes no predictions of {kind} tasks.",
+            hint=f"It takes {' and '.join(SUPPORTED)}.",
+        )
     found = score_split(run, source, split, device=device)
     if found.learned and split != "train":
         raise GelgtError(
             "learned_test",
-            f"The model was refitted and has learned {found.learned:,} of the {len(found.labels):,} labels of '{split}'.",
+            f"The model was refitted and has learned {found.learned:,} of the "
+            f"{len(found.labels):,} labels of '{split}'.",
             hint="Train without --refit." if split == "test" else "Train with train.refit = false.",
         )
     task = found.data.task

@@ -50,31 +50,48 @@ class SeedRows:
         return len(self.rows)
 
 
-def choose_seeds(db: Database, graph: Graph, task: Definition, entities: Any = None, at: Any = None, frame: Any = None) -> SeedRows:
+def choose_seeds(
+    db: Database,
+    graph: Graph,
+    task: Definition,
+    entities: Any = None,
+    at: Any = None,
+    frame: Any = None,
+) -> SeedRows:
     """The rows and times that a user asks for.
 
-    Args:
-        db: The database.
-        graph: Its graph.
-        task: What is predicted.
-        entities: Keys of the entity table (tuples or mappings where a key has several parts); None means everyone whom the task is
+    Args: db: The database. graph: Its graph. task: What is predicted. entities: Keys of the entity
+        table (tuples or mappings where a key has several parts); None means everyone whom the task
+        is
             about at that time.
-        at: The time; by default now, and just after the newest row of the tables that the task is about where that lies more than one
-            window back. The rows of an autocomplete task have times of their own, which count by default.
-        frame: A pandas or Arrow table with the key columns and a time column, instead of `entities` and `at`.
+        at: The time; by default now, and just after the newest row of the tables that the task is
+            about where that lies more than one window back. The rows of an autocomplete task have
+            times of their own, which count by default.
+        frame: A pandas or Arrow table with the key columns and a time column, instead of `entities`
+            and `at`.
 
     Raises:
         GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
     """
     if frame is not None:
         if entities is not None or at is not None:
-            raise GelgtError("bad_option", "A frame brings its own entities and times.", hint="Leave out entities and at.")
+            raise GelgtError(
+                "bad_option",
+                "A frame brings its own entities and times.",
+                hint="Leave out entities and at.",
+            )
         return _from_frame(db, graph, task, frame)
     if is_frame(entities):
-        raise GelgtError("bad_option", "A frame was given as entities.", hint="Pass it as frame=…, or one of its columns as entities.")
+        raise GelgtError(
+            "bad_option",
+            "A frame was given as entities.",
+            hint="Pass it as frame=…, or one of its columns as entities.",
+        )
     if at is None and task.kind == "autocomplete":
         return _at_own_times(db, graph, task, entities)
-    moment, notices = (timestamp(at, "prediction time"), []) if at is not None else _default_time(db, task)
+    moment, notices = (
+        (timestamp(at, "prediction time"), []) if at is not None else _default_time(db, task)
+    )
     second = int(np.datetime64(moment, "s").astype(np.int64))
     if entities is None:
         rows = population(task, db, moment)
@@ -115,18 +132,31 @@ def _key_parts(entities: Any, names: list[str], table: str) -> list[list[Any]]:
     """The values of each part of some keys."""
     if isinstance(entities, (str, bytes, Mapping)) or not isinstance(entities, Iterable):
         entities = [entities]  # one key
-    values = entities.to_pylist() if isinstance(entities, (pa.Array, pa.ChunkedArray)) else list(entities)
+    values = (
+        entities.to_pylist()
+        if isinstance(entities, (pa.Array, pa.ChunkedArray))
+        else list(entities)
+    )
     if not values:
-        raise GelgtError("no_entities", "The list of entities is empty.", hint=f"Give keys of '{table}', or ask for all of them.")
+        raise GelgtError(
+            "no_entities",
+            "The list of entities is empty.",
+            hint=f"Give keys of '{table}', or ask for all of them.",
+        )
     if len(names) == 1:
         return [[_single(value, names[0]) for value in values]]
     found: list[list[Any]] = [[] for _ in names]
     for value in values:
         parts = [value.get(name) for name in names] if isinstance(value, Mapping) else value
-        if isinstance(parts, (str, bytes)) or not isinstance(parts, Sequence) or len(parts) != len(names):
+        if (
+            isinstance(parts, (str, bytes))
+            or not isinstance(parts, Sequence)
+            or len(parts) != len(names)
+        ):
             raise GelgtError(
                 "bad_key",
-                f"{value!r} is no key of '{table}', whose keys have {len(names)} parts: {', '.join(names)}.",
+                f"{value!r} is no key of '{table}', whose keys have {len(names)} parts: "
+                f"{', '.join(names)}.",
                 hint="Give tuples in this order, or mappings with these names.",
             )
         for column, part in zip(found, parts):
@@ -141,7 +171,11 @@ def _single(value: Any, name: str) -> Any:
 
 def _plain(value: Any) -> Any:
     """A Python value instead of a NumPy scalar."""
-    return value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+    return (
+        value.item()
+        if isinstance(value, np.generic) and not isinstance(value, np.datetime64)
+        else value
+    )
 
 
 def _key_column(values: list[Any], kind: pa.DataType, table: str) -> pa.ChunkedArray:
@@ -150,8 +184,15 @@ def _key_column(values: list[Any], kind: pa.DataType, table: str) -> pa.ChunkedA
         numbers = [_whole(value) for value in values]
         bad = [value for value, number in zip(values, numbers) if number is None]
         if bad:
-            count, shown = f"{len(bad):,} {'key is' if len(bad) == 1 else 'keys are'}", some(dict.fromkeys(map(str, bad)))
-            raise GelgtError("unknown_keys", f"{count} not in the table '{table}': {shown}.", hint="Its keys are whole numbers.")
+            count, shown = (
+                f"{len(bad):,} {'key is' if len(bad) == 1 else 'keys are'}",
+                some(dict.fromkeys(map(str, bad))),
+            )
+            raise GelgtError(
+                "unknown_keys",
+                f"{count} not in the table '{table}': {shown}.",
+                hint="Its keys are whole numbers.",
+            )
         return pa.chunked_array([pa.array(numbers, pa.int64())])
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.chunked_array([pa.array([None if v is None else str(v) for v in values], kind)])
@@ -166,14 +207,20 @@ def _whole(value: Any) -> int | None:
         number = int(value) if not isinstance(value, float) or value.is_integer() else None
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if number is not None and -(2**63) <= number < 2**63 and not isinstance(value, bool) else None
+    return (
+        number
+        if number is not None and -(2**63) <= number < 2**63 and not isinstance(value, bool)
+        else None
+    )
 
 
 def _unknown(error: TaskError) -> GelgtError:
     if error.code != "unknown_key":
         return error
     return GelgtError(
-        "unknown_keys", error.message, hint="Check the keys; rows that are new have to be in the source that is predicted on."
+        "unknown_keys",
+        error.message,
+        hint="Check the keys; rows that are new have to be in the source that is predicted on.",
     )
 
 
@@ -187,7 +234,9 @@ def _from_frame(db: Database, graph: Graph, task: Definition, frame: Any) -> See
         named = None
     wanted = [*keys, *([named] if named else [n for n in data.column_names if n not in keys])]
     missing = [name for name in keys if name not in data.column_names]
-    data = data.select([name for name in wanted if name not in missing]).append_column(POSITION, pa.array(np.arange(data.num_rows)))
+    data = data.select([name for name in wanted if name not in missing]).append_column(
+        POSITION, pa.array(np.arange(data.num_rows))
+    )
     try:
         read = read_frame(db, data, task.entity_table, None, named, POSITION).rows
     except TaskError as error:
@@ -203,15 +252,27 @@ def _arrow(frame: Any) -> pa.Table:
     if hasattr(frame, "reset_index") and any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        return (
+            pa.Table.from_pandas(frame, preserve_index=False)
+            if hasattr(frame, "iloc")
+            else pa.table(frame)
+        )
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
-        raise GelgtError("bad_frame", f"The frame cannot be read: {error}.", hint="Give a pandas or Arrow table of (key, time).") from None
+        raise GelgtError(
+            "bad_frame",
+            f"The frame cannot be read: {error}.",
+            hint="Give a pandas or Arrow table of (key, time).",
+        ) from None
 
 
 def _at_own_times(db: Database, graph: Graph, task: Definition, entities: Any) -> SeedRows:
     """Rows of an autocomplete task, each at its own time."""
     far = np.datetime64("9999-12-31", "us")
-    rows = existing(db, task.entity_table, far) if entities is None else find_rows(db, task.entity_table, entities)
+    rows = (
+        existing(db, task.entity_table, far)
+        if entities is None
+        else find_rows(db, task.entity_table, entities)
+    )
     times = np.asarray(graph.node_time[graph.nodes(task.entity_table, rows)])
     if entities is None:
         rows, times = rows[times != NEVER], times[times != NEVER]
@@ -220,7 +281,8 @@ def _at_own_times(db: Database, graph: Graph, task: Definition, entities: Any) -
 
 
 def _default_time(db: Database, task: Definition) -> tuple["pd.Timestamp", list[str]]:
-    """Now, or just after the newest row of the tables that the task is about where that lies more than one window back."""
+    """Now, or just after the newest row of the tables that the task is about where that lies more
+    than one window back."""
     import pandas as pd
 
     now = pd.Timestamp.now("UTC").tz_localize(None).floor("s")
@@ -228,16 +290,24 @@ def _default_time(db: Database, task: Definition) -> tuple["pd.Timestamp", list[
     if newest is None or now <= newest + (task.timedelta or pd.Timedelta(0)):
         return now, []
     at = newest.floor("s") + pd.Timedelta(seconds=1)
-    return at, [f"The newest row is from {time_text(newest)}, so predictions are made for {at}, just after it; give a time for another."]
+    return at, [
+        f"The newest row is from {time_text(newest)}, so predictions are made for {at}, just "
+        "after it; give a time for another."
+    ]
 
 
 def _about_future(db: Database, task: Definition) -> list[str]:
-    if task.sentence is None or not predict.plan_sentence(db, predict.parse(task.sentence)).has_future_condition:
+    if (
+        task.sentence is None
+        or not predict.plan_sentence(db, predict.parse(task.sentence)).has_future_condition
+    ):
         return []
     return ["The condition on the future cannot be known and is left out."]
 
 
-def _check_there(db: Database, graph: Graph, task: Definition, rows: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+def _check_there(
+    db: Database, graph: Graph, task: Definition, rows: NDArray[np.int64], times: NDArray[np.int64]
+) -> None:
     """Whether every entity exists at its seed time."""
     own = graph.node_time[graph.nodes(task.entity_table, rows)]
     late = np.flatnonzero((own > times) & (own != TIMELESS))
@@ -245,9 +315,19 @@ def _check_there(db: Database, graph: Graph, task: Definition, rows: NDArray[np.
         return
     keys = db.keys(task.entity_table)
     few = rows[late[:1000]]
-    shown = few.tolist() if keys is None else list(zip(*(c.to_pylist() for c in keys.take(pa.array(few)).columns)))
-    listed = dict.fromkeys(key[0] if isinstance(key, tuple) and len(key) == 1 else key for key in shown)
-    why = "have no time" if own[late[0]] == NEVER else "do not exist yet at the time of their prediction"
+    shown = (
+        few.tolist()
+        if keys is None
+        else list(zip(*(c.to_pylist() for c in keys.take(pa.array(few)).columns)))
+    )
+    listed = dict.fromkeys(
+        key[0] if isinstance(key, tuple) and len(key) == 1 else key for key in shown
+    )
+    why = (
+        "have no time"
+        if own[late[0]] == NEVER
+        else "do not exist yet at the time of their prediction"
+    )
     raise GelgtError(
         "not_there_yet",
         f"{len(late):,} entities of '{task.entity_table}' {why}: {some(listed)}.",

@@ -26,16 +26,19 @@ def run_definition(run: Run, db: Database) -> Definition:
     try:
         return parse_manifest(db, run.task)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise GelgtError("bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again.") from None
+        raise GelgtError(
+            "bad_run", f"{run.folder / 'task.yaml'} holds no task ({error}).", hint="Train again."
+        ) from None
 
 
 def run_task(run: Run, db: Database) -> tuple[Task, bool]:
     """The task of a run with its label tables, and whether they are the run's own.
 
-    The run's own hold row numbers of the data that it was trained on. Where the data has changed, labels are made again.
+    The run's own hold row numbers of the data that it was trained on. Where the data has changed,
+    labels are made again.
 
-    Raises:
-        GelgtError: ``labels_of_other_data``: they were given, not made, and belong to data that has changed.
+    Raises: GelgtError: ``labels_of_other_data``: they were given, not made, and belong to data that
+        has changed.
     """
     if is_training_data(run, db):
         return _own_task(run, db), True
@@ -52,39 +55,58 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
 def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Task, bool]:
     """A task that a user names, and whether the labels of a split are the run's own.
 
-    Raises:
-        GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of another database.
+    Raises: GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of
+        another database.
     """
     made = task if isinstance(task, Task) else db.task(task)
     if made.database.folder != db.folder:
-        raise GelgtError("other_data", "The labels of the task belong to another database.", hint="Make the task on the one given.")
+        raise GelgtError(
+            "other_data",
+            "The labels of the task belong to another database.",
+            hint="Make the task on the one given.",
+        )
     known = run_definition(run, db)
     if (made.task_type, made.entity_table) != (known.task_type, known.entity_table):
         raise GelgtError(
             "other_task",
-            f"The run predicts a {known.task_type} for '{known.entity_table}', not a {made.task_type} for '{made.entity_table}'.",
+            f"The run predicts a {known.task_type} for '{known.entity_table}', not a "
+            f"{made.task_type} for '{made.entity_table}'.",
             hint="Train on this task.",
         )
-    return made, is_training_data(run, db) and made.table(split).equals(_own_task(run, db).table(split))
+    return made, is_training_data(run, db) and made.table(split).equals(
+        _own_task(run, db).table(split)
+    )
 
 
 def is_training_data(run: Run, db: Database) -> bool:
-    """Whether a database holds the rows that a run was trained on, so that row numbers mean the same."""
+    """Whether a database holds the rows that a run was trained on, so that row numbers mean the
+    same."""
     known = run.metrics.get("data")
-    return isinstance(known, dict) and known.get("hash") == hash_files([db.path(name) for name in db.table_names])
+    return isinstance(known, dict) and known.get("hash") == hash_files(
+        [db.path(name) for name in db.table_names]
+    )
 
 
 def _own_task(run: Run, db: Database) -> Task:
     definition = run_definition(run, db)
     known: dict[str, Any] = {f.name: getattr(definition, f.name) for f in fields(Definition)}
     ours = run.task.get("gelgt") or {}
-    val, test = (timestamp(ours[key], "split time") if ours.get(key) else None for key in ("val_timestamp", "test_timestamp"))
+    val, test = (
+        timestamp(ours[key], "split time") if ours.get(key) else None
+        for key in ("val_timestamp", "test_timestamp")
+    )
     labels = {}
     for split in SPLITS:
         path = run.folder / "labels" / f"{split}.parquet"
         try:
             labels[split] = pq.read_table(path)
         except (pa.ArrowInvalid, OSError) as error:
-            raise GelgtError("damaged_file", f"{path} is not readable: {error}.", hint="Copy the run folder again.") from None
+            raise GelgtError(
+                "damaged_file",
+                f"{path} is not readable: {error}.",
+                hint="Copy the run folder again.",
+            ) from None
     classes = run.target.space.labels if ours.get("classes") else ()
-    return Task(**known, val_timestamp=val, test_timestamp=test, classes=classes, database=db, labels=labels)
+    return Task(
+        **known, val_timestamp=val, test_timestamp=test, classes=classes, database=db, labels=labels
+    )

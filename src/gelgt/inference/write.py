@@ -1,8 +1,7 @@
 """Writes predictions as they come, in bounded memory: Parquet or CSV by the file's ending.
 
-A file appears under its name only when it is whole: it is written beside it under a hidden name and renamed. An error or Ctrl-C on the
-way leaves nothing.
-"""
+A file appears under its name only when it is whole: it is written beside it under a hidden name and
+renamed. An error or Ctrl-C on the way leaves nothing."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -22,12 +21,14 @@ GROUP_ROWS = 1 << 16  # rows that are collected for a row group
 
 
 def check_path(path: str | Path) -> Path:
-    """A path that predictions can be written to, or a GelgtError; ask before hours of work, not after."""
+    """A path that predictions can be written to, or a GelgtError; ask before hours of work, not
+    after."""
     target = Path(path).expanduser()
     if target.suffix.lower() not in FORMATS:
         raise GelgtError(
             "unknown_format",
-            f"Predictions cannot be written to {target.name}: '{target.suffix}' is no known ending.",
+            f"Predictions cannot be written to {target.name}: '{target.suffix}' is no known "
+            "ending.",
             hint=f"{did_you_mean(target.suffix, FORMATS)} Name the file so.",
         )
     if target.is_dir():
@@ -45,8 +46,8 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
     Returns:
         The number of rows.
 
-    Raises:
-        GelgtError: another ending, a folder, a disk that is full; the error of `batches` itself passes through.
+    Raises: GelgtError: another ending, a folder, a disk that is full; the error of `batches` itself
+        passes through.
     """
     target = check_path(path)
     try:
@@ -54,7 +55,9 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
             return _write(batches, temporary, target.suffix.lower() == ".csv")
     except OSError as error:
         raise GelgtError(
-            "cannot_write", f"Predictions cannot be written to {target}: {error.strerror or error}.", hint="Give another file."
+            "cannot_write",
+            f"Predictions cannot be written to {target}: {error.strerror or error}.",
+            hint="Give another file.",
         ) from None
 
 
@@ -64,14 +67,20 @@ def _write(batches: Iterable[pa.Table | pa.RecordBatch], path: Path, is_csv: boo
         for table in _groups(batches):
             table = _for_csv(table) if is_csv else table
             if writer is None:
-                writer = pyarrow.csv.CSVWriter(str(path), table.schema) if is_csv else pq.ParquetWriter(path, table.schema)
+                writer = (
+                    pyarrow.csv.CSVWriter(str(path), table.schema)
+                    if is_csv
+                    else pq.ParquetWriter(path, table.schema)
+                )
             writer.write_table(table)
             rows += table.num_rows
     finally:
         if writer is not None:
             writer.close()
     if writer is None:
-        raise GelgtError("no_rows", "There are no predictions to write.", hint="Ask for at least one entity.")
+        raise GelgtError(
+            "no_rows", "There are no predictions to write.", hint="Ask for at least one entity."
+        )
     return rows
 
 
@@ -94,7 +103,10 @@ def _for_csv(table: pa.Table) -> pa.Table:
         if field.name == "time" and pa.types.is_timestamp(field.type):
             table = table.set_column(place, field.name, column.cast(pa.timestamp("s")))
         elif pa.types.is_list(field.type):
-            texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in column.to_pylist()]
+            texts = [
+                None if v is None else json.dumps(v, ensure_ascii=False, default=str)
+                for v in column.to_pylist()
+            ]
             table = table.set_column(place, field.name, pa.array(texts, pa.string()))
     return table
 
@@ -103,7 +115,14 @@ def _for_csv(table: pa.Table) -> pa.Table:
 def written_text(path: Path) -> Iterator[Any]:
     """A text file that is renamed into place when all is written."""
     try:
-        with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        with (
+            whole_file(path) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
             yield file
     except OSError as error:
-        raise GelgtError("cannot_write", f"{path} cannot be written: {error.strerror or error}.", hint="Give another file.") from None
+        raise GelgtError(
+            "cannot_write",
+            f"{path} cannot be written: {error.strerror or error}.",
+            hint="Give another file.",
+        ) from None

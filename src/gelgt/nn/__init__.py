@@ -14,4 +14,11 @@ from gelgt.nn.base import RelationalModel
 from gelgt.nn.model import GelGTModel
 from gelgt.nn.rows import ModelInput, RowFrames, collect_rows
 
-__all__ = ["GelGTConfig", "GelGTModel", "ModelInput", "RelationalModel", "RowFrames", "collect_rows"]
+__all__ = [
+    "GelGTConfig",
+    "GelGTModel",
+    "ModelInput",
+    "RelationalModel",
+    "RowFrames",
+    "collect_rows",
+]

@@ -1,9 +1,11 @@
-"""⑤ Gaussian attention: pre-norm blocks of softmax(QKᵀ/√(d/H) + bias) V and a feed-forward network, and the read-out.
+"""⑤ Gaussian attention: pre-norm blocks of softmax(QKᵀ/√(d/H) + bias) V and a feed-forward network,
+and the read-out.
 
-Backends compute the same: `reference` writes the formula out and works in any precision, `sdpa` is PyTorch's fused attention with the
-bias as its mask. Both take the bias as a tensor of all pairs of padded rows. `fused` (`nn/kernels/`) takes a `TimeBias` instead and works
-on packed rows: it computes the bias of a pair where it needs it.
-"""
+Backends compute the same: `reference` writes the formula out and works in any precision, `sdpa` is
+PyTorch's fused attention with the
+bias as its mask. Both take the bias as a tensor of all pairs of padded rows. `fused`
+(`nn/kernels/`) takes a `TimeBias` instead and works on packed rows: it computes the bias of a pair
+where it needs it."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +27,9 @@ from gelgt.nn.norms import LayerNorm
 Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 
-def reference_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
+def reference_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0
+) -> Tensor:
     """softmax(QKᵀ/√(d/H) + bias) V, as it is written."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2) + bias
     weights = torch.softmax(scores, dim=-1)
@@ -34,9 +38,12 @@ def reference_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: 
 
 def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
     """PyTorch's fused attention with the bias as its additive mask."""
-    if not q.is_cuda and (dropout or (bias.requires_grad and torch.is_grad_enabled())):  # not fused on a CPU, and half as fast
+    # not fused on a CPU, and half as fast
+    if not q.is_cuda and (dropout or (bias.requires_grad and torch.is_grad_enabled())):
         return reference_attention(q, k, v, bias.to(q.dtype), dropout)
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout)
+    return functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout
+    )
 
 
 BACKENDS: dict[str, Backend] = {"reference": reference_attention, "sdpa": sdpa_attention}
@@ -45,20 +52,35 @@ BACKENDS: dict[str, Backend] = {"reference": reference_attention, "sdpa": sdpa_a
 CPU = torch.device("cpu")
 
 
-def choose_backend(config: GelGTConfig, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> tuple[str, str]:
+def choose_backend(
+    config: GelGTConfig, device: torch.device = CPU, dtype: torch.dtype = torch.float32
+) -> tuple[str, str]:
     """The backend for tensors of a device and type, and the reason for it."""
     if config.backend in BACKENDS:
         return config.backend, "named by the configuration"
-    problem = why_not(device, dtype, config.width // config.heads, config.num_kernels if config.bias == "gaussian" else 0)
+    problem = why_not(
+        device,
+        dtype,
+        config.width // config.heads,
+        config.num_kernels if config.bias == "gaussian" else 0,
+    )
     if problem is None and config.bias not in ("gaussian", "none"):
         problem = f"the fused kernel has no {config.bias} bias"
     if config.backend == "fused":
         if problem is not None:
-            raise GelgtError("bad_backend", f"{problem[0].upper()}{problem[1:]}.", hint="Leave the backend at auto, or set it to sdpa.")
+            raise GelgtError(
+                "bad_backend",
+                f"{problem[0].upper()}{problem[1:]}.",
+                hint="Leave the backend at auto, or set it to sdpa.",
+            )
         return "fused", "named by the configuration"
     if problem is None and device.type == "cuda":
         return "fused", "one kernel with the bias inside"
-    return "sdpa", f"{problem or 'the interpreter is for tests'}; PyTorch's own is exact on every device, with the bias written once"
+    return (
+        "sdpa",
+        f"{problem or 'the interpreter is for tests'}; PyTorch's own is exact on every device, "
+        "with the bias written once",
+    )
 
 
 class TimeBias(NamedTuple):
@@ -79,7 +101,9 @@ class TimeBias(NamedTuple):
     is_log: bool
 
     @classmethod
-    def of(cls, bias: TemporalBias | None, age: Tensor, has_time: Tensor, offsets: Tensor, longest: int) -> "TimeBias":
+    def of(
+        cls, bias: TemporalBias | None, age: Tensor, has_time: Tensor, offsets: Tensor, longest: int
+    ) -> "TimeBias":
         """From packed ages (T,) and flags (T,)."""
         time = torch.where(has_time, age, FAR).float()
         if not isinstance(bias, GaussianBias):
@@ -92,7 +116,9 @@ class TimeBias(NamedTuple):
         """(T, 3, H, d/H) → (T, H, d/H)."""
         from gelgt.nn.kernels.op import gaussian_attention  # imports Triton
 
-        return gaussian_attention(qkv, self.time, self.offsets, self.longest, self.kernels, self.is_log, dropout)
+        return gaussian_attention(
+            qkv, self.time, self.offsets, self.longest, self.kernels, self.is_log, dropout
+        )
 
 
 class AttentionBlock(nn.Module):
@@ -107,11 +133,14 @@ class AttentionBlock(nn.Module):
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         hidden = config.ffn_ratio * width
-        self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width))
+        self.ffn = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width)
+        )
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, bias: Tensor | TimeBias) -> Tensor:
-        """Padded (B, N, d) with a bias (B, H or 1, N, N), or packed (T, d) with a `TimeBias` → the same shape."""
+        """Padded (B, N, d) with a bias (B, H or 1, N, N), or packed (T, d) with a `TimeBias` → the
+        same shape."""
         rate = self.rate if self.training else 0.0
         qkv = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1))  # (…, 3, H, d/H)
         if isinstance(bias, TimeBias):
@@ -124,15 +153,23 @@ class AttentionBlock(nn.Module):
         return out
 
     def seed_weights(self, x: Tensor, bias: Tensor) -> Tensor:
-        """The attention weights of the seeds, the first rows: (B, N, d), (B, H or 1, N, N) → (B, H, N)."""
+        """The attention weights of the seeds, the first rows: (B, N, d), (B, H or 1, N, N) → (B, H,
+        N)."""
         seeds, rows, width = x.shape
-        q, k, _ = self.qkv(self.norm_1(x)).view(seeds, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        scores = (q[:, :, :1] @ k.transpose(-2, -1)).squeeze(2) / (width // self.heads) ** 0.5 + bias[:, :, 0]
+        q, k, _ = (
+            self.qkv(self.norm_1(x))
+            .view(seeds, rows, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
+        scores = (q[:, :, :1] @ k.transpose(-2, -1)).squeeze(2) / (
+            width // self.heads
+        ) ** 0.5 + bias[:, :, 0]
         return torch.softmax(scores.float(), dim=-1)
 
 
 class ReadOut(nn.Module):
-    """The seed's token plus an attention-weighted sum of its neighbours; the seed alone where there are none."""
+    """The seed's token plus an attention-weighted sum of its neighbours; the seed alone where there
+    are none."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -141,7 +178,8 @@ class ReadOut(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, d), (B, N) → (B, d)."""
         seed, others = x[:, 0], x[:, 1:]
-        for_seed, for_others = self.score.weight.chunk(2, dim=1)  # of (seed, other) side by side, which need not be written
+        # of (seed, other) side by side, which need not be written
+        for_seed, for_others = self.score.weight.chunk(2, dim=1)
         own = functional.linear(seed, for_seed, self.score.bias).float()  # (B, 1)
         scores = own + functional.linear(others, for_others).squeeze(-1).float()  # (B, N - 1)
         scores = scores.masked_fill(~mask[:, 1:], float("-inf"))
@@ -157,6 +195,10 @@ def mask_bias(bias: Tensor | None, mask: Tensor, dtype: torch.dtype) -> Tensor:
         bias: (B, H, N, N), or None.
         mask: (B, N) true for rows.
     """
-    # A finite floor for padded queries is not needed: every subgraph has its seed, so no row of scores is -∞ throughout.
-    closed = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, float("-inf"))[:, None, None, :]  # (B, 1, 1, N)
+    # A finite floor for padded queries is not needed: every subgraph has its seed, so no row of
+    # scores is -∞ throughout.
+    # (B, 1, 1, N)
+    closed = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(
+        ~mask, float("-inf")
+    )[:, None, None, :]
     return closed.expand(-1, 1, mask.shape[1], -1) if bias is None else bias.to(dtype) + closed

@@ -1,8 +1,8 @@
 """`RelationalModel`: what the fit loop, run folders and predictions need to know of a model.
 
-A model reads a `ModelInput` (a `SubgraphBatch` and the features of its rows) and gives one vector for each seed. Everything else has a
-default here. To add one, write a class with `config_type` and `embed`, and register it (docs/models.md).
-"""
+A model reads a `ModelInput` (a `SubgraphBatch` and the features of its rows) and gives one vector
+for each seed. Everything else has a default here. To add one, write a class with `config_type` and
+`embed`, and register it (docs/models.md)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -23,14 +23,16 @@ from gelgt.nn.rows import ModelInput
 class RelationalModel(nn.Module):
     """A model over sampled subgraphs.
 
-    A subclass sets `config_type`, calls `super().__init__`, makes its layers, and writes `embed`. `head` is made here; `biases` holds the
-    temporal biases that the configuration asks for, one for each of `num_biases`.
+    A subclass sets `config_type`, calls `super().__init__`, makes its layers, and writes `embed`.
+    `head` is made here; `biases` holds the temporal biases that the configuration asks for, one for
+    each of `num_biases`.
 
-    Attributes:
-        config_type: The class of its configuration: its own settings, as ``--set model.…`` changes them.
-        presets: For each preset, values that differ from `config_type` and from gelgt's own sampling and training, such as
+    Attributes: config_type: The class of its configuration: its own settings, as ``--set model.…``
+        changes them. presets: For each preset, values that differ from `config_type` and from
+        gelgt's own sampling and training, such as
             ``{"cpu": {"model": {"width": 64}, "sampling": {"hops": 2}}}``.
-        is_coupled: Whether, in training, the rows of a batch see each other (batch statistics, moving averages): such a batch is not split.
+        is_coupled: Whether, in training, the rows of a batch see each other (batch statistics,
+            moving averages): such a batch is not split.
 
     Args:
         config: Of `config_type`.
@@ -69,15 +71,24 @@ class RelationalModel(nn.Module):
         """
 
     def make_head(self, outputs: int) -> nn.Sequential:
-        """From a seed vector to logits or standardised values; its last layer starts from the base rates."""
+        """From a seed vector to logits or standardised values; its last layer starts from the base
+        rates."""
         width, dropout = self.config.width, self.config.dropout
-        return nn.Sequential(LayerNorm(width), nn.Linear(width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, outputs))
+        return nn.Sequential(
+            LayerNorm(width),
+            nn.Linear(width, width),
+            nn.GELU(),
+            Dropout(dropout),
+            nn.Linear(width, outputs),
+        )
 
     def make_biases(self, count: int = 1) -> nn.ModuleList:
         """Temporal biases as the configuration wants them; none if it wants none."""
         if not isinstance(self.config, AttentionConfig):
             return nn.ModuleList()
-        return nn.ModuleList(made for made in (make_bias(self.config) for _ in range(count)) if made is not None)
+        return nn.ModuleList(
+            made for made in (make_bias(self.config) for _ in range(count)) if made is not None
+        )
 
     def forward(self, inputs: ModelInput) -> Tensor:
         """Predictions (B, outputs): logits or standardised values."""
@@ -99,7 +110,8 @@ class RelationalModel(nn.Module):
 
     @torch.no_grad()
     def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
-        """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows seen in training.
+        """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows
+        seen in training.
 
         Args:
             history: (S, F) aggregates of the training seeds, for a model that wants them.
@@ -116,12 +128,21 @@ class RelationalModel(nn.Module):
 
     def parameter_groups(self, rate: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
         """Parameters for an optimiser: μ and σ have a rate of their own and no decay."""
-        times = [p for bias in self.biases if isinstance(bias, GaussianBias) for p in (bias.centre, bias.width)]
+        times = [
+            p
+            for bias in self.biases
+            if isinstance(bias, GaussianBias)
+            for p in (bias.centre, bias.width)
+        ]
         own = {id(p) for p in times}
         others = [p for p in self.parameters() if id(p) not in own and p.requires_grad]
-        groups: list[dict[str, Any]] = [{"params": others, "lr": rate, "weight_decay": weight_decay}]
+        groups: list[dict[str, Any]] = [
+            {"params": others, "lr": rate, "weight_decay": weight_decay}
+        ]
         if times:
-            groups.append({"params": times, "lr": rate * self.config.time_rate, "weight_decay": 0.0})
+            groups.append(
+                {"params": times, "lr": rate * self.config.time_rate, "weight_decay": 0.0}
+            )
         return groups
 
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
@@ -133,7 +154,16 @@ class RelationalModel(nn.Module):
         for bias in self.biases:
             if isinstance(bias, GaussianBias):
                 kernels = [dict(k) for k in bias.profile()]
-                found.append([k | {"text": f"centre {duration(k['centre_days'])}, width {duration(k['width_days'])}"} for k in kernels])
+                found.append(
+                    [
+                        k
+                        | {
+                            "text": f"centre {duration(k['centre_days'])}, width "
+                            f"{duration(k['width_days'])}"
+                        }
+                        for k in kernels
+                    ]
+                )
         return found
 
     def time_biases(self) -> list[TemporalBias]:

@@ -1,15 +1,17 @@
 """The temporal bias of attention (paper, section 3.2; docs/model.md).
 
-    bias_h(i, j) = Σ_g W[h, g] · exp(-(Δt_ij - μ_g)² / σ_g²) + b_h        Δt_ij = |age_i - age_j| in days
+    bias_h(i, j) = Σ_g W[h, g] · exp(-(Δt_ij - μ_g)² / σ_g²) + b_h        Δt_ij = |age_i - age_j| in
+                                                                          days
 
-and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the lemma's form, with 2σ², it is
-(Δt - μ)/σ² times it. μ and σ are positive by construction and start at quantiles of the ages seen in training; `kernel_parameters` and
-`kernel_start` have the published form.
+and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the
+lemma's form, with 2σ², it is (Δt - μ)/σ² times it. μ and σ are positive by construction and start
+at quantiles of the ages seen in training; `kernel_parameters` and `kernel_start` have the published
+form.
 
-W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only draw attention to its age. With
-free signs a lag can also be found by suppressing every other age, with no kernel anywhere near it; the prediction is as good, but
-nobody can read the lag from it (docs/research/mechanism.md).
-"""
+W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only
+draw attention to its age. With free signs a lag can also be found by suppressing every other age,
+with no kernel anywhere near it; the prediction is as good, but nobody can read the lag from it
+(docs/research/mechanism.md)."""
 
 import math
 from typing import Any
@@ -59,10 +61,13 @@ class GaussianBias(TemporalBias):
             nn.init.constant_(self.mix.weight, math.log(math.expm1(WEIGHT)))
             nn.init.zeros_(self.mix.bias)
         self.is_published_start = config.kernel_start == "published"
-        # The published start, as far as the paper tells: its table of μ and σ begins at 33.3 and 10, the second of four centres that are
-        # spread evenly over 0…100 days. The logarithm of 0 is no parameter.
+        # The published start, as far as the paper tells: its table of μ and σ begins at 33.3 and
+        # 10, the second of four centres that are spread evenly over 0…100 days. The logarithm of 0
+        # is no parameter.
         centre = torch.linspace(0.0, 100.0, kernels)
-        self.start(centre.clamp(min=1.0) if self.is_log_parameter else centre, torch.full((kernels,), 10.0))
+        self.start(
+            centre.clamp(min=1.0) if self.is_log_parameter else centre, torch.full((kernels,), 10.0)
+        )
 
     @torch.no_grad()
     def start(self, centre: Tensor, width: Tensor) -> None:
@@ -73,7 +78,8 @@ class GaussianBias(TemporalBias):
         self.width.copy_(width.log() if self.is_log_parameter else width)
 
     def start_from(self, ages: Tensor) -> None:
-        """Centres at the quantiles of the ages (days) seen in training, widths as wide as their spacing, unless the start is published."""
+        """Centres at the quantiles of the ages (days) seen in training, widths as wide as their
+        spacing, unless the start is published."""
         if self.is_published_start:
             return
         known = ages[torch.isfinite(ages) & (ages > 0)].double()
@@ -103,7 +109,8 @@ class GaussianBias(TemporalBias):
         return functional.softplus(self.mix.weight) if self.is_positive else self.mix.weight
 
     def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """μ (G), s (G), W (H, G), b (H) of Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) + b_h, whatever the form and the parameters."""
+        """μ (G), s (G), W (H, G), b (H) of Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) + b_h, whatever
+        the form and the parameters."""
         return self.mu, math.sqrt(self.factor) * self.sigma, self.weight, self.mix.bias
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
@@ -116,7 +123,9 @@ class GaussianBias(TemporalBias):
     def _mixed(self, difference: Tensor, known: Tensor) -> Tensor:
         time = torch.log1p(difference) if self.is_log_time else difference
         with torch.autocast(difference.device.type, enabled=False):
-            flat: Tensor = _GaussianMix.apply(time.to(self.mu.dtype).reshape(-1), known.reshape(-1), *self.coefficients())  # type: ignore[no-untyped-call]
+            flat: Tensor = _GaussianMix.apply(
+                time.to(self.mu.dtype).reshape(-1), known.reshape(-1), *self.coefficients()
+            )  # type: ignore[no-untyped-call]
         return flat.view(self.heads, *difference.shape).transpose(0, 1)
 
     def kernels(self, difference: Tensor) -> Tensor:
@@ -127,24 +136,39 @@ class GaussianBias(TemporalBias):
     def profile(self) -> list[dict[str, float | list[float]]]:
         """Each kernel as durations: centre and width in days, and its weight in each head."""
         mu, sigma, weight = self.mu.detach(), self.sigma.detach(), self.weight.detach()
-        days, width = (torch.expm1(mu), (1 + torch.expm1(mu)) * sigma) if self.is_log_time else (mu, sigma)
+        days, width = (
+            (torch.expm1(mu), (1 + torch.expm1(mu)) * sigma) if self.is_log_time else (mu, sigma)
+        )
         return [
-            {"centre_days": float(days[g]), "width_days": float(width[g]), "weights": [float(w) for w in weight[:, g]]}
+            {
+                "centre_days": float(days[g]),
+                "width_days": float(width[g]),
+                "weights": [float(w) for w in weight[:, g]],
+            }
             for g in range(len(mu))
         ]
 
 
 class _GaussianMix(torch.autograd.Function):
-    """Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) · known + b_h · known, with its gradients for μ, s, W and b written out.
+    """Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) · known + b_h · known, with its gradients for μ, s, W
+    and b written out.
 
-    By autograd every step of the formula would keep a tensor of G numbers a pair; here one is kept, and both sums over pairs
-    are matrix products.
-    """
+    By autograd every step of the formula would keep a tensor of G numbers a pair; here one is kept,
+    and both sums over pairs are matrix products."""
 
     @staticmethod
-    def forward(ctx: Any, time: Tensor, known: Tensor, mu: Tensor, scale: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        time: Tensor,
+        known: Tensor,
+        mu: Tensor,
+        scale: Tensor,
+        weight: Tensor,
+        shift: Tensor,
+    ) -> Tensor:
         """(P,), (P,), (G,), (G,), (H, G), (H,) → (H, P)."""
-        kernels = torch.empty(len(mu) + 1, len(time), dtype=mu.dtype, device=time.device)  # (G + 1, P)
+        # (G + 1, P)
+        kernels = torch.empty(len(mu) + 1, len(time), dtype=mu.dtype, device=time.device)
         _distances(time, mu, scale, kernels[:-1]).square_().neg_().exp_().mul_(known)
         kernels[-1] = known
         ctx.save_for_backward(time, kernels, mu, scale, weight)
@@ -190,7 +214,10 @@ class TimeBinBias(TemporalBias):
         nn.init.zeros_(self.table.weight)
 
     def scores(self, difference: Tensor) -> Tensor:
-        values: Tensor = self.table(torch.bucketize(difference, self.edges.to(difference.dtype), right=True))  # (B, N, N, H)
+        # (B, N, N, H)
+        values: Tensor = self.table(
+            torch.bucketize(difference, self.edges.to(difference.dtype), right=True)
+        )
         return values.permute(0, 3, 1, 2)
 
 

@@ -1,9 +1,9 @@
 """Dropout that several threads can use at once and still repeat, and that costs little on a CPU.
 
-PyTorch has one generator for all threads of a process: two parts of a batch that are trained side by side would draw from it in whatever
-order the machine runs them. Inside `own_dropout` each thread draws from a generator of its own: one long mask for each rate, of which every
-layer takes a stretch that begins at a random place.
-"""
+PyTorch has one generator for all threads of a process: two parts of a batch that are trained side
+by side would draw from it in whatever order the machine runs them. Inside `own_dropout` each thread
+draws from a generator of its own: one long mask for each rate, of which every layer takes a stretch
+that begins at a random place."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ class _Masks:
         """(length,) factors of entries, of which level/256 are dropped."""
         mask = self.long.get(level)
         if mask is None or len(mask) < length + ROOM:
-            drawn = self.generator.integers(0, 2**64, size=-(-max(LENGTH, length + ROOM) // 8), dtype=np.uint64).view(np.uint8)
+            drawn = self.generator.integers(
+                0, 2**64, size=-(-max(LENGTH, length + ROOM) // 8), dtype=np.uint64
+            ).view(np.uint8)
             mask = torch.from_numpy(drawn).ge(level).float().mul_(LEVELS / (LEVELS - level))
             self.long[level] = mask
         start = int(self.generator.integers(0, len(mask) - length))
@@ -42,7 +44,8 @@ _OWN = threading.local()
 
 @contextmanager
 def own_dropout(seed: int) -> Iterator[None]:
-    """Dropout on CPU tensors in this thread follows from the seed alone, whatever other threads draw."""
+    """Dropout on CPU tensors in this thread follows from the seed alone, whatever other threads
+    draw."""
     before = getattr(_OWN, "masks", None)
     _OWN.masks = _Masks(seed)
     try:
@@ -68,7 +71,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
 
 def uniform_like(x: Tensor) -> Tensor:
-    """Numbers of [0, 1) in the shape of x, float32: inside `own_dropout` the thread's own, as the masks are."""
+    """Numbers of [0, 1) in the shape of x, float32: inside `own_dropout` the thread's own, as the
+    masks are."""
     masks: _Masks | None = None if x.is_cuda else getattr(_OWN, "masks", None)
     if masks is None:
         return torch.rand(x.shape, device=x.device)

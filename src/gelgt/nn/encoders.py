@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_frame import NAStrategy, stype
-from torch_frame.nn import EmbeddingEncoder, LinearEmbeddingEncoder, LinearEncoder, MultiCategoricalEmbeddingEncoder, TimestampEncoder
+from torch_frame.nn import (
+    EmbeddingEncoder,
+    LinearEmbeddingEncoder,
+    LinearEncoder,
+    MultiCategoricalEmbeddingEncoder,
+    TimestampEncoder,
+)
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.dropout import Dropout
@@ -20,7 +26,8 @@ MAX_RANK = 31
 
 
 class HopEncoder(nn.Module):
-    """A learned vector for each distance from the seed; distances are shifted by one, so that 0 stays free."""
+    """A learned vector for each distance from the seed; distances are shifted by one, so that 0
+    stays free."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -33,7 +40,8 @@ class HopEncoder(nn.Module):
 
 
 class AgeEncoder(nn.Module):
-    """Sinusoids of the age with fixed frequencies, then a linear map; a learned vector where a row has no time.
+    """Sinusoids of the age with fixed frequencies, then a linear map; a learned vector where a row
+    has no time.
 
     Wave lengths run from hours to centuries, evenly in the logarithm.
     """
@@ -50,15 +58,18 @@ class AgeEncoder(nn.Module):
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
         """(T,), (T,) → (T, d)."""
         angle = age.float()[:, None] * self.frequencies  # (T, d/2)
-        known = self.linear(torch.cat([angle.sin(), angle.cos()], dim=1).to(self.linear.weight.dtype))
+        known = self.linear(
+            torch.cat([angle.sin(), angle.cos()], dim=1).to(self.linear.weight.dtype)
+        )
         return torch.where(has_time[:, None], known, self.timeless.to(known.dtype))
 
 
 class RecencyEncoder(nn.Module):
-    """How recent a row is among those of its table around the seed: a learned vector for its rank, newest first, and log(1 + age).
+    """How recent a row is among those of its table around the seed: a learned vector for its rank,
+    newest first, and log(1 + age).
 
-    The newest order and the newest payment both have rank 0, whatever their age; rows of one moment share a rank.
-    """
+    The newest order and the newest payment both have rank 0, whatever their age; rows of one moment
+    share a rank."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -68,13 +79,16 @@ class RecencyEncoder(nn.Module):
     def forward(self, age: Tensor, has_time: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
         """(T,) each → (T, d)."""
         rank = recency_rank(age, table, subgraph).clamp(max=MAX_RANK)
-        known = self.rank(rank) + self.linear(torch.log1p(age.float())[:, None].to(self.linear.weight.dtype))
+        known = self.rank(rank) + self.linear(
+            torch.log1p(age.float())[:, None].to(self.linear.weight.dtype)
+        )
         timeless = self.rank(torch.full_like(rank[:1], MAX_RANK + 1))
         return torch.where(has_time[:, None], known, timeless)
 
 
 def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
-    """How many distinct ages among the rows of the same table and subgraph are smaller: (T,) each → (T,)."""
+    """How many distinct ages among the rows of the same table and subgraph are smaller: (T,) each →
+    (T,)."""
     order = torch.argsort(age, stable=True)
     order = order[torch.argsort(table[order], stable=True)]
     order = order[torch.argsort(subgraph[order], stable=True)]
@@ -91,9 +105,12 @@ def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
 
 
 class RowEncoder(nn.Module):
-    """PyTorch Frame's column encoders and a ResNet for each table, over the distinct rows of a batch."""
+    """PyTorch Frame's column encoders and a ResNet for each table, over the distinct rows of a
+    batch."""
 
-    def __init__(self, width: int, inner: int, layers: int, norm: str, columns: Mapping[str, "TableColumns"]) -> None:
+    def __init__(
+        self, width: int, inner: int, layers: int, norm: str, columns: Mapping[str, "TableColumns"]
+    ) -> None:
         super().__init__()
         self.width = width
         self.names = list(columns)  # module names cannot hold dots, so tables are numbered
@@ -116,7 +133,11 @@ class RowEncoder(nn.Module):
 
     def forward(self, rows: RowFrames) -> Tensor:
         """Distinct rows → (U, d)."""
-        parts = {name: module(rows.frames[name]) for name, module in zip(self.names, self.tables) if name in rows.frames}
+        parts = {
+            name: module(rows.frames[name])
+            for name, module in zip(self.names, self.tables)
+            if name in rows.frames
+        }
         out: Tensor = next(iter(parts.values())).new_zeros(rows.num_rows, self.width)
         for name, encoded in parts.items():
             out = out.index_copy(0, rows.places[name], encoded)
@@ -148,9 +169,13 @@ class Mixer(nn.Module):
     def __init__(self, parts: int, width: int, dropout: float) -> None:
         super().__init__()
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(parts))
-        self.mlp = nn.Sequential(nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width)
+        )
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """[(T, d), …] → (T, d)."""
-        out: Tensor = self.mlp(torch.cat([lowered(norm(part)) for norm, part in zip(self.norms, parts)], dim=1))
+        out: Tensor = self.mlp(
+            torch.cat([lowered(norm(part)) for norm, part in zip(self.norms, parts)], dim=1)
+        )
         return out

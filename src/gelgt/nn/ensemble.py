@@ -1,4 +1,5 @@
-"""Several models that differ by their seed, as one: the mean of what they put out, and of what trees put out beside them."""
+"""Several models that differ by their seed, as one: the mean of what they put out, and of what
+trees put out beside them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ PREFIX = "members."
 
 
 class Ensemble(nn.Module):
-    """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives seed vectors.
+    """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives
+    seed vectors.
 
     Args:
         members: At least one.
@@ -24,7 +26,9 @@ class Ensemble(nn.Module):
 
     share: Tensor
 
-    def __init__(self, members: Sequence[RelationalModel], trees: Trees | None = None, share: float = 0.0) -> None:
+    def __init__(
+        self, members: Sequence[RelationalModel], trees: Trees | None = None, share: float = 0.0
+    ) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.trees = trees

@@ -1,4 +1,5 @@
-"""④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter appendix)."""
+"""④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter
+appendix)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -30,7 +31,8 @@ class Way:
 
 @dataclass(frozen=True)
 class Messages:
-    """The edges along which messages go: `received` by target, for the forward pass, and `sent` by source, for the backward pass."""
+    """The edges along which messages go: `received` by target, for the forward pass, and `sent` by
+    source, for the backward pass."""
 
     received: Way
     sent: Way
@@ -50,15 +52,23 @@ class SendsMessages(Protocol):
 class SegmentSum(Aggregation):  # type: ignore[misc]  # PyG is untyped
     """Sum of the messages of each row, over edges that are sorted by target.
 
-    One segment is one sum in a fixed order. PyG's own scatter adds with atomics on CUDA, in another order each time, and a prediction would
-    not give the same bits twice.
-    """
+    One segment is one sum in a fixed order. PyG's own scatter adds with atomics on CUDA, in another
+    order each time, and a prediction would not give the same bits twice."""
 
-    def forward(self, x: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None, dim: int = -2) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
         """(E, d), (E,) ascending → (dim_size, d)."""
         rows = int(index[-1]) + 1 if dim_size is None else dim_size
         bounds = torch.searchsorted(index, torch.arange(rows + 1, device=index.device))
-        return torch.segment_reduce(x.float(), "sum", offsets=bounds, axis=0, initial=0.0).to(x.dtype)
+        return torch.segment_reduce(x.float(), "sum", offsets=bounds, axis=0, initial=0.0).to(
+            x.dtype
+        )
 
 
 class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
@@ -74,10 +84,11 @@ class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
 
 
 class _WeightedSum(torch.autograd.Function):
-    """What each row receives, (T, d) → (T, d), one sum in a fixed order for each row, in both directions.
+    """What each row receives, (T, d) → (T, d), one sum in a fixed order for each row, in both
+    directions.
 
-    No message is ever written to memory. Autograd's way would add up gradients with atomics on CUDA, in another order each time.
-    """
+    No message is ever written to memory. Autograd's way would add up gradients with atomics on
+    CUDA, in another order each time."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, messages: Messages) -> Tensor:
@@ -92,7 +103,9 @@ class _WeightedSum(torch.autograd.Function):
 def _sum_up(x: Tensor, way: Way) -> Tensor:
     if not len(way.other):
         return torch.zeros_like(x)
-    return functional.embedding_bag(way.other, x.contiguous(), way.starts, mode="sum", per_sample_weights=way.weight.to(x.dtype))
+    return functional.embedding_bag(
+        way.other, x.contiguous(), way.starts, mode="sum", per_sample_weights=way.weight.to(x.dtype)
+    )
 
 
 class GNNBranch(nn.Module):
@@ -112,23 +125,27 @@ class GNNBranch(nn.Module):
 
 
 def both_ways(edge_index: Tensor) -> Tensor:
-    """Foreign keys carry messages in both directions: (2, E) → (2, 2E), sorted by target as `SegmentSum` needs it."""
+    """Foreign keys carry messages in both directions: (2, E) → (2, 2E), sorted by target as
+    `SegmentSum` needs it."""
     edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     return edges[:, torch.argsort(edges[1], stable=True)]
 
 
-def messages(edge_index: Tensor, relation: Tensor, mean: Literal["all", "relation"], rows: int) -> Messages:
+def messages(
+    edge_index: Tensor, relation: Tensor, mean: Literal["all", "relation"], rows: int
+) -> Messages:
     """Messages along foreign keys in both directions.
 
-    Args:
-        edge_index: (2, E) child and parent.
-        relation: (E,) relation ids.
-        mean: ``all`` gives a row the mean of all its neighbours, as GraphSAGE does; ``relation`` the sum of one mean for each relation and
+    Args: edge_index: (2, E) child and parent. relation: (E,) relation ids. mean: ``all`` gives a
+        row the mean of all its neighbours, as GraphSAGE does; ``relation`` the sum of one mean for
+        each relation and
             direction, so that a thousand page views do not drown the one order.
         rows: T.
     """
     edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
-    group = torch.zeros_like(edges[1]) if mean == "all" else torch.cat([2 * relation, 2 * relation + 1])
+    group = (
+        torch.zeros_like(edges[1]) if mean == "all" else torch.cat([2 * relation, 2 * relation + 1])
+    )
     groups = 1 if mean == "all" or not len(relation) else 2 * (int(relation.max()) + 1)
     kind = edges[1] * groups + group
     weight = 1.0 / torch.bincount(kind, minlength=rows * groups)[kind]

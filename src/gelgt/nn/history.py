@@ -1,8 +1,9 @@
-"""What a seed's whole history says in numbers: causal aggregates, each brought to a normal scale by its training quantiles.
+"""What a seed's whole history says in numbers: causal aggregates, each brought to a normal scale by
+its training quantiles.
 
-Sampling shows K rows. A driver of two hundred races has more, and how often he retired in all of them is one number. LightGBM has always
-had such columns (`gelgt.history.aggregates`); here they are a branch of their own, added to the seed's vector.
-"""
+Sampling shows K rows. A driver of two hundred races has more, and how often he retired in all of
+them is one number. LightGBM has always had such columns (`gelgt.history.aggregates`); here they are
+a branch of their own, added to the seed's vector."""
 
 import math
 
@@ -46,7 +47,8 @@ class HistoryEncoder(nn.Module):
         return out
 
     def normal(self, values: Tensor) -> Tensor:
-        """Values by their place among the training values, as if these were normal: (B, F) → (B, F), about -2.5 to 2.5."""
+        """Values by their place among the training values, as if these were normal: (B, F) → (B,
+        F), about -2.5 to 2.5."""
         return normal_places(values, self.edges)
 
     @torch.no_grad()
@@ -56,7 +58,8 @@ class HistoryEncoder(nn.Module):
 
 
 def normal_places(values: Tensor, edges: Tensor) -> Tensor:
-    """The places of values (B, F) among quantiles (F, Q), as if what these were taken of was normal: (B, F), about -2.5 to 2.5."""
+    """The places of values (B, F) among quantiles (F, Q), as if what these were taken of was
+    normal: (B, F), about -2.5 to 2.5."""
     x = values.nan_to_num().T.contiguous()  # (F, B)
     low = torch.searchsorted(edges, x, right=False)
     high = torch.searchsorted(edges, x, right=True)
@@ -74,7 +77,9 @@ def normal_places(values: Tensor, edges: Tensor) -> Tensor:
 def quantiles(values: Tensor) -> Tensor:
     """(F, Q) ascending quantiles of values (S, F), NaN for a column that has none."""
     shares = np.linspace(0, 1, QUANTILES)
-    some = torch.from_numpy(np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64))
+    some = torch.from_numpy(
+        np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64)
+    )
     array = values[some].double().numpy()
     found = np.full((array.shape[1], QUANTILES), np.nan, np.float32)
     for column in range(array.shape[1]):

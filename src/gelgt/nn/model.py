@@ -1,8 +1,9 @@
-"""`GelGTModel`: encoders → ③ refinement → ④ GNN ∥ ⑤ Gaussian attention → ⑥ fusion → head, over a `SubgraphBatch`.
+"""`GelGTModel`: encoders → ③ refinement → ④ GNN ∥ ⑤ Gaussian attention → ⑥ fusion → head, over a
+`SubgraphBatch`.
 
-Everything but attention works on packed rows, so padding exists only inside the attention blocks, where it is masked. Norm layers see one
-row at a time (or, in the paper's preset, running statistics in evaluation): a prediction does not depend on the batch it is made in.
-"""
+Everything but attention works on packed rows, so padding exists only inside the attention blocks,
+where it is masked. Norm layers see one row at a time (or, in the paper's preset, running statistics
+in evaluation): a prediction does not depend on the batch it is made in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ from gelgt.sampling.batch import SubgraphBatch, spread
 
 @dataclass(frozen=True)
 class Tokens:
-    """Packed rows on their way through the branches: T rows of B subgraphs, as in `SubgraphBatch`, with their vectors `h` (T, d)."""
+    """Packed rows on their way through the branches: T rows of B subgraphs, as in `SubgraphBatch`,
+    with their vectors `h` (T, d)."""
 
     h: Tensor
     age: Tensor
@@ -80,22 +82,38 @@ class GelGTModel(RelationalModel):
             elif name == "recency":
                 self.encoders[name] = RecencyEncoder(width)
             elif name == "row":
-                self.encoders[name] = RowEncoder(width, config.row_width, config.row_layers, config.norm, self.columns)
+                self.encoders[name] = RowEncoder(
+                    width, config.row_width, config.row_layers, config.norm, self.columns
+                )
             else:
-                self.encoders[name] = StructureEncoder(width, config.structure_width, config.structure_layers, config.norm)
+                self.encoders[name] = StructureEncoder(
+                    width, config.structure_width, config.structure_layers, config.norm
+                )
         self.mixer = Mixer(len(config.encoders), width, config.dropout)
-        self.biases = self.make_biases(min(1, config.layers) if config.share_bias else config.layers)
+        self.biases = self.make_biases(
+            min(1, config.layers) if config.share_bias else config.layers
+        )
         self.blocks = nn.ModuleList(AttentionBlock(config) for _ in range(config.layers))
         self.read_out = ReadOut(width) if config.layers else None
-        self.gnn = GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
-        self.balance = nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None  # η = sigmoid(balance)
-        self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
+        self.gnn = (
+            GNNBranch(width, config.gnn_layers, config.gnn_dropout) if config.gnn_layers else None
+        )
+        # η = sigmoid(balance)
+        self.balance = (
+            nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None
+        )
+        self.everyone = (
+            GlobalModule(width, config.centroids, config.centroid_decay)
+            if config.centroids
+            else None
+        )
         self.history = HistoryEncoder(history, width, config.dropout) if history else None
         self.head = self.make_head(outputs)
         self.futures: nn.Linear | None = None
 
     def forward(self, inputs: ModelInput) -> Tensor:
-        """Predictions (B, outputs); in training those of futures behind them, where there are any."""
+        """Predictions (B, outputs); in training those of futures behind them, where there are
+        any."""
         return self.put_out(self.embed(inputs))
 
     def put_out(self, seeds: Tensor) -> Tensor:
@@ -107,8 +125,13 @@ class GelGTModel(RelationalModel):
         return torch.cat([self.head[-1](hidden), self.futures(hidden)], dim=1)
 
     def expect(self, futures: int) -> None:
-        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends it."""
-        self.futures = nn.Linear(self.config.width, futures, device=next(self.parameters()).device) if futures else None
+        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends
+        it."""
+        self.futures = (
+            nn.Linear(self.config.width, futures, device=next(self.parameters()).device)
+            if futures
+            else None
+        )
 
     @property
     def is_coupled(self) -> bool:
@@ -139,35 +162,57 @@ class GelGTModel(RelationalModel):
     def branches(self, inputs: ModelInput) -> tuple["Tokens", Tensor | None]:
         """What attention sees, and the seeds (B, d) as message passing leaves them.
 
-        Parallel branches both see the rows that refinement keeps. Stacked, message passing sees every sampled row, and refinement
-        chooses among what it made of them.
-        """
+        Parallel branches both see the rows that refinement keeps. Stacked, message passing sees
+        every sampled row, and refinement chooses among what it made of them."""
         batch = inputs.batch.to_packed()
         h = self.encode(batch, inputs.rows, batch.batch)  # (T, d)
         tokens = Tokens(
-            h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, batch.offsets, batch.edge_index, batch.edge_relation
+            h,
+            batch.age,
+            batch.has_time,
+            batch.hop,
+            batch.table,
+            batch.node,
+            batch.offsets,
+            batch.edge_index,
+            batch.edge_relation,
         )
         if self.gnn is None:
             return self.refined(tokens, batch.batch), None
         if self.config.wiring == "parallel":
             tokens = self.refined(tokens, batch.batch)
-        passed = self.gnn(tokens.h, messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h)))  # (T, d)
+        # (T, d)
+        passed = self.gnn(
+            tokens.h, messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h))
+        )
         seeds = passed[tokens.offsets[:-1]]
-        return (tokens if self.config.wiring == "parallel" else self.refined(replace(tokens, h=passed), batch.batch)), seeds
+        return (
+            tokens
+            if self.config.wiring == "parallel"
+            else self.refined(replace(tokens, h=passed), batch.batch)
+        ), seeds
 
     def refined(self, tokens: "Tokens", subgraph: Tensor) -> "Tokens":
         """The rows that refinement keeps."""
         if self.config.keep is None:
             return tokens
         h, offsets = tokens.h, tokens.offsets
-        kept = refine(semantic_scores(h, offsets, subgraph), tokens.hop, offsets, subgraph, self.config.keep)
+        kept = refine(
+            semantic_scores(h, offsets, subgraph), tokens.hop, offsets, subgraph, self.config.keep
+        )
         offsets, edges, inside = restrict(kept, offsets, tokens.edges)
-        age, has_time, hop, table, node = (values[kept] for values in (tokens.age, tokens.has_time, tokens.hop, tokens.table, tokens.node))
-        return Tokens(h[kept], age, has_time, hop, table, node, offsets, edges, tokens.relation[inside])
+        age, has_time, hop, table, node = (
+            values[kept]
+            for values in (tokens.age, tokens.has_time, tokens.hop, tokens.table, tokens.node)
+        )
+        return Tokens(
+            h[kept], age, has_time, hop, table, node, offsets, edges, tokens.relation[inside]
+        )
 
     @torch.no_grad()
     def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
-        """How the seeds spread their attention: the kept rows, and (T,) shares that sum to 1 for each seed.
+        """How the seeds spread their attention: the kept rows, and (T,) shares that sum to 1 for
+        each seed.
 
         The mean over blocks and heads of the seed's own row of attention weights.
         """
@@ -190,7 +235,9 @@ class GelGTModel(RelationalModel):
             elif name == "row":
                 parts.append(encoder(rows)[rows.inverse])
             else:
-                parts.append(encoder(self.structure_start(batch, subgraph), both_ways(batch.edge_index)))
+                parts.append(
+                    encoder(self.structure_start(batch, subgraph), both_ways(batch.edge_index))
+                )
         out: Tensor = self.mixer(parts)
         return out
 
@@ -199,7 +246,14 @@ class GelGTModel(RelationalModel):
         if self.config.structure == "laplacian":
             return laplacian_vectors(batch.edge_index, batch.offsets, self.config.structure_width)
         place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
-        return structure_noise(batch.seed_key, batch.seed_time, place, subgraph, self.config.structure_width, self.noise_seed)
+        return structure_noise(
+            batch.seed_key,
+            batch.seed_time,
+            place,
+            subgraph,
+            self.config.structure_width,
+            self.noise_seed,
+        )
 
     @property
     def backend(self) -> str:
@@ -214,20 +268,25 @@ class GelGTModel(RelationalModel):
     def backend_reason(self) -> str:
         return choose_backend(self.config, next(self.parameters()).device)[1]
 
-    def attend(self, tokens: "Tokens", keep_weights: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds' weights (B, H, N) of each block.
+    def attend(
+        self, tokens: "Tokens", keep_weights: bool = False
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds'
+        weights (B, H, N) of each block.
 
-        The fused backend works on the packed rows, which are padded afterwards. The others need padded rows and the whole bias, and so
-        does looking at weights.
-        """
+        The fused backend works on the packed rows, which are padded afterwards. The others need
+        padded rows and the whole bias, and so does looking at weights."""
         h, offsets = tokens.h, tokens.offsets
         lengths = offsets[1:] - offsets[:-1]
-        mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]  # (B, N)
+        # (B, N)
+        mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]
         if choose_backend(self.config, h.device, h.dtype)[0] == "fused" and not keep_weights:
             return pad_rows(self.attend_packed(tokens, mask.shape[1]), offsets, mask), mask, []
         x = pad_rows(h, offsets, mask)
         ages, known = spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0)
-        biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [mask_bias(None, mask, x.dtype)]
+        biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [
+            mask_bias(None, mask, x.dtype)
+        ]
         weights = []
         for number, block in enumerate(self.blocks):
             bias = biases[min(number, len(biases) - 1)]
@@ -240,7 +299,10 @@ class GelGTModel(RelationalModel):
     def attend_packed(self, tokens: "Tokens", longest: int) -> Tensor:
         """The attention blocks by the fused backend: (T, d) → (T, d)."""
         made = [bias for bias in self.biases if isinstance(bias, GaussianBias)]
-        biases = [TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, longest) for bias in made or (None,)]
+        biases = [
+            TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, longest)
+            for bias in made or (None,)
+        ]
         x = tokens.h
         for number, block in enumerate(self.blocks):
             x = block(x, biases[min(number, len(biases) - 1)])
@@ -250,6 +312,9 @@ class GelGTModel(RelationalModel):
 def pad_rows(x: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
     """(T, d) → (B, N, d), zeros where the mask is false."""
     seeds, rows = mask.shape
-    shift = torch.arange(seeds, device=x.device) * rows - offsets[:-1]  # packed place → padded place
-    place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(shift, offsets[1:] - offsets[:-1], output_size=len(x))
+    # packed place → padded place
+    shift = torch.arange(seeds, device=x.device) * rows - offsets[:-1]
+    place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(
+        shift, offsets[1:] - offsets[:-1], output_size=len(x)
+    )
     return x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, place, x).view(seeds, rows, -1)

@@ -1,9 +1,11 @@
-"""③ Semantic refinement: which M of the K sampled rows stay (paper, section 3.1 stage 2; docs/model.md).
+"""③ Semantic refinement: which M of the K sampled rows stay (paper, section 3.1 stage 2;
+docs/model.md).
 
-Score of a row: h_seed · h_row. The seed stays; first-hop rows come before all others, in the sampler's order, and if they alone are more
-than M - 1 the first M - 1 of them stay; the remaining places go to the best rows of hop ≥ 2, ties in the sampler's order. Kept rows
-keep their order. Rows are packed, so there is no padding that could survive.
-"""
+Score of a row: h_seed · h_row. The seed stays; first-hop rows come before all others, in the
+sampler's order, and if they alone are more
+than M - 1 the first M - 1 of them stay; the remaining places go to the best rows of hop ≥ 2, ties
+in the sampler's order. Kept rows keep their order. Rows are packed, so there is no padding that
+could survive."""
 
 import torch
 from torch import Tensor
@@ -26,7 +28,8 @@ def refine(scores: Tensor, hop: Tensor, offsets: Tensor, batch: Tensor, keep: in
     """
     group = hop.clamp(max=2)  # 0 the seed, 1 the first hop, 2 the rest
     by_score = _ordered(torch.where(group == 2, -scores.float(), 0.0))
-    order = torch.argsort(((3 * batch.long() + group) << 32) + by_score, stable=True)  # by subgraph, group, score, place
+    # by subgraph, group, score, place
+    order = torch.argsort(((3 * batch.long() + group) << 32) + by_score, stable=True)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device) - offsets[batch[order]]
     return rank < keep
@@ -45,9 +48,12 @@ def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor,
         kept: (T,) rows that stay.
         edge_index: (2, E) among all rows.
 
-    Returns:
-        (B + 1,) offsets, (2, E') edges with both ends kept in the new numbering, and (E,) which edges those are.
+    Returns: (B + 1,) offsets, (2, E') edges with both ends kept in the new numbering, and (E,)
+        which edges those are.
     """
-    before = torch.cat([torch.zeros(1, dtype=torch.int64, device=kept.device), kept.to(torch.int64).cumsum(0)])  # rows kept before each row
+    # rows kept before each row
+    before = torch.cat(
+        [torch.zeros(1, dtype=torch.int64, device=kept.device), kept.to(torch.int64).cumsum(0)]
+    )
     inside = kept[edge_index[0]] & kept[edge_index[1]]
     return before[offsets], before[edge_index[:, inside]], inside

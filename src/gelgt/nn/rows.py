@@ -12,7 +12,8 @@ from torch_frame import TensorFrame, stype
 from gelgt.features import Features
 from gelgt.sampling.batch import SubgraphBatch
 
-CLIP = 10.0  # standard deviations beyond which a number is cut: one wild value must not drown a batch
+# standard deviations beyond which a number is cut: one wild value must not drown a batch
+CLIP = 10.0
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,18 @@ class RowFrames:
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=non_blocking)
 
-        frames = {name: frame.to(device, non_blocking=non_blocking) for name, frame in self.frames.items()}
-        return RowFrames(move(self.inverse), {name: move(p) for name, p in self.places.items()}, frames)
+        frames = {
+            name: frame.to(device, non_blocking=non_blocking) for name, frame in self.frames.items()
+        }
+        return RowFrames(
+            move(self.inverse), {name: move(p) for name, p in self.places.items()}, frames
+        )
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """A batch of subgraphs with the features of its rows, and the aggregates (B, F) of its seeds where a model wants them."""
+    """A batch of subgraphs with the features of its rows, and the aggregates (B, F) of its seeds
+    where a model wants them."""
 
     batch: SubgraphBatch
     rows: RowFrames
@@ -64,21 +70,32 @@ class ModelInput:
             history: (S, F) aggregates of all the seeds that the batch is taken from.
         """
         hidden = {table: tuple(columns) for table, columns in (hide or {}).items()}
-        return cls(batch, collect_rows(batch, features, hidden), None if history is None else history[batch.index])
+        return cls(
+            batch,
+            collect_rows(batch, features, hidden),
+            None if history is None else history[batch.index],
+        )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "ModelInput":
-        history = None if self.history is None else self.history.to(device, non_blocking=non_blocking)
-        return ModelInput(self.batch.to(device, non_blocking), self.rows.to(device, non_blocking), history)
+        history = (
+            None if self.history is None else self.history.to(device, non_blocking=non_blocking)
+        )
+        return ModelInput(
+            self.batch.to(device, non_blocking), self.rows.to(device, non_blocking), history
+        )
 
 
-def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None) -> RowFrames:
+def collect_rows(
+    batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None
+) -> RowFrames:
     """Slice the features of a batch's rows.
 
     Args:
         hide: For each table, columns that the task must not see.
     """
     node = batch.to_packed().node.numpy()
-    distinct, inverse = np.unique(node, return_inverse=True)  # sorted, so the rows of a table lie together
+    # sorted, so the rows of a table lie together
+    distinct, inverse = np.unique(node, return_inverse=True)
     offsets, tables = batch.graph.offsets, batch.graph.tables
     borders = np.searchsorted(distinct, offsets)
     places, frames = {}, {}
@@ -86,16 +103,22 @@ def collect_rows(batch: SubgraphBatch, features: Features, hide: Mapping[str, Co
         start, stop = int(borders[number]), int(borders[number + 1])
         if start < stop:
             places[name] = torch.arange(start, stop)
-            frames[name] = row_frame(features, name, distinct[start:stop] - offsets[number], (hide or {}).get(name, ()))
+            frames[name] = row_frame(
+                features, name, distinct[start:stop] - offsets[number], (hide or {}).get(name, ())
+            )
     return RowFrames(torch.from_numpy(inverse.astype(np.int64)), places, frames)
 
 
-def row_frame(features: Features, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
+def row_frame(
+    features: Features, table: str, rows: NDArray[np.int64], hidden: Collection[str]
+) -> TensorFrame:
     """The features of some rows of a table as the row encoder takes them: wild numbers cut."""
     return _clipped(features.frame(table, rows, hidden), _limits(features, table, hidden))
 
 
-def _limits(features: Features, table: str, hidden: Collection[str]) -> Callable[[list[str]], tuple[Tensor, Tensor]]:
+def _limits(
+    features: Features, table: str, hidden: Collection[str]
+) -> Callable[[list[str]], tuple[Tensor, Tensor]]:
     from torch_frame.data.stats import StatType
 
     stats = features.col_stats(table, hidden)
@@ -108,10 +131,14 @@ def _limits(features: Features, table: str, hidden: Collection[str]) -> Callable
     return of
 
 
-def _clipped(frame: TensorFrame, limits: Callable[[list[str]], tuple[Tensor, Tensor]]) -> TensorFrame:
+def _clipped(
+    frame: TensorFrame, limits: Callable[[list[str]], tuple[Tensor, Tensor]]
+) -> TensorFrame:
     if stype.numerical in frame.feat_dict:
         low, high = limits(frame.col_names_dict[stype.numerical])
         finite = torch.isfinite(low) & torch.isfinite(high)
         values = frame.feat_dict[stype.numerical]
-        frame.feat_dict[stype.numerical] = torch.where(finite, values.clamp(low.nan_to_num(), high.nan_to_num()), values)
+        frame.feat_dict[stype.numerical] = torch.where(
+            finite, values.clamp(low.nan_to_num(), high.nan_to_num()), values
+        )
     return frame

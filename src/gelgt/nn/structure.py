@@ -1,8 +1,8 @@
 """Structure encoder: a GIN over the subgraph's foreign keys, from noise or from Laplacian vectors.
 
-The noise of a row is keyed by (run seed, entity, seed time, place in the sample), never by its number, so it is the same in every process,
-in every batch, and whether or not later rows exist. Its entries are ±1: 64 signs from 64 hashed bits.
-"""
+The noise of a row is keyed by (run seed, entity, seed time, place in the sample), never by its
+number, so it is the same in every process, in every batch, and whether or not later rows exist. Its
+entries are ±1: 64 signs from 64 hashed bits."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,8 @@ from torch_geometric.nn import GINConv
 
 from gelgt.nn.gnn import SegmentSum, SendsMessages
 
-_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685  # SplitMix64's constants as signed numbers
+# SplitMix64's constants as signed numbers
+_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def mix(z: Tensor) -> Tensor:
@@ -23,7 +24,9 @@ def mix(z: Tensor) -> Tensor:
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
-def structure_noise(seed_key: Tensor, seed_time: Tensor, place: Tensor, batch: Tensor, width: int, seed: int = 0) -> Tensor:
+def structure_noise(
+    seed_key: Tensor, seed_time: Tensor, place: Tensor, batch: Tensor, width: int, seed: int = 0
+) -> Tensor:
     """±1 noise for each row.
 
     Args:
@@ -41,7 +44,8 @@ def structure_noise(seed_key: Tensor, seed_time: Tensor, place: Tensor, batch: T
 
 
 def laplacian_vectors(edge_index: Tensor, offsets: Tensor, width: int) -> Tensor:
-    """The `width` smoothest eigenvectors of each subgraph's normalised Laplacian, signs fixed, zeros where there are fewer: (T, width)."""
+    """The `width` smoothest eigenvectors of each subgraph's normalised Laplacian, signs fixed,
+    zeros where there are fewer: (T, width)."""
     out = torch.zeros(int(offsets[-1]), width, device=offsets.device)
     owner = torch.searchsorted(offsets, edge_index[0], right=True) - 1
     for b in range(len(offsets) - 1):
@@ -52,16 +56,22 @@ def laplacian_vectors(edge_index: Tensor, offsets: Tensor, width: int) -> Tensor
         adjacency[source, target] = 1.0
         adjacency[target, source] = 1.0
         scale = adjacency.sum(1).clamp(min=1.0).rsqrt()
-        _, vectors = torch.linalg.eigh(torch.eye(size, dtype=torch.float64, device=offsets.device) - scale[:, None] * adjacency * scale)
+        _, vectors = torch.linalg.eigh(
+            torch.eye(size, dtype=torch.float64, device=offsets.device)
+            - scale[:, None] * adjacency * scale
+        )
         vectors = vectors[:, :width]
         largest = vectors.abs().argmax(0)
-        vectors = vectors * vectors[largest, torch.arange(vectors.shape[1], device=offsets.device)].sign()
+        vectors = (
+            vectors * vectors[largest, torch.arange(vectors.shape[1], device=offsets.device)].sign()
+        )
         out[start:stop, : vectors.shape[1]] = vectors.float()
     return out
 
 
 class StructureEncoder(nn.Module):
-    """GIN layers with residuals; their outputs side by side through a linear map to d (paper, encoder appendix)."""
+    """GIN layers with residuals; their outputs side by side through a linear map to d (paper,
+    encoder appendix)."""
 
     def __init__(self, width: int, structure_width: int, layers: int, norm: str) -> None:
         super().__init__()
@@ -73,7 +83,9 @@ class StructureEncoder(nn.Module):
         self.project = nn.Linear(inner, inner)
         self.layers = nn.ModuleList(
             GINConv(
-                nn.Sequential(nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)),
+                nn.Sequential(
+                    nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)
+                ),
                 train_eps=True,
                 aggr=SegmentSum(),
             )
@@ -91,8 +103,14 @@ class StructureEncoder(nn.Module):
         out: Tensor = self.out(torch.cat(seen, dim=1))
         return out
 
-    def over(self, start: Tensor, messages: SendsMessages, normalise: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
-        """The same over messages of weight 1, with norms as the caller applies them: (T, structure_width) → (T, d)."""
+    def over(
+        self,
+        start: Tensor,
+        messages: SendsMessages,
+        normalise: Callable[[nn.Module, Tensor], Tensor],
+    ) -> Tensor:
+        """The same over messages of weight 1, with norms as the caller applies them: (T,
+        structure_width) → (T, d)."""
         x = self.project(start.to(self.project.weight.dtype))
         seen = [x]
         for layer in self.layers:

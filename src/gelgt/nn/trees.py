@@ -1,8 +1,9 @@
-"""Boosted trees as tensors: what LightGBM has grown, so that it travels with the weights and predicts on any device.
+"""Boosted trees as tensors: what LightGBM has grown, so that it travels with the weights and
+predicts on any device.
 
-A tree of few nodes is a table. Whether a value goes left is decided for all N nodes of all trees at once; the N answers of a tree, read as
-a binary number, are the place of its leaf among 2^N. Nothing is walked.
-"""
+A tree of few nodes is a table. Whether a value goes left is decided for all N nodes of all trees at
+once; the N answers of a tree, read as a binary number, are the place of its leaf among 2^N. Nothing
+is walked."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,8 @@ MOST_NODES = 12  # 4,096 leaves to look up, most of them the same
 
 
 class Trees(nn.Module):
-    """T trees over (B, F) columns, NaN for missing; tree t adds its leaf to output t modulo the outputs.
+    """T trees over (B, F) columns, NaN for missing; tree t adds its leaf to output t modulo the
+    outputs.
 
     Args:
         trees: How many.
@@ -48,7 +50,9 @@ class Trees(nn.Module):
         most = max(1, AT_ONCE // (trees * nodes))
         if len(columns) > most:
             return torch.cat([self(part) for part in torch.split(columns, most)])
-        values = columns.float().index_select(1, self.feature.flatten()).view(len(columns), trees, nodes)
+        values = (
+            columns.float().index_select(1, self.feature.flatten()).view(len(columns), trees, nodes)
+        )
         goes_left = (values <= self.threshold) | (torch.isnan(values) & self.missing_left)
         with torch.autocast(columns.device.type, enabled=False):
             place = (goes_left.float() @ self.bits).long()  # (B, T), exact
@@ -63,9 +67,15 @@ class Trees(nn.Module):
         made = cls(len(roots), max(1, *(len(nodes) for nodes in inner)), outputs)
         for tree, (root, nodes) in enumerate(zip(roots, inner)):
             size = len(nodes)
-            made.feature[tree, :size] = torch.tensor([node["split_feature"] for node in nodes], dtype=torch.int64)
-            made.threshold[tree, :size] = torch.tensor([_below(node["threshold"]) for node in nodes])
-            made.missing_left[tree, :size] = torch.tensor([_is_left(node) for node in nodes], dtype=torch.bool)
+            made.feature[tree, :size] = torch.tensor(
+                [node["split_feature"] for node in nodes], dtype=torch.int64
+            )
+            made.threshold[tree, :size] = torch.tensor(
+                [_below(node["threshold"]) for node in nodes]
+            )
+            made.missing_left[tree, :size] = torch.tensor(
+                [_is_left(node) for node in nodes], dtype=torch.bool
+            )
             made.leaf[tree] = torch.from_numpy(_leaves(root, made.leaf.shape[1])) / len(dumps)
         return made
 
@@ -78,11 +88,16 @@ class Trees(nn.Module):
 
 def _inner(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The inner nodes of a tree; none where it is a single leaf."""
-    return [part, *_inner(part["left_child"]), *_inner(part["right_child"])] if "split_feature" in part else []
+    return (
+        [part, *_inner(part["left_child"]), *_inner(part["right_child"])]
+        if "split_feature" in part
+        else []
+    )
 
 
 def _leaves(root: Mapping[str, Any], places: int) -> NDArray[np.float64]:
-    """(places,) the leaf that the answers in the bits of each place lead to; nodes are numbered as `_inner` lists them."""
+    """(places,) the leaf that the answers in the bits of each place lead to; nodes are numbered as
+    `_inner` lists them."""
     found, answers = np.zeros(places), np.arange(places)
 
     def fill(part: Mapping[str, Any], here: NDArray[np.bool_], number: int) -> int:
@@ -99,13 +114,19 @@ def _leaves(root: Mapping[str, Any], places: int) -> NDArray[np.float64]:
 
 
 def _below(threshold: float) -> float:
-    """The largest float32 that is not above a threshold: a float32 is at most the one where it is at most the other."""
+    """The largest float32 that is not above a threshold: a float32 is at most the one where it is
+    at most the other."""
     with np.errstate(over="ignore"):  # LightGBM's word for "whatever is known" is beyond float32
         near = np.float32(threshold)
     return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))
 
 
 def _is_left(node: Mapping[str, Any]) -> bool:
-    """Where a missing value goes. What never was missing in training is taken for a zero, as LightGBM does."""
+    """Where a missing value goes. What never was missing in training is taken for a zero, as
+    LightGBM does."""
     assert node["decision_type"] == "<=", node["decision_type"]
-    return bool(node["default_left"]) if node["missing_type"] == "NaN" else bool(node["threshold"] >= 0)
+    return (
+        bool(node["default_left"])
+        if node["missing_type"] == "NaN"
+        else bool(node["threshold"] >= 0)
+    )

@@ -1,8 +1,9 @@
-"""Small SVG charts: a `Plot` with two scales that lines, dots, bars and rules are added to, and horizontal bars of shares.
+"""Small SVG charts: a `Plot` with two scales that lines, dots, bars and rules are added to, and
+horizontal bars of shares.
 
-A chart is 400 units wide, so that its text is of a readable size both in a column of the page and on a phone. Colours
-come from the style sheet by class (c0 to c7), so one drawing serves light, dark and print.
-"""
+A chart is 400 units wide, so that its text is of a readable size both in a column of the page and
+on a phone. Colours come from the style sheet by class (c0 to c7), so one drawing serves light, dark
+and print."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,8 @@ from gelgt.report.numbers import cut, percent
 from gelgt.report.scales import Scale
 
 WIDTH, HEIGHT = 400, 270
-_LETTER = 7.0  # mean width of a letter, on the generous side: the style sheet writes larger on a phone
+# mean width of a letter, on the generous side: the style sheet writes larger on a phone
+_LETTER = 7.0
 
 
 class Plot:
@@ -39,8 +41,16 @@ class Plot:
     def py(self, value: float) -> float:
         return self.bottom - (self.bottom - self.top) * self.y.share(value)
 
-    def line(self, xs: Sequence[float], ys: Sequence[float | None], colour: int = 0, css: str = "", name: str = "") -> None:
-        """A line that breaks where a value is missing; a value alone between gaps is drawn as a dot."""
+    def line(
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float | None],
+        colour: int = 0,
+        css: str = "",
+        name: str = "",
+    ) -> None:
+        """A line that breaks where a value is missing; a value alone between gaps is drawn as a
+        dot."""
         runs: list[list[tuple[float, float]]] = [[]]
         for x, y in zip(xs, ys, strict=True):
             if y is None or not math.isfinite(y):
@@ -49,10 +59,15 @@ class Plot:
                 runs[-1].append((self.px(x), self.py(y)))
         for run in runs:
             if len(run) == 1:
-                self.parts.append(f'<circle cx="{_n(run[0][0])}" cy="{_n(run[0][1])}" r="3" class="c{colour} solid"/>')
+                self.parts.append(
+                    f'<circle cx="{_n(run[0][0])}" cy="{_n(run[0][1])}" r="3" class="c{colour} '
+                    'solid"/>'
+                )
             elif run:
                 path = "L".join(f"{_n(x)} {_n(y)}" for x, y in run)
-                self.parts.append(f'<path d="M{path}" class="c{colour} line {css}">{_hover(name)}</path>')
+                self.parts.append(
+                    f'<path d="M{path}" class="c{colour} line {css}">{_hover(name)}</path>'
+                )
 
     def dots(
         self,
@@ -66,23 +81,41 @@ class Plot:
         for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
             if y is not None and math.isfinite(y):
                 place = f'cx="{_n(self.px(x))}" cy="{_n(self.py(y))}" r="{_n(radius)}"'
-                self.parts.append(_element("circle", place, f"c{colour} {css}", names[i] if names else ""))
+                self.parts.append(
+                    _element("circle", place, f"c{colour} {css}", names[i] if names else "")
+                )
 
-    def bars(self, edges: Sequence[tuple[float, float]], heights: Sequence[float], colour: int = 0, css: str = "solid") -> None:
+    def bars(
+        self,
+        edges: Sequence[tuple[float, float]],
+        heights: Sequence[float],
+        colour: int = 0,
+        css: str = "solid",
+    ) -> None:
         """Upright bars between pairs of x, from the lower end of the y-axis."""
         for (low, high), height in zip(edges, heights, strict=True):
             left, right = self.px(low) + 0.75, self.px(high) - 0.75
             top = self.py(height)
             if height > self.y.low:
-                size = f'x="{_n(left)}" y="{_n(top)}" width="{_n(max(right - left, 0.5))}" height="{_n(max(self.bottom - top, 0.5))}"'
+                size = (
+                    f'x="{_n(left)}" y="{_n(top)}" width="{_n(max(right - left, 0.5))}" '
+                    f'height="{_n(max(self.bottom - top, 0.5))}"'
+                )
                 self.parts.append(f'<rect {size} class="c{colour} {css}"/>')
 
-    def spans(self, xs: Sequence[float], ranges: Sequence[tuple[float, float]], colour: int = 0) -> None:
+    def spans(
+        self, xs: Sequence[float], ranges: Sequence[tuple[float, float]], colour: int = 0
+    ) -> None:
         """Upright intervals, for uncertainty."""
         for x, (low, high) in zip(xs, ranges, strict=True):
-            self.parts.append(f'<path d="M{_n(self.px(x))} {_n(self.py(low))}V{_n(self.py(high))}" class="c{colour} line thin"/>')
+            self.parts.append(
+                f'<path d="M{_n(self.px(x))} {_n(self.py(low))}V{_n(self.py(high))}" '
+                f'class="c{colour} line thin"/>'
+            )
 
-    def across(self, rows: Sequence[float], ranges: Sequence[tuple[float, float]], colours: Sequence[int]) -> None:
+    def across(
+        self, rows: Sequence[float], ranges: Sequence[tuple[float, float]], colours: Sequence[int]
+    ) -> None:
         """Level intervals with caps, one on each row."""
         for y, (low, high), colour in zip(rows, ranges, colours, strict=True):
             a, b, at = self.px(low), self.px(high), self.py(y)
@@ -90,13 +123,19 @@ class Plot:
             self.parts.append(f'<path d="{path}" class="c{colour} line"/>')
 
     def upright(self, x: float) -> None:
-        """A dashed line at one x; the caption says what it stands for, since a label inside would meet the data."""
-        self.parts.append(f'<path d="M{_n(self.px(x))} {_n(self.top)}V{_n(self.bottom)}" class="rule"/>')
+        """A dashed line at one x; the caption says what it stands for, since a label inside would
+        meet the data."""
+        self.parts.append(
+            f'<path d="M{_n(self.px(x))} {_n(self.top)}V{_n(self.bottom)}" class="rule"/>'
+        )
 
     def segment(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         """A dashed line of reference between two points."""
         (x1, y1), (x2, y2) = start, end
-        self.parts.append(f'<path d="M{_n(self.px(x1))} {_n(self.py(y1))}L{_n(self.px(x2))} {_n(self.py(y2))}" class="rule"/>')
+        self.parts.append(
+            f'<path d="M{_n(self.px(x1))} {_n(self.py(y1))}L{_n(self.px(x2))} {_n(self.py(y2))}" '
+            'class="rule"/>'
+        )
 
     def rug(self, xs: Iterable[float], names: Iterable[str]) -> None:
         """Triangles on the x-axis, for places that matter."""
@@ -112,42 +151,65 @@ class Plot:
         for value, label in self.y.ticks:
             at = self.py(value)
             grid.append(f'<path d="M{_n(self.left)} {_n(at)}H{_n(self.right)}" class="grid"/>')
-            grid.append(f'<text x="{_n(self.left - 6)}" y="{_n(at + 4)}" text-anchor="end">{escape(label)}</text>')
+            grid.append(
+                f'<text x="{_n(self.left - 6)}" y="{_n(at + 4)}" '
+                f'text-anchor="end">{escape(label)}</text>'
+            )
         for value, label in self.x.ticks:
             at = self.px(value)
             half = _LETTER * len(label) / 2
             shifted = min(max(at, half), WIDTH - half)  # a label at the edge stays inside
             grid.append(f'<path d="M{_n(at)} {_n(self.bottom)}v4" class="axis"/>')
-            grid.append(f'<text x="{_n(shifted)}" y="{_n(self.bottom + 17)}" text-anchor="middle">{escape(label)}</text>')
+            grid.append(
+                f'<text x="{_n(shifted)}" y="{_n(self.bottom + 17)}" '
+                f'text-anchor="middle">{escape(label)}</text>'
+            )
         axis = f'<path d="M{_n(self.left)} {_n(self.bottom)}H{_n(self.right)}" class="axis"/>'
         titles = f'<text x="0" y="12" class="strong">{escape(self.y.title)}</text>'
-        titles += f'<text x="{_n(self.right)}" y="{self.height - 6}" text-anchor="end" class="strong">{escape(self.x.title)}</text>'
-        return _svg(WIDTH, self.height, self.title, "".join(grid) + "".join(self.parts) + axis + titles)
+        titles += (
+            f'<text x="{_n(self.right)}" y="{self.height - 6}" text-anchor="end" '
+            f'class="strong">{escape(self.x.title)}</text>'
+        )
+        return _svg(
+            WIDTH, self.height, self.title, "".join(grid) + "".join(self.parts) + axis + titles
+        )
 
 
 def shares(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
-    """(name, first share, second share): two level bars under each name, so that long names fit a phone."""
+    """(name, first share, second share): two level bars under each name, so that long names fit a
+    phone."""
     step, top = 50, 4
     largest = max((max(a, b or 0) for _, a, b in rows), default=1) or 1
     parts = []
     for i, (name, first, second) in enumerate(rows):
         y = top + i * step
         told = percent(first) + (f" · {percent(second)}" if second is not None else "")
-        parts.append(f'<text x="0" y="{y + 12}" class="strong">{_hover(name)}{escape(cut(name, 40))}</text>')
+        parts.append(
+            f'<text x="0" y="{y + 12}" class="strong">{_hover(name)}{escape(cut(name, 40))}</text>'
+        )
         parts.append(f'<text x="{WIDTH}" y="{y + 12}" text-anchor="end">{told}</text>')
         for place, colour, share in ((y + 18, 0, first), (y + 29, 2, second)):
             if share is not None:
                 width = max(share / largest * WIDTH, 1)
-                parts.append(f'<rect x="0" y="{place}" width="{_n(width)}" height="9" rx="2" class="c{colour} solid"/>')
+                parts.append(
+                    f'<rect x="0" y="{place}" width="{_n(width)}" height="9" rx="2" '
+                    f'class="c{colour} solid"/>'
+                )
     return _svg(WIDTH, top + step * len(rows), title, "".join(parts))
 
 
 def _svg(width: int, height: int, title: str, body: str) -> str:
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{body}</svg>'
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{body}</svg>'
+    )
 
 
 def _element(tag: str, attributes: str, css: str, name: str) -> str:
-    return f'<{tag} {attributes} class="{css}">{_hover(name)}</{tag}>' if name else f'<{tag} {attributes} class="{css}"/>'
+    return (
+        f'<{tag} {attributes} class="{css}">{_hover(name)}</{tag}>'
+        if name
+        else f'<{tag} {attributes} class="{css}"/>'
+    )
 
 
 def _hover(name: str) -> str:

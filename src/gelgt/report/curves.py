@@ -1,4 +1,5 @@
-"""Points of curves, thinned for drawing: every number on the page comes from all rows, only the drawing uses fewer."""
+"""Points of curves, thinned for drawing: every number on the page comes from all rows, only the
+drawing uses fewer."""
 
 import numpy as np
 
@@ -36,14 +37,17 @@ def _thin(xs: Array, ys: Array) -> tuple[list[float], list[float]]:
     """Points evenly along the curve, its ends included."""
     if len(xs) > POINTS:
         length = np.r_[0, np.cumsum(np.hypot(np.diff(xs), np.diff(ys)))]
-        kept = np.unique(np.searchsorted(length, np.linspace(0, length[-1], POINTS)).clip(0, len(xs) - 1))
+        kept = np.unique(
+            np.searchsorted(length, np.linspace(0, length[-1], POINTS)).clip(0, len(xs) - 1)
+        )
         kept = np.unique(np.r_[0, kept, len(xs) - 1])
         xs, ys = xs[kept], ys[kept]
     return xs.tolist(), ys.tolist()
 
 
 def robust_range(values: Array) -> tuple[float, float]:
-    """The range, or most of it where a few values lie so far out that they would squeeze all others."""
+    """The range, or most of it where a few values lie so far out that they would squeeze all
+    others."""
     low, high = float(values.min()), float(values.max())
     inner_low, inner_high = (float(q) for q in np.quantile(values, [0.005, 0.995]))
     span = inner_high - inner_low

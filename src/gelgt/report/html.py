@@ -1,11 +1,23 @@
-"""The few pieces of HTML that every section is made of. Whatever comes from data passes through `escape`, here or at its use."""
+"""The few pieces of HTML that every section is made of. Whatever comes from data passes through
+`escape`, here or at its use."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gelgt.schema.draw import escape
 
-__all__ = ["Section", "code", "escape", "facts", "figure", "figures", "legend", "note", "paragraph", "table"]
+__all__ = [
+    "Section",
+    "code",
+    "escape",
+    "facts",
+    "figure",
+    "figures",
+    "legend",
+    "note",
+    "paragraph",
+    "table",
+]
 
 
 @dataclass(frozen=True)
@@ -66,18 +78,29 @@ def legend(entries: Iterable[tuple[str, int, str]]) -> str:
         "box": '<rect x="4" y="1" width="14" height="10" rx="2" class="solid"/>',
     }
     box = 'width="22" height="12" viewBox="0 0 22 12" aria-hidden="true"'
-    items = [f'<li><svg class="key c{colour}" {box}>{shapes[kind]}</svg>{escape(name)}</li>' for name, colour, kind in entries]
+    items = [
+        f'<li><svg class="key c{colour}" {box}>{shapes[kind]}</svg>{escape(name)}</li>'
+        for name, colour, kind in entries
+    ]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str] | str], words: int = 1, css: str = "") -> str:
-    """Cells are HTML; the first `words` columns hold words, the others numbers. A row that is one string is a heading inside the table."""
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str] | str], words: int = 1, css: str = ""
+) -> str:
+    """Cells are HTML; the first `words` columns hold words, the others numbers. A row that is one
+    string is a heading inside the table."""
     inner = [
-        f'<tr class="group"><th scope="row" colspan="{len(head)}">{row}</th></tr>' if isinstance(row, str) else _row(row, "td", words)
+        f'<tr class="group"><th scope="row" colspan="{len(head)}">{row}</th></tr>'
+        if isinstance(row, str)
+        else _row(row, "td", words)
         for row in rows
     ]
     top = f"<thead>{_row(head, 'th', words)}</thead>" if any(head) else ""
-    return f'<div class="scroll"><table class="{css}">{top}<tbody>{"".join(inner)}</tbody></table></div>'
+    return (
+        '<div class="scroll"><table '
+        f'class="{css}">{top}<tbody>{"".join(inner)}</tbody></table></div>'
+    )
 
 
 def _row(cells: Sequence[str], tag: str, words: int) -> str:
@@ -96,4 +119,7 @@ def _row(cells: Sequence[str], tag: str, words: int) -> str:
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Name and value, both HTML; pairs without a value are left out."""
-    return f'<dl class="facts">{"".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in pairs if v)}</dl>'
+    return (
+        "<dl "
+        f'class="facts">{"".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in pairs if v)}</dl>'
+    )

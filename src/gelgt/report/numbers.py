@@ -75,7 +75,8 @@ def _plain(value: float, decimals: int) -> str:
 
 
 def score(value: float | None, like: Sequence[float | None] = ()) -> str:
-    """A score: three decimals up to 10, else four digits; `like` keeps the same decimals over a row of scores."""
+    """A score: three decimals up to 10, else four digits; `like` keeps the same decimals over a row
+    of scores."""
     known = [abs(v) for v in (value, *like) if v is not None and math.isfinite(v)]
     if value is None or not math.isfinite(value):
         return MISSING
@@ -109,7 +110,8 @@ def count(value: float | None) -> str:
     return (
         f"{value:,.0f}"
         if abs(value) < 1e7
-        else f"{number(value / 1e6 if abs(value) < 1e9 else value / 1e9)} {'million' if abs(value) < 1e9 else 'billion'}"
+        else f"{number(value / 1e6 if abs(value) < 1e9 else value / 1e9)} "
+        f"{'million' if abs(value) < 1e9 else 'billion'}"
     )
 
 
@@ -154,7 +156,9 @@ def moment(time: str | None) -> str:
         parsed = datetime.fromisoformat(time)
     except ValueError:
         return time
-    return parsed.strftime("%Y-%m-%d" if (parsed.hour, parsed.minute, parsed.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")
+    return parsed.strftime(
+        "%Y-%m-%d" if (parsed.hour, parsed.minute, parsed.second) == (0, 0, 0) else "%Y-%m-%d %H:%M"
+    )
 
 
 def cut(text: str, length: int) -> str:

@@ -1,4 +1,5 @@
-"""Reads predictions/SPLIT.parquet into arrays: labels, and scores of the model and of the baselines that have a column.
+"""Reads predictions/SPLIT.parquet into arrays: labels, and scores of the model and of the baselines
+that have a column.
 
     task type                     label                  score of a model
     binary_classification         (n,) 0 or 1            (n,) probability of 1
@@ -6,9 +7,9 @@
     multiclass_classification     (n,) index of a class  (n, C) probability of each class
     multilabel_classification     (n, C) 0 or 1          (n, C) probability of each label
 
-Of the keys nothing is kept but which rows are of one entity, whose labels are alike: intervals draw entities. Rows without a label or
-with a score that is no number are left out and counted, so that one bad row does not spoil every figure.
-"""
+Of the keys nothing is kept but which rows are of one entity, whose labels are alike: intervals draw
+entities. Rows without a label or with a score that is no number are left out and counted, so that
+one bad row does not spoil every figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +37,9 @@ _BASELINE, _PROBABILITY = "baseline:", "probability_"
 class Predictions:
     """What was predicted for one split, beside what came true.
 
-    Attributes:
-        label: The truth; -1 where a class was not among those of training.
-        scores: Model name to scores, the run's own model first. Baselines are there for binary and regression tasks where the file has
+    Attributes: label: The truth; -1 where a class was not among those of training. scores: Model
+        name to scores, the run's own model first. Baselines are there for binary and regression
+        tasks where the file has
             a score of theirs for every row.
         time: Seed times, or None.
         entity: A number for the entity of each row; None where no entity comes twice.
@@ -60,11 +61,15 @@ class Predictions:
         """The same for some of the rows: positions or a mask."""
         scores = {model: score[rows] for model, score in self.scores.items()}
         time = None if self.time is None else self.time[rows]
-        entity = None if self.entity is None else np.unique(self.entity[rows], return_inverse=True)[1]
+        entity = (
+            None if self.entity is None else np.unique(self.entity[rows], return_inverse=True)[1]
+        )
         return replace(self, label=self.label[rows], scores=scores, time=time, entity=entity)
 
 
-def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[str] = ()) -> Predictions | None:
+def read_predictions(
+    path: Path, task_type: str, model: str, classes: Sequence[str] = ()
+) -> Predictions | None:
     """The predictions in a file, or None where it holds no labels or the task type has no charts.
 
     Args:
@@ -78,12 +83,19 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
 
     try:
         names = pq.read_schema(path).names
-        wanted = [n for n in names if n in ("time", "prediction", "probability", "label") or n.startswith((_BASELINE, _PROBABILITY))]
+        wanted = [
+            n
+            for n in names
+            if n in ("time", "prediction", "probability", "label")
+            or n.startswith((_BASELINE, _PROBABILITY))
+        ]
         wanted = [*_key_columns(names), *wanted]
         table = pq.ParquetFile(path).read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
         hint = "Copy the run folder again, or train again."
-        raise GelgtError("broken_run", f"{path} is not readable Parquet: {error}.", hint=hint) from None
+        raise GelgtError(
+            "broken_run", f"{path} is not readable Parquet: {error}.", hint=hint
+        ) from None
     if "label" not in names or task_type not in (BINARY, REGRESSION, MULTICLASS, MULTILABEL):
         return None
     try:
@@ -91,17 +103,21 @@ def read_predictions(path: Path, task_type: str, model: str, classes: Sequence[s
         found = replace(read(table, model, classes, task_type), entity=entity_numbers(table))
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         message = f"{path} does not hold the predictions of a {task_type} task: {error}."
-        raise GelgtError("broken_run", message, hint="Copy the run folder again, or train again.") from None
+        raise GelgtError(
+            "broken_run", message, hint="Copy the run folder again, or train again."
+        ) from None
     usable = ~np.isnan(found.label.astype(float)).reshape(len(found), -1).any(axis=1)
     usable &= np.isfinite(found.scores[model]).reshape(len(found), -1).all(axis=1)
     kept = found.take(usable)
-    # A baseline with gaps is left out rather than its rows: the model's own figures must not depend on a baseline.
+    # A baseline with gaps is left out rather than its rows: the model's own figures must not depend
+    # on a baseline.
     scores = {name: score for name, score in kept.scores.items() if np.isfinite(score).all()}
     return replace(kept, scores=scores, left_out=int((~usable).sum()))
 
 
 def entity_numbers(table: "pa.Table") -> Array | None:
-    """(S,) a number for the entity of each row of a table of predictions, by its key; None where no entity comes twice."""
+    """(S,) a number for the entity of each row of a table of predictions, by its key; None where no
+    entity comes twice."""
     import pyarrow.compute as pc
 
     keys = _key_columns(table.column_names)
@@ -109,8 +125,12 @@ def entity_numbers(table: "pa.Table") -> Array | None:
         return None
     numbers = np.zeros(len(table), np.int64)
     for name in keys:
-        codes = pc.fill_null(pc.dictionary_encode(table[name].combine_chunks()).indices, -1).to_numpy(zero_copy_only=False)
-        numbers = np.unique(numbers * (int(codes.max(initial=0)) + 2) + codes + 1, return_inverse=True)[1].astype(np.int64)
+        codes = pc.fill_null(
+            pc.dictionary_encode(table[name].combine_chunks()).indices, -1
+        ).to_numpy(zero_copy_only=False)
+        numbers = np.unique(
+            numbers * (int(codes.max(initial=0)) + 2) + codes + 1, return_inverse=True
+        )[1].astype(np.int64)
     return None if numbers.max(initial=-1) + 1 == len(numbers) else numbers
 
 
@@ -120,7 +140,11 @@ def _key_columns(names: Sequence[str]) -> list[str]:
 
 
 def _by_value(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:
-    own = "probability" if task_type == BINARY and "probability" in table.column_names else "prediction"
+    own = (
+        "probability"
+        if task_type == BINARY and "probability" in table.column_names
+        else "prediction"
+    )
     scores = {model: _floats(table, own)}
     for name in table.column_names:
         if name.startswith(_BASELINE) and name[len(_BASELINE) :] != model:
@@ -133,11 +157,24 @@ def _by_class(table: "pa.Table", model: str, classes: Sequence[str], task_type: 
     if names:
         score = np.column_stack([_floats(table, _PROBABILITY + n) for n in names])
     else:  # one list a row
-        score = np.asarray(table["probability" if "probability" in table.column_names else "prediction"].to_pylist(), dtype=float)
-        names = list(classes) if len(classes) == score.shape[1] else [str(i) for i in range(score.shape[1])]
+        score = np.asarray(
+            table[
+                "probability" if "probability" in table.column_names else "prediction"
+            ].to_pylist(),
+            dtype=float,
+        )
+        names = (
+            list(classes)
+            if len(classes) == score.shape[1]
+            else [str(i) for i in range(score.shape[1])]
+        )
     labels = table["label"].to_pylist()
     places = {name: i for i, name in enumerate(names)}
-    truth = _indicators(labels, places) if task_type == MULTILABEL else np.array([_place(v, places) for v in labels], dtype=float)
+    truth = (
+        _indicators(labels, places)
+        if task_type == MULTILABEL
+        else np.array([_place(v, places) for v in labels], dtype=float)
+    )
     return Predictions(truth, {model: score}, _times(table), tuple(names))
 
 
@@ -174,5 +211,10 @@ def _times(table: "pa.Table") -> Array | None:
 
     if "time" not in table.column_names or not pa.types.is_timestamp(table["time"].type):
         return None
-    times: Array = table["time"].cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).astype("datetime64[s]")
+    times: Array = (
+        table["time"]
+        .cast(pa.timestamp("us"))
+        .to_numpy(zero_copy_only=False)
+        .astype("datetime64[s]")
+    )
     return None if np.isnat(times).any() else times

@@ -1,11 +1,15 @@
 """Reads a run folder for the report, checked once here and trusted everywhere else.
 
-    metrics.json                 required: task, data, scores, baselines, epochs, timings, versions, configuration
-    predictions/val.parquet      optional: keys, time, prediction, probability…, label, baseline:NAME
+    metrics.json                 required: task, data, scores, baselines, epochs, timings, versions,
+                                 configuration
+    predictions/val.parquet      optional: keys, time, prediction, probability…, label,
+                                 baseline:NAME
     predictions/test.parquet     optional
-    profile.json                 optional: the learned bias against age, the share of attention by table and hop
+    profile.json                 optional: the learned bias against age, the share of attention by
+                                 table and hop
 
-The classes below are the format: a field without a default must be there, any other may be missing, unknown ones are ignored.
+The classes below are the format: a field without a default must be there, any other may be missing,
+unknown ones are ignored.
 """
 
 import json
@@ -24,7 +28,10 @@ from gelgt.report.scoring import Bootstrap, bootstrap
 FORMAT = 1
 Scores = dict[str, float | None]
 _Kind = TypeVar("_Kind", bound=BaseModel)
-_SECRET = re.compile(r"(?P<user>//[^/@:]*):.*@|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?P<user>//[^/@:]*):.*@|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?",
+    re.IGNORECASE,
+)
 
 
 class _Part(BaseModel):
@@ -77,7 +84,8 @@ class Trees(_Part):
 
 
 class Refit(_Part):
-    """What was learned once validation had chosen: all labels, or those `known` at the test time."""
+    """What was learned once validation had chosen: all labels, or those `known` at the test
+    time."""
 
     labels: str = "all"
     rows: int = 0
@@ -162,16 +170,34 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise GelgtError("no_run", f"There is no folder {folder}.", hint="Give the folder that `gelgt train --out` wrote.")
+            raise GelgtError(
+                "no_run",
+                f"There is no folder {folder}.",
+                hint="Give the folder that `gelgt train --out` wrote.",
+            )
         if not (folder / "metrics.json").is_file():
             message = f"This is no run folder: {folder} holds no metrics.json."
-            raise GelgtError("no_run", message, hint="Give the folder that `gelgt train --out` wrote; an unfinished run has none yet.")
+            raise GelgtError(
+                "no_run",
+                message,
+                hint="Give the folder that `gelgt train --out` wrote; an unfinished run has none "
+                "yet.",
+            )
         self.folder = folder
         self.facts = _checked(folder / "metrics.json", Metrics)
         if self.facts.format > FORMAT:
-            message = f"{folder / 'metrics.json'} has format {self.facts.format}; this gelgt reads up to {FORMAT}."
-            raise GelgtError("newer_run", message, hint="Upgrade gelgt to the version that wrote the run.")
-        self.profile = _checked(folder / "profile.json", Profile) if (folder / "profile.json").is_file() else None
+            message = (
+                f"{folder / 'metrics.json'} has format {self.facts.format}; this gelgt "
+                f"reads up to {FORMAT}."
+            )
+            raise GelgtError(
+                "newer_run", message, hint="Upgrade gelgt to the version that wrote the run."
+            )
+        self.profile = (
+            _checked(folder / "profile.json", Profile)
+            if (folder / "profile.json").is_file()
+            else None
+        )
 
     @cached_property
     def val(self) -> Predictions | None:
@@ -188,39 +214,58 @@ class Run:
 
     @property
     def models(self) -> list[str]:
-        """The run's own model, then its baselines: the order of every table, and the colours of every chart."""
+        """The run's own model, then its baselines: the order of every table, and the colours of
+        every chart."""
         return [self.facts.model, *(b for b in self.facts.baselines if b != self.facts.model)]
 
     def colour(self, model: str) -> int:
-        """0 for the run's own model, then the baselines; what is not named in metrics.json shares the last colour."""
+        """0 for the run's own model, then the baselines; what is not named in metrics.json shares
+        the last colour."""
         return min(self.models.index(model), 7) if model in self.models else 7
 
     def score(self, model: str, split: str, metric: str | None = None) -> float | None:
         """A stored score, the run's main metric unless another is named."""
-        others = self.facts.parts.get(model, {}) if model in self.parts else self.facts.baselines.get(model, {})
+        others = (
+            self.facts.parts.get(model, {})
+            if model in self.parts
+            else self.facts.baselines.get(model, {})
+        )
         scores = self.facts.metrics if model == self.facts.model else others
         return scores.get(split, {}).get(metric or self.facts.metric)
 
     @property
     def parts(self) -> dict[str, str]:
-        """What the parts of the run's model are called, where trees were grown beside its network."""
+        """What the parts of the run's model are called, where trees were grown beside its
+        network."""
         if "trees" not in self.facts.parts:
             return {}
-        return {"network": "network alone", "trees": f"trees alone (share {100 * self.facts.tree_share:.0f} %)"}
+        return {
+            "network": "network alone",
+            "trees": f"trees alone (share {100 * self.facts.tree_share:.0f} %)",
+        }
 
     @property
     def source(self) -> str:
-        """The address of the data. The run holds it without a password; a report must not be the one file that trusts that."""
+        """The address of the data. The run holds it without a password; a report must not be the
+        one file that trusts that."""
         return without_secrets(self.facts.data.source)
 
     def _predictions(self, split: str) -> Predictions | None:
         path = self.folder / "predictions" / f"{split}.parquet"
         if not path.is_file():
             return None
-        found = read_predictions(path, self.facts.task.task_type, self.facts.model, [str(c) for c in self.facts.task.classes])
+        found = read_predictions(
+            path,
+            self.facts.task.task_type,
+            self.facts.model,
+            [str(c) for c in self.facts.task.classes],
+        )
         if found is None:
             return None
-        order = [*(m for m in self.models if m in found.scores), *(m for m in found.scores if m not in self.models)]
+        order = [
+            *(m for m in self.models if m in found.scores),
+            *(m for m in found.scores if m not in self.models),
+        ]
         return replace(found, scores={model: found.scores[model] for model in order})
 
 
@@ -241,6 +286,12 @@ def _checked(path: Path, kind: type[_Kind]) -> _Kind:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the top level"
-        raise GelgtError("broken_run", f"{path} does not fit the format of a run at {where}: {first['msg']}.", hint=hint) from None
+        raise GelgtError(
+            "broken_run",
+            f"{path} does not fit the format of a run at {where}: {first['msg']}.",
+            hint=hint,
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise GelgtError("broken_run", f"{path} is not readable JSON: {error}.", hint=hint) from None
+        raise GelgtError(
+            "broken_run", f"{path} is not readable JSON: {error}.", hint=hint
+        ) from None

@@ -1,4 +1,5 @@
-"""Scales: from values to places on an axis, with ticks at numbers that people like (1, 2, 5; days, weeks, months, years)."""
+"""Scales: from values to places on an axis, with ticks at numbers that people like (1, 2, 5; days,
+weeks, months, years)."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +30,9 @@ class Scale:
 
     def share(self, value: float) -> float:
         """0 at the start, 1 at the end; what lies beyond is drawn at the end."""
-        low, high, at = (math.log1p(v) if self.is_log else v for v in (self.low, self.high, max(value, self.low)))
+        low, high, at = (
+            math.log1p(v) if self.is_log else v for v in (self.low, self.high, max(value, self.low))
+        )
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
@@ -52,8 +55,11 @@ def linear(low: float, high: float, title: str, count: int = 5, is_exact: bool =
     else:
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     values = [i * step for i in range(first, last + 1)]
-    ticks = tuple((v, number(v, digits=9)) for v in values)  # enough to tell ticks apart, too few to show rounding
-    return Scale(low, high, ticks, title) if is_exact else Scale(values[0], values[-1], ticks, title)
+    # enough to tell ticks apart, too few to show rounding
+    ticks = tuple((v, number(v, digits=9)) for v in values)
+    return (
+        Scale(low, high, ticks, title) if is_exact else Scale(values[0], values[-1], ticks, title)
+    )
 
 
 def whole(low: int, high: int, title: str, count: int = 6) -> Scale:
@@ -67,7 +73,8 @@ def whole(low: int, high: int, title: str, count: int = 6) -> Scale:
 
 
 def ages(days: Sequence[float], centres: Sequence[float], title: str) -> Scale:
-    """Ages in days: by their logarithm where most kernels would crowd at the start of a linear axis."""
+    """Ages in days: by their logarithm where most kernels would crowd at the start of a linear
+    axis."""
     high = max(days, default=1.0) or 1.0
     near = sorted(c for c in centres if c <= high) or [high]
     if near[len(near) // 2] > high / 8 or high < 20:
@@ -77,7 +84,13 @@ def ages(days: Sequence[float], centres: Sequence[float], title: str) -> Scale:
     for mark in marks:  # only ticks whose labels do not touch
         if not kept or (math.log1p(mark) - math.log1p(kept[-1])) / math.log1p(high) > 0.075:
             kept.append(mark)
-    return Scale(0.0, high, tuple((float(d), f"{d:,}") for d in kept), f"{title}, days (log scale)", is_log=True)
+    return Scale(
+        0.0,
+        high,
+        tuple((float(d), f"{d:,}") for d in kept),
+        f"{title}, days (log scale)",
+        is_log=True,
+    )
 
 
 def named(names: Sequence[str], title: str, room: int) -> Scale:

@@ -1,10 +1,11 @@
-"""Metrics as functions of row weights, so that a bootstrap resample is one vector of counts and nothing is sorted twice.
+"""Metrics as functions of row weights, so that a bootstrap resample is one vector of counts and
+nothing is sorted twice.
 
-A bootstrap draws how often each row counts. Rows of one entity are alike, so where entities come more than once whole entities are drawn:
-drawn one by one their rows would count as news, and intervals come out too narrow. `scorer` prepares everything that does not depend on
-those counts (the order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the same functions with
-weights of one.
-"""
+A bootstrap draws how often each row counts. Rows of one entity are alike, so where entities come
+more than once whole entities are drawn: drawn one by one their rows would count as news, and
+intervals come out too narrow. `scorer` prepares everything that does not depend on those counts
+(the order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the
+same functions with weights of one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,11 @@ def scorer(metric: str, label: Array, score: Array) -> Scorer | None:
 
 def value(metric: str, predictions: Predictions, model: str) -> float | None:
     """The metric over all rows; None where it is not defined (one class only) or not known."""
-    found = scorer(metric, predictions.label, predictions.scores[model]) if model in predictions.scores and len(predictions) else None
+    found = (
+        scorer(metric, predictions.label, predictions.scores[model])
+        if model in predictions.scores and len(predictions)
+        else None
+    )
     result = found(np.ones(len(predictions))) if found else float("nan")
     return result if np.isfinite(result) else None
 
@@ -51,16 +56,22 @@ def _row_values(metric: str, label: Array, score: Array) -> Array | None:
     if metric == "mse" and score.ndim == 1:
         return np.asarray((score - label) ** 2)
     if metric == "accuracy":
-        return np.asarray((score > 0.5) == (label > 0.5) if score.ndim == 1 else score.argmax(axis=1) == label, dtype=float)
+        return np.asarray(
+            (score > 0.5) == (label > 0.5) if score.ndim == 1 else score.argmax(axis=1) == label,
+            dtype=float,
+        )
     if metric == "mrr" and score.ndim == 2:
         own = np.take_along_axis(score, np.maximum(label, 0).astype(int)[:, None], axis=1)
-        rank = (score > own).sum(axis=1) + ((score == own).sum(axis=1) + 1) / 2  # classes that tie share the mean of their ranks
-        return np.where(label >= 0, 1 / rank, 0.0)  # a class that training never saw is ranked nowhere
+        # classes that tie share the mean of their ranks
+        rank = (score > own).sum(axis=1) + ((score == own).sum(axis=1) + 1) / 2
+        # a class that training never saw is ranked nowhere
+        return np.where(label >= 0, 1 / rank, 0.0)
     return None
 
 
 def _mean(values: Array) -> Scorer:
-    return lambda weights: float((values * weights).sum() / weights.sum())  # not @: BLAS threads cost more than they save here
+    # not @: BLAS threads cost more than they save here
+    return lambda weights: float((values * weights).sum() / weights.sum())
 
 
 def _mean_of_labels(name: str, label: Array, score: Array) -> Scorer:
@@ -74,10 +85,12 @@ def _mean_of_labels(name: str, label: Array, score: Array) -> Scorer:
 
 
 def _ranked(name: str, label: Array, score: Array) -> Scorer:
-    """ROC-AUC or average precision, ties counted once: rows of one score form one group, groups descend."""
+    """ROC-AUC or average precision, ties counted once: rows of one score form one group, groups
+    descend."""
     _, group = np.unique(-score, return_inverse=True)
     groups = int(group.max()) + 1 if len(group) else 0
-    order = np.argsort(group, kind="stable")  # bincount over sorted groups reads and writes memory in order
+    # bincount over sorted groups reads and writes memory in order
+    order = np.argsort(group, kind="stable")
     group, positive = group[order], label[order] > 0.5
 
     def result(weights: Array) -> float:
@@ -88,9 +101,13 @@ def _ranked(name: str, label: Array, score: Array) -> Scorer:
         if positives == 0 or negatives == 0:
             return float("nan")
         if name == "roc_auc":  # a negative below or, by half, beside each positive
-            return float((true * (negatives - np.cumsum(false) + false / 2)).sum() / (positives * negatives))
+            return float(
+                (true * (negatives - np.cumsum(false) + false / 2)).sum() / (positives * negatives)
+            )
         found, seen = np.cumsum(true), np.cumsum(true + false)
-        return float((true * np.divide(found, seen, out=np.zeros(groups), where=seen > 0)).sum() / positives)
+        return float(
+            (true * np.divide(found, seen, out=np.zeros(groups), where=seen > 0)).sum() / positives
+        )
 
     return result
 
@@ -106,7 +123,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Intervals of each model's score, and of the run's model minus each baseline, on the same resamples.
+    """Intervals of each model's score, and of the run's model minus each baseline, on the same
+    resamples.
 
     Attributes:
         models: Model to its interval.
@@ -123,8 +141,11 @@ class Bootstrap:
     over_entities: bool = False
 
 
-def resampled(entity: Array | None, rows: int, resamples: int, generator: np.random.Generator) -> Iterator[Array]:
-    """How often each row counts, (rows,) of whole numbers, in resamples of entities; of rows where no entity comes twice.
+def resampled(
+    entity: Array | None, rows: int, resamples: int, generator: np.random.Generator
+) -> Iterator[Array]:
+    """How often each row counts, (rows,) of whole numbers, in resamples of entities; of rows where
+    no entity comes twice.
 
     Args:
         entity: (rows,) numbers from 0 on; None where each row is an entity of its own.
@@ -138,9 +159,9 @@ def resampled(entity: Array | None, rows: int, resamples: int, generator: np.ran
 def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap | None:
     """95 % percentile intervals over resampled entities, the same ones each time for the same file.
 
-    Of a large file m of n entities are resampled and the deviations scaled by √(m/n), which is how the error of a mean shrinks
-    (m-out-of-n bootstrap), so that a million rows take as long as 25 thousand.
-    """
+    Of a large file m of n entities are resampled and the deviations scaled by √(m/n), which is how
+    the error of a mean shrinks (m-out-of-n bootstrap), so that a million rows take as long as 25
+    thousand."""
     full = {model: value(metric, predictions, model) for model in predictions.scores}
     models = [model for model, found in full.items() if found is not None]
     own = next(iter(predictions.scores), None)
@@ -154,10 +175,13 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
     drawn = np.empty((resamples, len(models)))
     for i, weights in enumerate(resampled(sample.entity, rows, resamples, generator)):
         drawn[i] = [one(weights) for one in scorers if one]
-    if np.isfinite(drawn).all(axis=1).mean() < 0.5:  # so few positives that most resamples have no score
+    # so few positives that most resamples have no score
+    if np.isfinite(drawn).all(axis=1).mean() < 0.5:
         return None
     centre = np.array([value(metric, sample, model) or 0.0 for model in models])
-    drawn = np.array([full[model] for model in models], dtype=float) + (drawn - centre) * np.sqrt(share)
+    drawn = np.array([full[model] for model in models], dtype=float) + (drawn - centre) * np.sqrt(
+        share
+    )
     gains = {m: drawn[:, models.index(own)] - drawn[:, i] for i, m in enumerate(models) if m != own}
     exact = {model: float(full[model] or 0.0) for model in models}
     return Bootstrap(
@@ -170,12 +194,15 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
 
 
 def _sampled(predictions: Predictions, generator: np.random.Generator) -> tuple[Predictions, float]:
-    """All rows, or those of entities drawn at random, about `MOST_ROWS` of them; and the share of the entities."""
+    """All rows, or those of entities drawn at random, about `MOST_ROWS` of them; and the share of
+    the entities."""
     total = len(predictions)
     if total <= MOST_ROWS:
         return predictions, 1.0
     if predictions.entity is None:
-        return predictions.take(np.sort(generator.choice(total, MOST_ROWS, replace=False))), MOST_ROWS / total
+        return predictions.take(
+            np.sort(generator.choice(total, MOST_ROWS, replace=False))
+        ), MOST_ROWS / total
     units = int(predictions.entity.max()) + 1
     kept = max(1, units * MOST_ROWS // total)
     chosen = np.zeros(units, bool)

@@ -1,8 +1,9 @@
-"""The style sheet: system fonts, colours as variables for light, dark and print, charts coloured by class.
+"""The style sheet: system fonts, colours as variables for light, dark and print, charts coloured by
+class.
 
-Colours c0 to c7 are told apart by hue and by lightness, and each has at least 4.5:1 against its background, so that they also do
-for text. c0 is always the run's own model; the baselines follow in their order.
-"""
+Colours c0 to c7 are told apart by hue and by lightness, and each has at least 4.5:1 against its
+background, so that they also do for text. c0 is always the run's own model; the baselines follow in
+their order."""
 
 _LIGHT = (
     "--ink:#1b2430;--soft:#566272;--line:#dde2e9;--grid:#e9edf2;--page:#f5f6f8;--card:#ffffff;--tint:#eef3fc;"
@@ -117,8 +118,12 @@ p,tr,.cards,.facts div,pre{break-inside:avoid}
 """
 
 CSS = (
-    f":root{{color-scheme:light dark;{_LIGHT}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}\n"
+    f":root{{color-scheme:light dark;{_LIGHT}}}\n@media screen and "
+    f"(prefers-color-scheme:dark){{:root{{{_DARK}}}}}\n"
     f"{_COLOURS}{_PAGE}{_CHART}{_NARROW}"
 )
-# Of a chart in a file of its own: light colours on its own ground, since nothing says what lies behind it.
-CHART_CSS = f"svg{{{_LIGHT};background:var(--card);font-family:system-ui,sans-serif}}\n{_COLOURS}{_CHART}"
+# Of a chart in a file of its own: light colours on its own ground, since nothing says what lies
+# behind it.
+CHART_CSS = (
+    f"svg{{{_LIGHT};background:var(--card);font-family:system-ui,sans-serif}}\n{_COLOURS}{_CHART}"
+)

@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     from gelgt.sampling.batch import SubgraphBatch
     from gelgt.sampling.loader import SubgraphLoader
 
-__all__ = ["Sample", "Sampler", "SamplingConfig", "Seeds", "SubgraphBatch", "SubgraphLoader", "entity_keys", "make_seeds", "task_seeds"]
+__all__ = [
+    "Sample",
+    "Sampler",
+    "SamplingConfig",
+    "Seeds",
+    "SubgraphBatch",
+    "SubgraphLoader",
+    "entity_keys",
+    "make_seeds",
+    "task_seeds",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,13 @@
-"""`SubgraphBatch`: the sampled subgraphs of B seeds as tensors, the one format that every model reads.
+"""`SubgraphBatch`: the sampled subgraphs of B seeds as tensors, the one format that every model
+reads.
 
 Two layouts, convertible into each other:
 
     padded   (B, N), N = longest of the batch, a multiple of 16; `mask` is true for rows
     packed   (T,), subgraph b in `offsets[b]:offsets[b + 1]`; no mask
 
-The seed is the first row of its subgraph. Edges point from the row that holds a foreign key to the row it refers to, and index
-the rows flattened (in the padded layout: b · N + place).
-"""
+The seed is the first row of its subgraph. Edges point from the row that holds a foreign key to the
+row it refers to, and index the rows flattened (in the padded layout: b · N + place)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -82,7 +82,9 @@ class SubgraphBatch:
     @property
     def batch(self) -> Tensor:
         """(T,) the subgraph of each row, in the packed order."""
-        return torch.repeat_interleave(torch.arange(self.num_seeds, device=self.node.device), self.lengths)
+        return torch.repeat_interleave(
+            torch.arange(self.num_seeds, device=self.node.device), self.lengths
+        )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "SubgraphBatch":
         """The batch on another device."""
@@ -94,7 +96,9 @@ class SubgraphBatch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "SubgraphBatch":
         tensors: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {
+            name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)
+        }
         return replace(self, **changed)
 
     def to_packed(self) -> "SubgraphBatch":
@@ -115,13 +119,16 @@ class SubgraphBatch:
         longest = int(lengths.max()) if self.num_seeds else 0
         width = max(multiple, -(-longest // multiple) * multiple)
         mask = torch.arange(width, device=self.node.device)[None, :] < lengths[:, None]  # (B, N)
-        rows: dict[str, Any] = {name: spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS}
+        rows: dict[str, Any] = {
+            name: spread(getattr(self, name), mask, -1 if name == "node" else 0) for name in ROWS
+        }
         shift = torch.arange(self.num_seeds, device=self.node.device) * width - self.offsets[:-1]
         edges = self.edge_index + shift[self.batch[self.edge_index]]
         return replace(self, layout="padded", mask=mask, edge_index=edges, **rows)
 
     def to_hetero(self) -> "HeteroData":
-        """A PyG mini-batch of the B subgraphs side by side, for other models; see `sampling/hetero.py`."""
+        """A PyG mini-batch of the B subgraphs side by side, for other models; see
+        `sampling/hetero.py`."""
         from gelgt.sampling.hetero import to_hetero
 
         return to_hetero(self)
@@ -137,7 +144,13 @@ def spread(values: Tensor, mask: Tensor, filler: int) -> Tensor:
     return out
 
 
-def from_sample(sample: Sample, graph: Graph, time: NDArray[np.int64], key: NDArray[np.uint64], index: NDArray[np.int64]) -> SubgraphBatch:
+def from_sample(
+    sample: Sample,
+    graph: Graph,
+    time: NDArray[np.int64],
+    key: NDArray[np.uint64],
+    index: NDArray[np.int64],
+) -> SubgraphBatch:
     """A packed batch from the sampler's arrays."""
 
     def tensor(array: NDArray[Any], dtype: type = np.int64) -> Tensor:

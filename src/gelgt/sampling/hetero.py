@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def to_hetero(batch: SubgraphBatch) -> "HeteroData":
     """The subgraphs side by side, disjoint, with RelBench's edge names and their reverses.
 
-    For each table: `n_id` (row numbers), `batch` (the subgraph of each row), `age`, `has_time`, `hop`. Seeds come first in their
-    table, in the order of the batch, so `out[:batch_size]` are the seeds where all are of one table; `seed_position` and
-    `seed_batch` say it in general.
-    """
+    For each table: `n_id` (row numbers), `batch` (the subgraph of each row), `age`, `has_time`,
+    `hop`. Seeds come first in their
+    table, in the order of the batch, so `out[:batch_size]` are the seeds where all are of one
+    table; `seed_position` and `seed_batch` say it in general."""
     from torch_geometric.data import HeteroData
 
     batch = batch.to_packed()
@@ -41,11 +41,16 @@ def to_hetero(batch: SubgraphBatch) -> "HeteroData":
         )
         if seeds:
             store.batch_size = seeds
-            store.seed_position, store.seed_batch = torch.arange(seeds, device=local.device), subgraph[members[:seeds]]
+            store.seed_position, store.seed_batch = (
+                torch.arange(seeds, device=local.device),
+                subgraph[members[:seeds]],
+            )
             store.seed_time = batch.seed_time[store.seed_batch]
     for number, relation in enumerate(graph.relations):
         source, target = batch.edge_index[:, batch.edge_relation == number]
         edges = torch.stack([local[source], local[target]])
         data[relation.child, f"f2p_{relation.column}", relation.parent].edge_index = edges
-        data[relation.parent, f"rev_f2p_{relation.column}", relation.child].edge_index = edges.flip(0)
+        data[relation.parent, f"rev_f2p_{relation.column}", relation.child].edge_index = edges.flip(
+            0
+        )
     return data

@@ -1,16 +1,20 @@
-"""Compiled loops of the sampler. One seed is one breadth-first search over a small hash set; nothing is as large as the graph.
+"""Compiled loops of the sampler. One seed is one breadth-first search over a small hash set;
+nothing is as large as the graph.
 
-Invariants, each with a property test against a plain Python reference (tests/sampling/reference.py):
-- the first K rows in breadth-first order, a row's neighbours being its parents in key order, then its children newest first;
-- no row with a time at or after `limit`; a list's children are sorted by time, so one bisection finds the first that may be seen;
-- each foreign key with both ends in the sample is found once, from the child's own parent pointers, whatever the degree of a hub.
+Invariants, each with a property test against a plain Python reference
+(tests/sampling/reference.py): - the first K rows in breadth-first order, a row's neighbours being
+its parents in key order, then its children newest first; - no row with a time at or after `limit`;
+a list's children are sorted by time, so one bisection finds the first that may be seen; - each
+foreign key with both ends in the sample is found once, from the child's own parent pointers,
+whatever the degree of a hub.
 
-What makes it fast: a row is touched once. Its time comes with the list that names it, its parents are looked up while it is expanded
-and give its edges in the same breath, tables that nobody refers to have no list to open, and results are written where they stay.
-Rows that nobody refers to ("leaves") are not even entered in the set until a second list is opened that could name them again: a seed's
-own events are copied, not hashed. Nothing is allocated here, so no reference need be counted (`_nrt=False`): numba would count one for
-most arguments at each seed, atomically.
-"""
+What makes it fast: a row is touched once. Its time comes with the list that names it, its parents
+are looked up while it is expanded
+and give its edges in the same breath, tables that nobody refers to have no list to open, and
+results are written where they stay. Rows that nobody refers to ("leaves") are not even entered in
+the set until a second list is opened that could name them again: a seed's own events are copied,
+not hashed. Nothing is allocated here, so no reference need be counted (`_nrt=False`): numba would
+count one for most arguments at each seed, atomically."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,7 +24,9 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False)
-inlined: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False, inline="always")
+inlined: Callable[[Function], Function] = numba.njit(
+    cache=True, nogil=True, _nrt=False, inline="always"
+)
 
 TIMELESS = np.iinfo(np.int64).min
 NODE_BITS = 40  # an entry of the hash set is stamp · 2^40 + node: a new stamp empties the set
@@ -30,7 +36,8 @@ DAY = 86_400.0
 
 @inlined
 def table_of(node: Any, offsets: Any, guide: Any) -> Any:
-    """The table of a node. `guide` holds the table of the first node of each of its equal stretches; few stretches hold a border."""
+    """The table of a node. `guide` holds the table of the first node of each of its equal
+    stretches; few stretches hold a border."""
     table = np.int64(guide[node >> guide[-1]])
     while node >= offsets[table + 1]:
         table += 1
@@ -54,7 +61,8 @@ def first_before(list_time: Any, start: Any, stop: Any, limit: int) -> Any:
 
 @inlined
 def place(node: Any, entries: Any, stamp: int) -> Any:
-    """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads neighbouring numbers.
+    """The slot that holds a node, or the free one where it belongs. Fibonacci hashing spreads
+    neighbouring numbers.
 
     It is unsigned, or each access would ask whether it counts from the end.
     """
@@ -97,7 +105,8 @@ def mix(value: Any) -> Any:
 
 @compiled
 def permuted(index: int, size: int, key: Any) -> Any:
-    """Where a keyed permutation of 0…size-1 sends `index`: a four-round Feistel network over the next power of four, walked until inside.
+    """Where a keyed permutation of 0…size-1 sends `index`: a four-round Feistel network over the
+    next power of four, walked until inside.
 
     A million neighbours in random order cost nothing but those that are looked at.
     """
@@ -123,19 +132,20 @@ def search(
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int,
 ) -> tuple[int, int, int, bool]:  # fmt: skip
-    """Breadth-first search from one seed; writes up to `budget` rows from place `row` on and the edges found on the way from `edge` on.
+    """Breadth-first search from one seed; writes up to `budget` rows from place `row` on and the
+    edges found on the way from `edge` on.
 
-    Args:
-        has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers to, each once.
-        fanout: Children of one row that are looked at.
-        is_lazy: Whether leaves of the seed may stay out of the set while nothing can look them up.
+    Args: has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers
+        to, each once. fanout: Children of one row that are looked at. is_lazy: Whether leaves of
+        the seed may stay out of the set while nothing can look them up.
 
-    Returns:
-        Where the rows end, where the edges end, where the expanded rows end (whose tables and edges are done), whether the budget cut it.
+    Returns: Where the rows end, where the edges end, where the expanded rows end (whose tables and
+        edges are done), whether the budget cut it.
     """
     slot = place(seed, entries, stamp)
     enter(seed, row, slot, entries, places, stamp)
-    node[row], hop[row], age[row], has_time[row] = seed, 0, np.float32(0.0), True  # the seed is always now
+    # the seed is always now
+    node[row], hop[row], age[row], has_time[row] = seed, 0, np.float32(0.0), True
     count, end, first = row + 1, row + budget, row
     late, late_end = 0, 0  # places of the leaves that are not in the set yet
     for depth in range(1, hops + 1):
@@ -162,7 +172,12 @@ def search(
                         if count == end:
                             return count, before, i, True
                         enter(other, count, slot, entries, places, stamp)
-                        node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
+                        node[count], hop[count], age[count], has_time[count] = (
+                            other,
+                            depth,
+                            age_of(time, reference),
+                            time != TIMELESS,
+                        )
                         count += 1
                     at = np.int64(places[slot])
                 source[edge], target[edge], relation[edge] = i, at, relation_start[t] + j
@@ -170,7 +185,8 @@ def search(
             if not has_children[t]:
                 continue
             stop = indptr[own + 1]
-            start = first_before(list_time, indptr[own] + filled, stop, limit)  # the list begins with the parents
+            # the list begins with the parents
+            start = first_before(list_time, indptr[own] + filled, stop, limit)
             size = stop - start
             shown = min(size, fanout)
             order = mix(np.uint64(key) ^ mix(np.uint64(i - row))) if shuffle else np.uint64(0)
@@ -179,7 +195,12 @@ def search(
                 for c in range(late_end - late):
                     at = start + (permuted(c, size, order) if shuffle else c)
                     time, count = list_time[at], late + c
-                    node[count], hop[count], age[count], has_time[count] = indices[at], depth, age_of(time, reference), time != TIMELESS
+                    node[count], hop[count], age[count], has_time[count] = (
+                        indices[at],
+                        depth,
+                        age_of(time, reference),
+                        time != TIMELESS,
+                    )
                 count = late_end
                 if shown > late_end - late:
                     return count, edge, i + 1, True
@@ -198,7 +219,12 @@ def search(
                         return count, edge, i + 1, True
                     time = list_time[at]
                     enter(other, count, slot, entries, places, stamp)
-                    node[count], hop[count], age[count], has_time[count] = other, depth, age_of(time, reference), time != TIMELESS
+                    node[count], hop[count], age[count], has_time[count] = (
+                        other,
+                        depth,
+                        age_of(time, reference),
+                        time != TIMELESS,
+                    )
                     count += 1
         first = last
         if count == last:
@@ -215,7 +241,8 @@ def induce(
     node: Any, table: Any, first: int, count: int, edge: int, source: Any, target: Any, relation: Any,
     entries: Any, places: Any, stamp: int, blocks: Any,
 ) -> int:  # fmt: skip
-    """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample; returns where the edges end."""
+    """Tables and foreign keys of the rows from `first` on, child → parent, by places in the sample;
+    returns where the edges end."""
     for start in range(first, count, AHEAD):
         stop = min(start + AHEAD, count)
         total = 0
@@ -225,7 +252,8 @@ def induce(
             table[i] = t
             blocks[i - start] = parent_start[t] + (own - offsets[t]) * num_keys[t]
             if num_keys[t]:
-                total += parents[blocks[i - start]]  # in a graph that no cache holds, the waits of these loads overlap
+                # in a graph that no cache holds, the waits of these loads overlap
+                total += parents[blocks[i - start]]
         blocks[AHEAD] = total  # or the compiler would drop them
         for i in range(start, stop):
             t = table[i]
@@ -234,7 +262,11 @@ def induce(
                 if other >= 0:
                     slot = place(other, entries, stamp)
                     if not is_free(slot, entries, stamp):
-                        source[edge], target[edge], relation[edge] = i, places[slot], relation_start[t] + j
+                        source[edge], target[edge], relation[edge] = (
+                            i,
+                            places[slot],
+                            relation_start[t] + j,
+                        )
                         edge += 1
     return edge
 
@@ -244,7 +276,8 @@ def thin(
     node: Any, hop: Any, age: Any, has_time: Any, row: int, count: int, budget: int, key: int,
     chosen: Any, entries: Any, places: Any, stamp: int,
 ) -> int:  # fmt: skip
-    """Keep the seed and `budget - 1` other rows, drawn without replacement, in the order in which they were found, under a new stamp."""
+    """Keep the seed and `budget - 1` other rows, drawn without replacement, in the order in which
+    they were found, under a new stamp."""
     size = count - row
     chosen[:size] = size <= budget
     chosen[0] = True
@@ -265,7 +298,8 @@ def add_newest(
     node_time: Any, offsets: Any, limit: int, reference: int, end: int, depth: int,
     node: Any, hop: Any, age: Any, has_time: Any, count: int, entries: Any, places: Any, stamp: int, heads: Any,
 ) -> int:  # fmt: skip
-    """Fill up to place `end` with the newest rows of any table before `limit`, linked or not; tables are sorted by time."""
+    """Fill up to place `end` with the newest rows of any table before `limit`, linked or not;
+    tables are sorted by time."""
     tables = offsets.shape[0] - 1
     for t in range(tables):
         low, high = offsets[t], offsets[t + 1]
@@ -281,7 +315,9 @@ def add_newest(
     while count < end:
         best = -1
         for t in range(tables):
-            if heads[t] >= offsets[t] and (best < 0 or node_time[heads[t]] > node_time[heads[best]]):
+            if heads[t] >= offsets[t] and (
+                best < 0 or node_time[heads[t]] > node_time[heads[best]]
+            ):
                 best = t
         if best < 0:
             break
@@ -290,7 +326,12 @@ def add_newest(
         slot = place(other, entries, stamp)
         if is_free(slot, entries, stamp):
             enter(other, count, slot, entries, places, stamp)
-            node[count], hop[count], age[count], has_time[count] = other, depth, age_of(node_time[other], reference), True
+            node[count], hop[count], age[count], has_time[count] = (
+                other,
+                depth,
+                age_of(node_time[other], reference),
+                True,
+            )
             count += 1
     return count
 
@@ -306,12 +347,13 @@ def sample_seeds(
     node: Any, hop: Any, table: Any, age: Any, has_time: Any, source: Any, target: Any, relation: Any, ends: Any, edge_ends: Any, cut: Any,
     heads: Any, blocks: Any, chosen: Any, entries: Any, places: Any, stamp: int,
 ) -> int:  # fmt: skip
-    """Sample seeds behind each other into the row arrays and the edge arrays; returns the last stamp.
+    """Sample seeds behind each other into the row arrays and the edge arrays; returns the last
+    stamp.
 
-    Args:
-        part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a larger neighbourhood (`random`).
-        ends: (seeds,) where each subgraph's rows end; `edge_ends` likewise. Edges hold places in the row arrays.
-        heads: (tables,) scratch, as are `blocks` (AHEAD + 1,) and, for `random`, `chosen` (part,).
+    Args: part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a
+        larger neighbourhood (`random`). ends: (seeds,) where each subgraph's rows end; `edge_ends`
+        likewise. Edges hold places in the row arrays. heads: (tables,) scratch, as are `blocks`
+        (AHEAD + 1,) and, for `random`, `chosen` (part,).
     """
     row, edge, is_mixed = 0, 0, shuffle or strategy == RANDOM
     is_lazy = strategy != RECENT  # which asks of any row whether it is there
@@ -328,11 +370,14 @@ def sample_seeds(
                 node_time, offsets, limits[b], references[b], row + budget, hops + 1,
                 node, hop, age, has_time, end, entries, places, stamp, heads,
             )  # fmt: skip
-            edge_end, done = edge, row  # a row that only time brought may be the parent of an earlier one
+            # a row that only time brought may be the parent of an earlier one
+            edge_end, done = edge, row
         if strategy == RANDOM:
             stamp += 1
             drawn = mix(np.uint64(keys[b]) ^ np.uint64(0x5DEECE66D))
-            end = thin(node, hop, age, has_time, row, end, budget, drawn, chosen, entries, places, stamp)
+            end = thin(
+                node, hop, age, has_time, row, end, budget, drawn, chosen, entries, places, stamp
+            )
             edge_end, done = edge, row
         edge = induce(
             parents, offsets, parent_start, num_keys, relation_start, guide,

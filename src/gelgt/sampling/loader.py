@@ -1,8 +1,8 @@
 """`SubgraphLoader`: batches of subgraphs, sampled in background threads while a model trains.
 
-The kernels release the GIL, so threads are enough: no worker processes, no copies of the graph, nothing to pickle.
-The order of an epoch depends on the generator and the epoch alone; any step can be reached again.
-"""
+The kernels release the GIL, so threads are enough: no worker processes, no copies of the graph,
+nothing to pickle. The order of an epoch depends on the generator and the epoch alone; any step can
+be reached again."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,17 +22,13 @@ from gelgt.sampling.seeds import Seeds
 class SubgraphLoader:
     """Iterates over seeds in batches.
 
-    Args:
-        sampler: Graph and configuration.
-        seeds: (S,) seeds; each (entity, time) is sampled by itself.
-        batch_size: Seeds of a batch.
-        generator: Shuffles the seeds anew in each epoch; None keeps their order.
-        layout: Of the batches.
-        threads: Background threads.
-        prefetch: Batches that may be sampled ahead; what is in memory is bounded by it.
-        drop_last: Leave out a last batch that is not full.
-        pin_memory: Put batches into page-locked memory.
-        then: What else the background threads do with a finished batch, such as slicing its features; its result is yielded instead.
+    Args: sampler: Graph and configuration. seeds: (S,) seeds; each (entity, time) is sampled by
+        itself. batch_size: Seeds of a batch. generator: Shuffles the seeds anew in each epoch; None
+        keeps their order. layout: Of the batches. threads: Background threads. prefetch: Batches
+        that may be sampled ahead; what is in memory is bounded by it. drop_last: Leave out a last
+        batch that is not full. pin_memory: Put batches into page-locked memory. then: What else the
+        background threads do with a finished batch, such as slicing its features; its result is
+        yielded instead.
 
     Example:
         for epoch in range(10):
@@ -55,7 +51,11 @@ class SubgraphLoader:
         pin_memory: bool = False,
         then: Callable[[SubgraphBatch], Any] | None = None,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("threads", threads), ("prefetch", prefetch)):
+        for name, value in (
+            ("batch_size", batch_size),
+            ("threads", threads),
+            ("prefetch", prefetch),
+        ):
             if value < 1:
                 raise GelgtError("bad_option", f"{name} is {value}.", hint="Give at least 1.")
         self.sampler, self.seeds, self.batch_size = sampler, seeds, batch_size
@@ -65,7 +65,11 @@ class SubgraphLoader:
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        return len(self.seeds) // self.batch_size if self.drop_last else -(-len(self.seeds) // self.batch_size)
+        return (
+            len(self.seeds) // self.batch_size
+            if self.drop_last
+            else -(-len(self.seeds) // self.batch_size)
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return self.epoch(0)
@@ -74,12 +78,15 @@ class SubgraphLoader:
         """The order of the seeds in an epoch."""
         if self._shuffle_key is None:
             return np.arange(len(self.seeds))
-        return np.random.Generator(np.random.Philox(key=[self._shuffle_key, epoch])).permutation(len(self.seeds))
+        return np.random.Generator(np.random.Philox(key=[self._shuffle_key, epoch])).permutation(
+            len(self.seeds)
+        )
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """The batches of an epoch from step `start` on, in order, whatever the number of threads.
 
-        Threads end when the iterator does: at its end, at an error in a thread (raised here), at `close()`, or at Ctrl-C.
+        Threads end when the iterator does: at its end, at an error in a thread (raised here), at
+        `close()`, or at Ctrl-C.
         """
         order = self.order(epoch)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gelgt-sampler")

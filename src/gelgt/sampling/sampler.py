@@ -1,12 +1,13 @@
-"""`Sampler`: causal subgraphs around (entity, time) seeds, while training. There is no cache that could go stale.
+"""`Sampler`: causal subgraphs around (entity, time) seeds, while training. There is no cache that
+could go stale.
 
     sampler = Sampler(graph, SamplingConfig(budget=300))
     sample = sampler.sample(graph.nodes("drivers", rows), seed_times)     # packed arrays
 
-Time: a row is admitted if its time lies before the seed's limit, which is the seed time (one second later under
-`inclusive`), and under `frozen` not after the horizon. Rows without a time in a timed table are never admitted, rows of
-timeless tables always.
-"""
+Time: a row is admitted if its time lies before the seed's limit, which is the seed time (one second
+later under
+`inclusive`), and under `frozen` not after the horizon. Rows without a time in a timed table are
+never admitted, rows of timeless tables always."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -59,27 +60,41 @@ class Sample:
 
 
 class Sampler:
-    """Samples subgraphs of one graph by one configuration. Safe to use from several threads at once."""
+    """Samples subgraphs of one graph by one configuration. Safe to use from several threads at
+    once."""
 
     def __init__(self, graph: Graph, config: SamplingConfig) -> None:
         if config.visibility == "frozen" and config.horizon is None:
             raise GelgtError(
-                "no_horizon", "The frozen regime needs a horizon.", hint="Set horizon to the test time, in seconds since 1970."
+                "no_horizon",
+                "The frozen regime needs a horizon.",
+                hint="Set horizon to the test time, in seconds since 1970.",
             )
         self.graph = graph
         self.config = config
-        self._arrays = (graph.indptr, graph.indices, graph.list_time, graph.node_time, graph.parents)
+        self._arrays = (
+            graph.indptr,
+            graph.indices,
+            graph.list_time,
+            graph.node_time,
+            graph.parents,
+        )
         relation_start = np.concatenate([[0], np.cumsum(graph.num_keys)[:-1]]).astype(np.int64)
         referred = {r.parent for r in graph.relations}
         has_children = np.array([t in referred for t in graph.tables], np.bool_)
         children = [[r.child for r in graph.relations if r.parent == t] for t in graph.tables]
-        has_leaves = np.array([referred.isdisjoint(c) and len(set(c)) == len(c) for c in children], np.bool_)  # and nothing else, nor twice
+        # and nothing else, nor twice
+        has_leaves = np.array(
+            [referred.isdisjoint(c) and len(set(c)) == len(c) for c in children], np.bool_
+        )
         timeless = {
             t
             for i, t in enumerate(graph.tables)
-            if graph.offsets[i] < graph.offsets[i + 1] and graph.node_time[graph.offsets[i]] == TIMELESS
+            if graph.offsets[i] < graph.offsets[i + 1]
+            and graph.node_time[graph.offsets[i]] == TIMELESS
         }
-        is_timeless = np.array([r.parent in timeless for r in graph.relations], np.bool_)  # of each relation's parents
+        # of each relation's parents
+        is_timeless = np.array([r.parent in timeless for r in graph.relations], np.bool_)
         self._layout = (
             graph.offsets,
             graph.parent_start,
@@ -94,10 +109,15 @@ class Sampler:
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each seed time, the first second whose rows are not admitted."""
-        # Once times have fractions, rows of the seed's own second, or of the horizon's, may lie after it: they are not admitted.
+        # Once times have fractions, rows of the seed's own second, or of the horizon's, may lie
+        # after it: they are not admitted.
         whole, horizon = self.graph.first_fraction, self.config.horizon
         limits = times + ((self.config.causality == "inclusive") & (times < whole))
-        return np.minimum(limits, horizon + (horizon < whole)) if self.config.visibility == "frozen" and horizon is not None else limits
+        return (
+            np.minimum(limits, horizon + (horizon < whole))
+            if self.config.visibility == "frozen" and horizon is not None
+            else limits
+        )
 
     def references(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The times from which ages are measured: min(seed time, horizon)."""
@@ -112,24 +132,36 @@ class Sampler:
     ) -> Sample:
         """Sample the neighbourhood of each (node, time).
 
-        Args:
-            nodes: (B,) seed nodes.
-            times: (B,) seed times in seconds since 1970.
-            keys: (B,) identities of the entities (`seeds.entity_keys`), for random orders that do not change when the
+        Args: nodes: (B,) seed nodes. times: (B,) seed times in seconds since 1970. keys: (B,)
+            identities of the entities (`seeds.entity_keys`), for random orders that do not change
+            when the
                 database is cut; by default the row number within its table.
-            threads: How many threads may share the seeds, each at least 1,024; the result does not depend on it.
+            threads: How many threads may share the seeds, each at least 1,024; the result does not
+                depend on it.
         """
         seeds, moments = np.asarray(nodes, np.int64), np.asarray(times, np.int64)
         self._check(seeds, moments)
         keyed = self._keyed(seeds, moments, keys)
-        shares = max(1, min(threads, len(seeds) // CHUNK))  # fewer seeds are sampled sooner than a thread starts and its part is copied
+        # fewer seeds are sampled sooner than a thread starts and its part is copied
+        shares = max(1, min(threads, len(seeds) // CHUNK))
         if shares == 1:
             return join(self._part(seeds, moments, keyed))
-        parts = [slice(a, b) for a, b in pairwise(np.linspace(0, len(seeds), shares + 1).astype(np.int64))]
+        parts = [
+            slice(a, b)
+            for a, b in pairwise(np.linspace(0, len(seeds), shares + 1).astype(np.int64))
+        ]
         with ThreadPoolExecutor(shares) as pool:
-            return join(list(chain.from_iterable(pool.map(lambda p: self._part(seeds[p], moments[p], keyed[p]), parts))))
+            return join(
+                list(
+                    chain.from_iterable(
+                        pool.map(lambda p: self._part(seeds[p], moments[p], keyed[p]), parts)
+                    )
+                )
+            )
 
-    def _keyed(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    def _keyed(
+        self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64] | None
+    ) -> NDArray[np.uint64]:
         """The starts of the seeds' random orders, where there are any."""
         if self.config.order == "recent" and self.config.strategy != "random":
             return np.zeros(len(seeds), np.uint64)
@@ -139,9 +171,17 @@ class Sampler:
 
     def _check(self, seeds: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         if seeds.shape != times.shape or seeds.ndim != 1:
-            raise GelgtError("bad_seeds", f"{seeds.shape} seed nodes have {times.shape} seed times.", hint="Give one time for each seed.")
+            raise GelgtError(
+                "bad_seeds",
+                f"{seeds.shape} seed nodes have {times.shape} seed times.",
+                hint="Give one time for each seed.",
+            )
         if len(seeds) and (seeds.min() < 0 or seeds.max() >= self.graph.num_nodes):
-            raise GelgtError("bad_seeds", f"Seed nodes must lie in 0…{self.graph.num_nodes - 1:,}.", hint="Use graph.nodes(table, rows).")
+            raise GelgtError(
+                "bad_seeds",
+                f"Seed nodes must lie in 0…{self.graph.num_nodes - 1:,}.",
+                hint="Use graph.nodes(table, rows).",
+            )
         own = self.graph.node_time[seeds]
         late = np.flatnonzero((own > times) & (own != TIMELESS))
         if len(late):
@@ -149,23 +189,31 @@ class Sampler:
             rows = (seeds[late] - self.graph.offsets[self.graph.node_table(seeds[late])]).tolist()
             why = "have no time" if own[late[0]] == NEVER else "do not exist yet at their seed time"
             raise GelgtError(
-                "seed_from_the_future", f"{len(late):,} seeds of '{table}' {why}: rows {some(rows)}.", hint="Ask for a later time."
+                "seed_from_the_future",
+                f"{len(late):,} seeds of '{table}' {why}: rows {some(rows)}.",
+                hint="Ask for a later time.",
             )
 
-    def _part(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> list[Sample]:
+    def _part(
+        self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> list[Sample]:
         """One thread's share, a chunk of scratch at a time."""
         if self.config.strategy == "full":
             return self._full(seeds, times, keys)
         return self._chunks(seeds, times, keys, self.config.budget)
 
-    def _full(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]) -> list[Sample]:
+    def _full(
+        self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> list[Sample]:
         """Everything within reach: seeds that a budget cuts are sampled again with a larger one."""
         done: list[Sample | None] = [None] * len(seeds)
         open_, budget = np.arange(len(seeds)), 1024
         while len(open_):
             if budget > FULL_LIMIT:
                 raise GelgtError(
-                    "too_many_neighbours", f"A subgraph has more than {FULL_LIMIT:,} rows.", hint="Use fewer hops or the strategy bfs."
+                    "too_many_neighbours",
+                    f"A subgraph has more than {FULL_LIMIT:,} rows.",
+                    hint="Use fewer hops or the strategy bfs.",
                 )
             found = join(self._chunks(seeds[open_], times[open_], keys[open_], budget))
             if len(open_) == len(seeds) and not found.is_cut.any():
@@ -175,7 +223,13 @@ class Sampler:
             open_, budget = open_[found.is_cut], budget * 8
         return [part for part in done if part is not None]
 
-    def _chunks(self, seeds: NDArray[np.int64], times: NDArray[np.int64], keys: NDArray[np.uint64], budget: int) -> list[Sample]:
+    def _chunks(
+        self,
+        seeds: NDArray[np.int64],
+        times: NDArray[np.int64],
+        keys: NDArray[np.uint64],
+        budget: int,
+    ) -> list[Sample]:
         from gelgt.sampling.kernels import AHEAD, BFS, MAX_STAMP, RANDOM, RECENT, sample_seeds
 
         config = self.config
@@ -185,17 +239,34 @@ class Sampler:
         part = min(pool, budget - budget // 2 if strategy == RECENT else pool)
         budget = min(budget, pool)
         # Room is asked for the worst case; most of what is not written to takes no memory.
-        chunk = max(1, min(len(seeds), CHUNK, ROOM // (pool * _ROW_BYTES + budget * self._most_keys * _EDGE_BYTES)))
+        chunk = max(
+            1,
+            min(
+                len(seeds),
+                CHUNK,
+                ROOM // (pool * _ROW_BYTES + budget * self._most_keys * _EDGE_BYTES),
+            ),
+        )
         slots = 1 << int(2 * pool - 1).bit_length()
         entries, places = np.zeros(slots, np.int64), np.empty(slots, np.int32)
-        scratch = (np.empty(len(self.graph.tables), np.int64), np.empty(AHEAD + 1, np.int64), np.empty(pool, np.bool_), entries, places)
+        scratch = (
+            np.empty(len(self.graph.tables), np.int64),
+            np.empty(AHEAD + 1, np.int64),
+            np.empty(pool, np.bool_),
+            entries,
+            places,
+        )
         limits, references = self.limits(times), self.references(times)
         stamp, parts = 0, []
         for start in range(0, len(seeds), chunk):
             here = slice(start, min(start + chunk, len(seeds)))
             if stamp + 2 * chunk >= MAX_STAMP:
                 entries[:], stamp = 0, 0
-            room = _Room(here.stop - start, budget * (here.stop - start) + pool, self._most_keys * (budget * (here.stop - start) + pool))
+            room = _Room(
+                here.stop - start,
+                budget * (here.stop - start) + pool,
+                self._most_keys * (budget * (here.stop - start) + pool),
+            )
             chosen = (
                 seeds[here],
                 limits[here],
@@ -209,7 +280,14 @@ class Sampler:
                 config.order == "random",
             )
             written = (*room.rows, *room.edges, room.ends[1:], room.edge_ends[1:], room.cut)
-            arguments: tuple[Any, ...] = (*self._arrays, *self._layout, *chosen, *written, *scratch, stamp)
+            arguments: tuple[Any, ...] = (
+                *self._arrays,
+                *self._layout,
+                *chosen,
+                *written,
+                *scratch,
+                stamp,
+            )
             stamp = sample_seeds(*arguments)
             parts.append(room.sample())
         return parts
@@ -217,20 +295,27 @@ class Sampler:
 
 _ROW_TYPES = (np.int64, np.int8, np.int16, np.float32, np.bool_)  # node, hop, table, age, has_time
 _EDGE_TYPES = (np.int32, np.int32, np.int16)  # source, target, relation
-_ROW_BYTES, _EDGE_BYTES = (sum(np.dtype(t).itemsize for t in types) for types in (_ROW_TYPES, _EDGE_TYPES))
+_ROW_BYTES, _EDGE_BYTES = (
+    sum(np.dtype(t).itemsize for t in types) for types in (_ROW_TYPES, _EDGE_TYPES)
+)
 
 
 class _Room:
     """Arrays that seeds are written to, with room for the worst case.
 
-    They share one block: given back as one, it is kept by the allocator for the next batch, whose pages are then there already.
+    They share one block: given back as one, it is kept by the allocator for the next batch, whose
+    pages are then there already.
     """
 
     def __init__(self, seeds: int, rows: int, edges: int) -> None:
         sizes = [(rows, dtype) for dtype in _ROW_TYPES] + [(edges, dtype) for dtype in _EDGE_TYPES]
-        starts = np.cumsum([0, *(-(-n * np.dtype(dtype).itemsize // 64) * 64 for n, dtype in sizes)]).tolist()
+        starts = np.cumsum(
+            [0, *(-(-n * np.dtype(dtype).itemsize // 64) * 64 for n, dtype in sizes)]
+        ).tolist()
         block = np.empty(starts[-1], np.uint8)
-        arrays: list[NDArray[Any]] = [np.frombuffer(block, dtype, n, at) for (n, dtype), at in zip(sizes, starts)]
+        arrays: list[NDArray[Any]] = [
+            np.frombuffer(block, dtype, n, at) for (n, dtype), at in zip(sizes, starts)
+        ]
         self.rows, self.edges = arrays[: len(_ROW_TYPES)], arrays[len(_ROW_TYPES) :]
         self.ends, self.edge_ends = np.zeros(seeds + 1, np.int64), np.zeros(seeds + 1, np.int64)
         self.cut = np.empty(seeds, np.bool_)
@@ -239,11 +324,24 @@ class _Room:
         rows, edges = int(self.ends[-1]), int(self.edge_ends[-1])
         node, hop, table, age, has_time = (array[:rows] for array in self.rows)
         source, target, relation = (array[:edges] for array in self.edges)
-        return Sample(self.ends, node, hop, table, age, has_time, self.edge_ends, source, target, relation, self.cut)
+        return Sample(
+            self.ends,
+            node,
+            hop,
+            table,
+            age,
+            has_time,
+            self.edge_ends,
+            source,
+            target,
+            relation,
+            self.cut,
+        )
 
 
 def table_guide(offsets: NDArray[np.int64], stretches: int = 4096) -> NDArray[np.int16]:
-    """Where to start looking for a node's table: the table of the first node of each stretch of 2^shift nodes, and last the shift."""
+    """Where to start looking for a node's table: the table of the first node of each stretch of
+    2^shift nodes, and last the shift."""
     shift = max(0, int(offsets[-1]).bit_length() - stretches.bit_length() + 1)
     firsts = np.arange(0, max(int(offsets[-1]), 1), 1 << shift)
     return np.append(np.searchsorted(offsets[1:-1], firsts, side="right"), shift).astype(np.int16)
@@ -278,15 +376,32 @@ def join(parts: Sequence[Sample]) -> Sample:
     """Samples behind each other."""
     if len(parts) == 1:
         return parts[0]
-    counts = np.array([(len(p.is_cut), len(p.node), len(p.edge_source)) for p in parts], np.int64).reshape(-1, 3)
+    counts = np.array(
+        [(len(p.is_cut), len(p.node), len(p.edge_source)) for p in parts], np.int64
+    ).reshape(-1, 3)
     before = np.cumsum(counts, axis=0) - counts  # seeds, rows and edges of the earlier parts
     room = _Room(*counts.sum(axis=0).tolist())
-    names = ("node", "hop", "table", "age", "has_time", "edge_source", "edge_target", "edge_relation", "is_cut")
+    names = (
+        "node",
+        "hop",
+        "table",
+        "age",
+        "has_time",
+        "edge_source",
+        "edge_target",
+        "edge_relation",
+        "is_cut",
+    )
     for to, name in zip((*room.rows, *room.edges, room.cut) if parts else (), names):
         np.concatenate([getattr(p, name) for p in parts], out=to)
     shift = np.repeat(before[:, 1].astype(np.int32), counts[:, 2])
     for to in room.edges[:2]:
         to += shift
-    for ends, name, first in ((room.ends, "offsets", before[:, 1]), (room.edge_ends, "edge_offsets", before[:, 2])):
-        ends[1:] = np.concatenate([np.zeros(0, np.int64), *(getattr(p, name)[1:] for p in parts)]) + np.repeat(first, counts[:, 0])
+    for ends, name, first in (
+        (room.ends, "offsets", before[:, 1]),
+        (room.edge_ends, "edge_offsets", before[:, 2]),
+    ):
+        ends[1:] = np.concatenate(
+            [np.zeros(0, np.int64), *(getattr(p, name)[1:] for p in parts)]
+        ) + np.repeat(first, counts[:, 0])
     return room.sample()

@@ -11,4 +11,13 @@ from gelgt.schema.model import (
     TimeColumn,
 )
 
-__all__ = ["KINDS", "ColumnKind", "DatabaseSchema", "Finding", "ForeignKey", "PrimaryKey", "TableSchema", "TimeColumn"]
+__all__ = [
+    "KINDS",
+    "ColumnKind",
+    "DatabaseSchema",
+    "Finding",
+    "ForeignKey",
+    "PrimaryKey",
+    "TableSchema",
+    "TimeColumn",
+]

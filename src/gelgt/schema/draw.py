@@ -1,7 +1,7 @@
 """Draws a schema: Mermaid text for documents, and a self-contained SVG of cards and foreign keys.
 
-Parents stand to the left of their children; a table's card lists its key, its time, its foreign keys, then its features.
-"""
+Parents stand to the left of their children; a table's card lists its key, its time, its foreign
+keys, then its features."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,13 @@ from html import escape as escape_html
 from gelgt.schema.model import DatabaseSchema, TableSchema
 
 WIDTH, ROW, GAP_X, GAP_Y, PAD, SHOWN = 250, 20, 110, 26, 24, 14
-_FILL = {"key": "#fdf3d0", "time": "#dff2e3", "fkey": "#e1ebf9", "feature": "#ffffff", "more": "#f4f5f7"}
+_FILL = {
+    "key": "#fdf3d0",
+    "time": "#dff2e3",
+    "fkey": "#e1ebf9",
+    "feature": "#ffffff",
+    "more": "#f4f5f7",
+}
 _FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
 
 
@@ -47,7 +53,9 @@ def _words(names: Iterable[str]) -> dict[str, str]:
 
 def escape(text: str) -> str:
     """Text for XML, which has no place for control characters."""
-    return escape_html(re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text))
+    return escape_html(
+        re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text)
+    )
 
 
 def _lines(table: TableSchema) -> list[tuple[str, str, str]]:
@@ -68,10 +76,15 @@ def svg(schema: DatabaseSchema, rows: Mapping[str, int]) -> str:
     width = max(x for x, _ in places.values()) + WIDTH + PAD
     height = max(y + (len(cards[name]) + 1) * ROW + 8 for name, (_, y) in places.items()) + PAD
     edges = [_edge(table, places, cards) for table in schema.tables.values()]
-    boxes = [_card(table, rows.get(name, 0), places[name], cards[name]) for name, table in schema.tables.items()]
+    boxes = [
+        _card(table, rows.get(name, 0), places[name], cards[name])
+        for name, table in schema.tables.items()
+    ]
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' {_FONT} font-size='12'>"
-        f"<title>{escape(schema.name)}</title><rect width='100%' height='100%' fill='#fafbfc'/>{''.join(edges)}{''.join(boxes)}</svg>\n"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' "
+        f"height='{height}' {_FONT} font-size='12'>"
+        f"<title>{escape(schema.name)}</title><rect width='100%' height='100%' "
+        f"fill='#fafbfc'/>{''.join(edges)}{''.join(boxes)}</svg>\n"
     )
 
 
@@ -83,10 +96,15 @@ def _card_lines(table: TableSchema) -> list[tuple[str, str, str]]:
 
 
 def _places(schema: DatabaseSchema, heights: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Columns by depth below the furthest parent, rows by the mean height of the parents (fewer crossings)."""
-    parents = {name: {fk.table for fk in table.foreign_keys if fk.table != name} for name, table in schema.tables.items()}
+    """Columns by depth below the furthest parent, rows by the mean height of the parents (fewer
+    crossings)."""
+    parents = {
+        name: {fk.table for fk in table.foreign_keys if fk.table != name}
+        for name, table in schema.tables.items()
+    }
     depth = dict.fromkeys(parents, 0)
-    for _ in range(len(parents)):  # longest path; cycles stop growing after as many rounds as there are tables
+    # longest path; cycles stop growing after as many rounds as there are tables
+    for _ in range(len(parents)):
         changed = False
         for name, above in parents.items():
             wanted = min(max((depth[p] + 1 for p in above), default=0), len(parents) - 1)
@@ -94,7 +112,8 @@ def _places(schema: DatabaseSchema, heights: Mapping[str, int]) -> dict[str, tup
                 depth[name], changed = wanted, True
         if not changed:
             break
-    for name in [n for n, above in parents.items() if not above]:  # a table without parents stands next to its nearest child
+    # a table without parents stands next to its nearest child
+    for name in [n for n, above in parents.items() if not above]:
         below = [depth[child] for child, above in parents.items() if name in above]
         depth[name] = max(min(below) - 1, 0) if below else 0
     levels = {level: i for i, level in enumerate(sorted(set(depth.values())))}
@@ -110,14 +129,20 @@ def _places(schema: DatabaseSchema, heights: Mapping[str, int]) -> dict[str, tup
     return places
 
 
-def _card(table: TableSchema, rows: int, place: tuple[int, int], lines: list[tuple[str, str, str]]) -> str:
+def _card(
+    table: TableSchema, rows: int, place: tuple[int, int], lines: list[tuple[str, str, str]]
+) -> str:
     x, y = place
     height = (len(lines) + 1) * ROW + 8
     parts = [
-        f"<g transform='translate({x},{y})'><rect width='{WIDTH}' height='{height}' rx='6' fill='#ffffff' stroke='#c7ced8'/>",
-        f"<path d='M0 {ROW + 4} V6 Q0 0 6 0 H{WIDTH - 6} Q{WIDTH} 0 {WIDTH} 6 V{ROW + 4} Z' fill='#3f5f8f'/>",
-        f"<text x='10' y='16' fill='#ffffff' font-weight='600'>{escape(_cut(table.name, 21))}</text>",
-        f"<text x='{WIDTH - 10}' y='16' fill='#dbe5f3' text-anchor='end' font-size='11'>{rows:,} rows</text>",
+        f"<g transform='translate({x},{y})'><rect width='{WIDTH}' height='{height}' rx='6' "
+        "fill='#ffffff' stroke='#c7ced8'/>",
+        f"<path d='M0 {ROW + 4} V6 Q0 0 6 0 H{WIDTH - 6} Q{WIDTH} 0 {WIDTH} 6 V{ROW + 4} Z' "
+        "fill='#3f5f8f'/>",
+        "<text x='10' y='16' fill='#ffffff' "
+        f"font-weight='600'>{escape(_cut(table.name, 21))}</text>",
+        f"<text x='{WIDTH - 10}' y='16' fill='#dbe5f3' text-anchor='end' font-size='11'>{rows:,} "
+        "rows</text>",
     ]
     for i, (column, kind, role) in enumerate(lines):
         top = (i + 1) * ROW + 4
@@ -125,7 +150,8 @@ def _card(table: TableSchema, rows: int, place: tuple[int, int], lines: list[tup
         parts.append(
             f"<rect x='1' y='{top}' width='{WIDTH - 2}' height='{ROW}' fill='{_FILL[role]}'/>"
             f"<text x='10' y='{top + 14}' fill='#1f2933'>{escape(_cut(column, 22))}</text>"
-            f"<text x='{WIDTH - 10}' y='{top + 14}' fill='#6b7686' text-anchor='end' font-size='11'>{escape(_cut(badge, 17))}</text>"
+            f"<text x='{WIDTH - 10}' y='{top + 14}' fill='#6b7686' text-anchor='end' "
+            f"font-size='11'>{escape(_cut(badge, 17))}</text>"
         )
     return "".join(parts) + "</g>"
 
@@ -134,13 +160,21 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _edge(table: TableSchema, places: Mapping[str, tuple[int, int]], cards: Mapping[str, list[tuple[str, str, str]]]) -> str:
+def _edge(
+    table: TableSchema,
+    places: Mapping[str, tuple[int, int]],
+    cards: Mapping[str, list[tuple[str, str, str]]],
+) -> str:
     parts = []
     for fk in table.foreign_keys:
         (cx, cy), (px, py) = places[table.name], places[fk.table]
-        position = next((i for i, line in enumerate(cards[table.name]) if line[0] == fk.column), len(cards[table.name]) - 1)
+        position = next(
+            (i for i, line in enumerate(cards[table.name]) if line[0] == fk.column),
+            len(cards[table.name]) - 1,
+        )
         y1, y2 = cy + (position + 1) * ROW + 14, py + ROW + 14
-        if fk.table == table.name or px == cx:  # a self reference, or tables in one column: around the right side
+        # a self reference, or tables in one column: around the right side
+        if fk.table == table.name or px == cx:
             x = cx + WIDTH
             path = f"M{x} {y1} C{x + 60} {y1} {px + WIDTH + 60} {y2} {px + WIDTH} {y2}"
         else:
@@ -148,5 +182,8 @@ def _edge(table: TableSchema, places: Mapping[str, tuple[int, int]], cards: Mapp
             bend = (x1 + x2) // 2
             path = f"M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}"
         title = escape(f"{table.name}.{fk.column} → {fk.table}")
-        parts.append(f"<path d='{path}' fill='none' stroke='#8895a7' stroke-width='1.4'><title>{title}</title></path>")
+        parts.append(
+            f"<path d='{path}' fill='none' stroke='#8895a7' "
+            f"stroke-width='1.4'><title>{title}</title></path>"
+        )
     return "".join(parts)

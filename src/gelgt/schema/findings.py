@@ -1,7 +1,7 @@
 """Everything a user should know about the rows before trusting a prediction.
 
-Most of it is read from the statistics that Parquet files carry; only times and suspected leaks (leaks.py) need the rows.
-"""
+Most of it is read from the statistics that Parquet files carry; only times and suspected leaks
+(leaks.py) need the rows."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -30,7 +30,9 @@ class Rows(Protocol):
 
     def path(self, table: str) -> Path: ...
 
-    def batches(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]: ...
+    def batches(
+        self, table: str, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]: ...
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table: ...
 
@@ -43,10 +45,17 @@ def find(db: Rows) -> list[Finding]:
         found += _table_findings(db, table, table.name in referred)
         if db.num_rows(table.name):
             found += _column_findings(db, table)
-            found += _dangling(db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"})
+            found += _dangling(
+                db, table, {(f.table, f.column) for f in found if f.code == "dangling_key"}
+            )
             found += _pointers(table)
-            if table.dating_keys and (undated := int(np.count_nonzero(db.row_times(table.name) == np.iinfo(np.int64).max))):
-                message = f"rows that name none of those that date them ({dated_text(db.schema, table)}) are never shown to the model"
+            if table.dating_keys and (
+                undated := int(np.count_nonzero(db.row_times(table.name) == np.iinfo(np.int64).max))
+            ):
+                message = (
+                    "rows that name none of those that date them "
+                    f"({dated_text(db.schema, table)}) are never shown to the model"
+                )
                 found.append(Finding("null_time", table.name, None, undated, message))
     if all(table.time_column is None for table in db.schema.tables.values()):
         names = ", ".join(db.schema.tables)
@@ -60,13 +69,32 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
     if db.num_rows(table.name) == 0:
         return [Finding("empty_table", table.name, count=0, message="no rows")]
     if not [c for c in table.columns if c not in table.key_columns]:
-        found.append(Finding("key_only_table", table.name, message="only keys: it links rows and has no features of its own"))
+        found.append(
+            Finding(
+                "key_only_table",
+                table.name,
+                message="only keys: it links rows and has no features of its own",
+            )
+        )
     if not table.foreign_keys and not is_referred and len(db.schema.tables) > 1:
-        found.append(Finding("unlinked_table", table.name, message="no key links it to another table: it is never seen from an entity"))
+        found.append(
+            Finding(
+                "unlinked_table",
+                table.name,
+                message="no key links it to another table: it is never seen from an entity",
+            )
+        )
     times = [c for c, t in table.columns.items() if t == "timestamp"]
     if table.time_column is None and times:
-        rule = f"count as known with {dated_text(db.schema, table)}" if table.dating_keys else "count as always known"
-        message = f"no time column was chosen among {', '.join(times)}: its rows {rule} unless the manifest sets time_col"
+        rule = (
+            f"count as known with {dated_text(db.schema, table)}"
+            if table.dating_keys
+            else "count as always known"
+        )
+        message = (
+            f"no time column was chosen among {', '.join(times)}: its rows {rule} unless "
+            "the manifest sets time_col"
+        )
         found.append(Finding("timeless_table", table.name, times[0], message=message))
     return found
 
@@ -74,8 +102,13 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
 def _pointers(table: TableSchema) -> list[Finding]:
     """Foreign keys that are filled or changed after a row is made."""
     names = table.dating.pointers if table.dating is not None else ()
-    message = "filled or changed after its row was made, so a model does not follow it; the manifest can state what dates the rows"
-    return [Finding("pointer", table.name, column, message=f"{message} (dated_by)") for column in names]
+    message = (
+        "filled or changed after its row was made, so a model does not follow it; the "
+        "manifest can state what dates the rows"
+    )
+    return [
+        Finding("pointer", table.name, column, message=f"{message} (dated_by)") for column in names
+    ]
 
 
 def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:
@@ -87,9 +120,25 @@ def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:
         if nulls == rows:
             found.append(Finding("all_null_column", table.name, column, rows, "no value at all"))
         elif column == table.time_col and nulls:
-            found.append(Finding("null_time", table.name, column, nulls, "rows without a time are never shown to the model"))
+            found.append(
+                Finding(
+                    "null_time",
+                    table.name,
+                    column,
+                    nulls,
+                    "rows without a time are never shown to the model",
+                )
+            )
         elif nulls == 0 and low is not None and low == high and rows > 1:
-            found.append(Finding("constant_column", table.name, column, rows, f"one value in all rows: {_shown(low)}"))
+            found.append(
+                Finding(
+                    "constant_column",
+                    table.name,
+                    column,
+                    rows,
+                    f"one value in all rows: {_shown(low)}",
+                )
+            )
     return found
 
 
@@ -127,7 +176,20 @@ def _dangling(db: Rows, table: TableSchema, known: set[tuple[str, str | None]]) 
         outside = 0
         for batch in db.batches(table.name, [fk.column]):
             values = batch.column(0)
-            outside += pc.sum(pc.or_(pc.less(values, 0), pc.greater_equal(values, parents)).cast(pa.int64())).as_py() or 0
+            outside += (
+                pc.sum(
+                    pc.or_(pc.less(values, 0), pc.greater_equal(values, parents)).cast(pa.int64())
+                ).as_py()
+                or 0
+            )
         if outside:
-            found.append(Finding("dangling_key", table.name, fk.column, outside, f"no such row in '{fk.table}'; treated as null"))
+            found.append(
+                Finding(
+                    "dangling_key",
+                    table.name,
+                    fk.column,
+                    outside,
+                    f"no such row in '{fk.table}'; treated as null",
+                )
+            )
     return found

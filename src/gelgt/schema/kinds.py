@@ -1,9 +1,8 @@
 """How a column becomes features: kinds inferred from a sample of the training period.
 
-The sample holds rows up to the validation time only, evenly spaced over them, so that a later row cannot change a
-kind. Whether whole numbers arrived as int64 or float64 (pandas turns one into the other as soon as a value is
-missing) makes no difference.
-"""
+The sample holds rows up to the validation time only, evenly spaced over them, so that a later row
+cannot change a kind. Whether whole numbers arrived as int64 or float64 (pandas turns one into the
+other as soon as a value is missing) makes no difference."""
 
 import re
 from collections.abc import Iterable
@@ -19,19 +18,43 @@ MAX_CATEGORIES = 10_000  # above this a category list learns nothing that a hash
 SEPARATORS = ("|", ";", ",")
 
 # Whole numbers that name something rather than measure it.
-_WORDS = ("id", "type", "code", "class", "status", "kind", "flag", "category", "group", "state", "zone")
-_CODE = re.compile(rf"(^|[_\s])({'|'.join(_WORDS)})s?$|(?<=[a-z])({'|'.join(w.capitalize() for w in _WORDS)}|ID)s?$", re.ASCII)
-_IDENTIFIER = re.compile(r"(^|[_\s])(id|uuid|guid|key)$|(?<=[a-z])(Id|ID|Uuid|UUID|Guid|GUID|Key)$", re.ASCII)
+_WORDS = (
+    "id",
+    "type",
+    "code",
+    "class",
+    "status",
+    "kind",
+    "flag",
+    "category",
+    "group",
+    "state",
+    "zone",
+)
+_CODE = re.compile(
+    rf"(^|[_\s])({'|'.join(_WORDS)})s?$|(?<=[a-z])({'|'.join(w.capitalize() for w in _WORDS)}|ID)s?$",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile(
+    r"(^|[_\s])(id|uuid|guid|key)$|(?<=[a-z])(Id|ID|Uuid|UUID|Guid|GUID|Key)$", re.ASCII
+)
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column name says that its values identify something: `id`, `user_id`, `userId`, `uuid`, `ID`."""
-    return bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(name.lower() if name.isupper() else name[:1].lower() + name[1:]))
+    """Whether a column name says that its values identify something: `id`, `user_id`, `userId`,
+    `uuid`, `ID`."""
+    return bool(
+        _IDENTIFIER.search(name)
+        or _IDENTIFIER.search(name.lower() if name.isupper() else name[:1].lower() + name[1:])
+    )
 
 
 def is_code(name: str) -> bool:
     """Whether a column name says that its numbers name things: `statusId`, `vote_type`, `Class`."""
-    return bool(_CODE.search(name) or _CODE.search(name.lower() if name.isupper() else name[:1].lower() + name[1:]))
+    return bool(
+        _CODE.search(name)
+        or _CODE.search(name.lower() if name.isupper() else name[:1].lower() + name[1:])
+    )
 
 
 def infer_kind(name: str, sample: pa.Array) -> ColumnKind:
@@ -52,7 +75,9 @@ def infer_kind(name: str, sample: pa.Array) -> ColumnKind:
         return ColumnKind("multicategorical", evidence="lists of strings")
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and filled == rows:
-        return ColumnKind("ignored", evidence=f"one value in all {rows:,} rows: {_short(values[0])}")
+        return ColumnKind(
+            "ignored", evidence=f"one value in all {rows:,} rows: {_short(values[0])}"
+        )
     counted = f"{distinct:,} distinct in {filled:,} values"
     if pa.types.is_string(values.type):
         return _string_kind(name, values, distinct, counted)
@@ -92,7 +117,11 @@ def _string_kind(name: str, values: pa.Array, distinct: int, counted: str) -> Co
             continue
         total, parts = parts_of
         if parts < distinct and parts <= 1000 and total >= 5 * parts:
-            return ColumnKind("multicategorical", evidence=f"{parts:,} parts between '{separator}'", separator=separator)
+            return ColumnKind(
+                "multicategorical",
+                evidence=f"{parts:,} parts between '{separator}'",
+                separator=separator,
+            )
     repeated = len(values) >= 4 * distinct or (distinct <= 20 and len(values) >= 2 * distinct)
     if repeated and distinct <= MAX_CATEGORIES and length <= 100:
         return ColumnKind("categorical", evidence=counted)

@@ -17,10 +17,9 @@
         order_items:                    # no time column: a line is as new as its order
           dated_by: {keys: [order_id], pointers: [], origin: inferred, evidence: …}
 
-`tables` is the authority on keys and times, `gelgt.tables.*.kinds` on column kinds; a kind may be written short
-(`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list, or null for rows that are
-always visible). What was edited by hand shows the origin `manifest`.
-"""
+`tables` is the authority on keys and times, `gelgt.tables.*.kinds` on column kinds; a kind may be
+written short (`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list,
+or null for rows that are always visible). What was edited by hand shows the origin `manifest`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,9 +48,17 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SchemaError("bad_manifest", f"{path} is not readable YAML: {error}", hint="Repair the file and try again.") from None
+        raise SchemaError(
+            "bad_manifest",
+            f"{path} is not readable YAML: {error}",
+            hint="Repair the file and try again.",
+        ) from None
     if not isinstance(content, dict):
-        raise SchemaError("bad_manifest", f"{path} holds no mapping.", hint="A manifest starts with 'name:' and 'tables:'.")
+        raise SchemaError(
+            "bad_manifest",
+            f"{path} holds no mapping.",
+            hint="A manifest starts with 'name:' and 'tables:'.",
+        )
     return content
 
 
@@ -62,7 +69,14 @@ def dump_yaml(content: Mapping[str, Any], path: Path) -> None:
 
 def yaml_text(content: Mapping[str, Any]) -> str:
     """YAML with multi-line strings (SQL) as readable blocks."""
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096, default_flow_style=False)
+    return yaml.dump(
+        content,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=4096,
+        default_flow_style=False,
+    )
 
 
 class _Dumper(yaml.SafeDumper):
@@ -78,14 +92,25 @@ def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def parse_schema(content: Mapping[str, Any], columns: Mapping[str, Mapping[str, str]], where: str) -> DatabaseSchema:
+def parse_schema(
+    content: Mapping[str, Any], columns: Mapping[str, Mapping[str, str]], where: str
+) -> DatabaseSchema:
     """The schema that a manifest describes, given the columns that the files really have."""
     ours = content.get("gelgt") or {}
     tables = content.get("tables") or {}
     if not tables:
-        raise SchemaError("bad_manifest", f"{where} lists no tables.", hint="Add them under 'tables:'.")
+        raise SchemaError(
+            "bad_manifest", f"{where} lists no tables.", hint="Add them under 'tables:'."
+        )
     parsed = {
-        name: _parse_table(name, spec or {}, (ours.get("tables") or {}).get(name) or {}, columns[name], tables, where)
+        name: _parse_table(
+            name,
+            spec or {},
+            (ours.get("tables") or {}).get(name) or {},
+            columns[name],
+            tables,
+            where,
+        )
         for name, spec in tables.items()
     }
     return DatabaseSchema(
@@ -103,12 +128,19 @@ def _text(value: object) -> str | None:
 
 
 def _parse_table(
-    name: str, spec: Mapping[str, Any], ours: Mapping[str, Any], columns: Mapping[str, str], tables: Mapping[str, Any], where: str
+    name: str,
+    spec: Mapping[str, Any],
+    ours: Mapping[str, Any],
+    columns: Mapping[str, str],
+    tables: Mapping[str, Any],
+    where: str,
 ) -> TableSchema:
     def known(column: str, role: str) -> str:
         if column not in columns:
             raise SchemaError(
-                "unknown_column", f"{where}: table '{name}' has no column '{column}' ({role}).", hint=did_you_mean(column, columns)
+                "unknown_column",
+                f"{where}: table '{name}' has no column '{column}' ({role}).",
+                hint=did_you_mean(column, columns),
             )
         return column
 
@@ -118,9 +150,13 @@ def _parse_table(
         mine = ours.get("primary_key") or {}
         same = "+".join(mine.get("columns", ())) == spec["pkey"]
         primary_key = (
-            PrimaryKey(tuple(mine["columns"]), mine.get("origin", "declared"), mine.get("evidence", ""))
+            PrimaryKey(
+                tuple(mine["columns"]), mine.get("origin", "declared"), mine.get("evidence", "")
+            )
             if same
-            else PrimaryKey((spec["pkey"],), "manifest" if ours else "declared", "named in the manifest")
+            else PrimaryKey(
+                (spec["pkey"],), "manifest" if ours else "declared", "named in the manifest"
+            )
         )
     time_column = None
     if spec.get("time_col"):
@@ -153,13 +189,23 @@ def _parse_table(
                 column if same and mine.get("stored") else "",
             )
         )
-    kinds = {known(c, "kind"): parse_kind(name, c, entry, where) for c, entry in (ours.get("kinds") or {}).items()}
-    dating = parse_dating(name, ours["dated_by"], [fk.column for fk in foreign_keys], where) if "dated_by" in ours else None
-    return TableSchema(name, dict(columns), primary_key, time_column, tuple(foreign_keys), kinds, dating)
+    kinds = {
+        known(c, "kind"): parse_kind(name, c, entry, where)
+        for c, entry in (ours.get("kinds") or {}).items()
+    }
+    dating = (
+        parse_dating(name, ours["dated_by"], [fk.column for fk in foreign_keys], where)
+        if "dated_by" in ours
+        else None
+    )
+    return TableSchema(
+        name, dict(columns), primary_key, time_column, tuple(foreign_keys), kinds, dating
+    )
 
 
 def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dating:
-    """What dates a table: written short as a foreign key, a list of them or null, or with its evidence."""
+    """What dates a table: written short as a foreign key, a list of them or null, or with its
+    evidence."""
     is_short = not isinstance(entry, Mapping)
     named = entry if is_short else entry.get("keys")
     columns = (named,) if isinstance(named, str) else tuple(named or ())
@@ -181,10 +227,16 @@ def parse_kind(table: str, column: str, entry: Any, where: str) -> ColumnKind:
     short = isinstance(entry, str)
     kind = entry if short else (entry or {}).get("kind")
     if kind not in KINDS:
-        raise SchemaError("unknown_kind", f"{where}: '{table}.{column}' has the kind {kind!r}.", hint=did_you_mean(str(kind), KINDS))
+        raise SchemaError(
+            "unknown_kind",
+            f"{where}: '{table}.{column}' has the kind {kind!r}.",
+            hint=did_you_mean(str(kind), KINDS),
+        )
     if short:
         return ColumnKind(kind, "manifest", "named in the manifest")
-    return ColumnKind(kind, entry.get("origin", "manifest"), entry.get("evidence", ""), entry.get("separator"))
+    return ColumnKind(
+        kind, entry.get("origin", "manifest"), entry.get("evidence", ""), entry.get("separator")
+    )
 
 
 def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
@@ -195,7 +247,11 @@ def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
     content["val_timestamp"] = schema.val_timestamp
     content["test_timestamp"] = schema.test_timestamp
     content["tables"] = {
-        name: {"pkey": t.pkey, "time_col": t.time_col, "fkeys": {fk.column: fk.table for fk in t.foreign_keys}}
+        name: {
+            "pkey": t.pkey,
+            "time_col": t.time_col,
+            "fkeys": {fk.column: fk.table for fk in t.foreign_keys},
+        }
         for name, t in schema.tables.items()
     }
     content["gelgt"] = {
@@ -209,7 +265,11 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
     entry: dict[str, Any] = {}
     if table.primary_key:
         pk = table.primary_key
-        entry["primary_key"] = {"columns": list(pk.columns), "origin": pk.origin, "evidence": pk.evidence}
+        entry["primary_key"] = {
+            "columns": list(pk.columns),
+            "origin": pk.origin,
+            "evidence": pk.evidence,
+        }
     if table.time_column:
         tc = table.time_column
         entry["time_column"] = {"column": tc.column, "origin": tc.origin, "evidence": tc.evidence}
@@ -235,7 +295,12 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
         }
     if table.kinds:
         entry["kinds"] = {
-            c: {"kind": k.kind, "origin": k.origin, "evidence": k.evidence, **({"separator": k.separator} if k.separator else {})}
+            c: {
+                "kind": k.kind,
+                "origin": k.origin,
+                "evidence": k.evidence,
+                **({"separator": k.separator} if k.separator else {}),
+            }
             for c, k in table.kinds.items()
         }
     return entry

@@ -1,8 +1,8 @@
-"""What gelgt knows about a database: keys, times and column kinds, each with its origin and evidence.
+"""What gelgt knows about a database: keys, times and column kinds, each with its origin and
+evidence.
 
-These are plain frozen records. `schema/manifest.py` reads and writes them, `schema/infer.py` fills in what a
-source does not declare, `sources/importer.py` checks them against the rows.
-"""
+These are plain frozen records. `schema/manifest.py` reads and writes them, `schema/infer.py` fills
+in what a source does not declare, `sources/importer.py` checks them against the rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,14 @@ from typing import Literal
 
 Origin = Literal["declared", "inferred", "manifest"]
 Kind = Literal["numerical", "categorical", "multicategorical", "timestamp", "text", "ignored"]
-KINDS: tuple[Kind, ...] = ("numerical", "categorical", "multicategorical", "timestamp", "text", "ignored")
+KINDS: tuple[Kind, ...] = (
+    "numerical",
+    "categorical",
+    "multicategorical",
+    "timestamp",
+    "text",
+    "ignored",
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class PrimaryKey:
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """`columns` of this table hold values of `referred` columns (the primary key if empty) of `table`."""
+    """`columns` of this table hold values of `referred` columns (the primary key if empty) of
+    `table`."""
 
     columns: tuple[str, ...]
     table: str
@@ -50,11 +58,12 @@ class TimeColumn:
 
 @dataclass(frozen=True)
 class Dating:
-    """When the rows of a table without a time column become visible: each no earlier than the newest row that it names.
+    """When the rows of a table without a time column become visible: each no earlier than the
+    newest row that it names.
 
-    Attributes:
-        keys: Columns of the foreign keys that date a row; empty where its rows are always visible.
-        pointers: Columns of foreign keys that a model does not follow, because they are filled or changed after the row was made
+    Attributes: keys: Columns of the foreign keys that date a row; empty where its rows are always
+        visible. pointers: Columns of foreign keys that a model does not follow, because they are
+        filled or changed after the row was made
             (`users.last_order_id`): what they hold now would tell the past about the future.
     """
 
@@ -79,12 +88,15 @@ class TableSchema:
     """One table: its columns with canonical types, keys, time and kinds."""
 
     name: str
-    columns: Mapping[str, str] = field(default_factory=dict)  # name -> int64|float64|bool|string|timestamp|list
+    # name -> int64|float64|bool|string|timestamp|list
+    columns: Mapping[str, str] = field(default_factory=dict)
     primary_key: PrimaryKey | None = None
     time_column: TimeColumn | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
-    kinds: Mapping[str, ColumnKind] = field(default_factory=dict)  # feature columns only, never keys
-    dating: Dating | None = None  # None while nothing has been said or inferred; with a time column it names pointers alone
+    # feature columns only, never keys
+    kinds: Mapping[str, ColumnKind] = field(default_factory=dict)
+    # None while nothing has been said or inferred; with a time column it names pointers alone
+    dating: Dating | None = None
 
     @property
     def pkey(self) -> str | None:
@@ -97,14 +109,16 @@ class TableSchema:
 
     @property
     def dating_keys(self) -> tuple[ForeignKey, ...]:
-        """The foreign keys whose rows date this table's; none where it has a time column or is always visible."""
+        """The foreign keys whose rows date this table's; none where it has a time column or is
+        always visible."""
         if self.time_column is not None or self.dating is None:
             return ()
         return tuple(fk for fk in self.foreign_keys if fk.column in self.dating.keys)
 
     @property
     def has_time(self) -> bool:
-        """Whether rows become visible at some time: by their own time column, or by the rows that they name."""
+        """Whether rows become visible at some time: by their own time column, or by the rows that
+        they name."""
         return self.time_column is not None or bool(self.dating_keys)
 
     @property
@@ -142,15 +156,26 @@ class Finding:
     message: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        return {"code": self.code, "table": self.table, "column": self.column, "count": self.count, "message": self.message}
+        return {
+            "code": self.code,
+            "table": self.table,
+            "column": self.column,
+            "count": self.count,
+            "message": self.message,
+        }
 
 
 def dated_text(schema: DatabaseSchema, table: TableSchema) -> str:
-    """What dates the rows of a table, down to the time columns: ``orders.placed_at``, or ``order_items (orders.placed_at)``."""
+    """What dates the rows of a table, down to the time columns: ``orders.placed_at``, or
+    ``order_items (orders.placed_at)``."""
     names = []
     for fk in table.dating_keys:
         parent = schema.tables[fk.table]
-        names.append(f"{fk.table}.{parent.time_col}" if parent.time_col else f"{fk.table} ({dated_text(schema, parent)})")
+        names.append(
+            f"{fk.table}.{parent.time_col}"
+            if parent.time_col
+            else f"{fk.table} ({dated_text(schema, parent)})"
+        )
     return " and ".join(dict.fromkeys(names))
 
 

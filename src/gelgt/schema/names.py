@@ -1,8 +1,8 @@
 """Words of table and column names, and how well a column name points to a table.
 
-`OwnerUserId` → owner, user + the key word `id`; it points to `users` by its last word. `constructorStandingsId` points to
-`constructor_standings` and not to `standings`, because the longer match wins.
-"""
+`OwnerUserId` → owner, user + the key word `id`; it points to `users` by its last word.
+`constructorStandingsId` points to `constructor_standings` and not to `standings`, because the
+longer match wins."""
 
 import re
 
@@ -59,7 +59,8 @@ def table_words(name: str) -> tuple[str, ...]:
 
 
 def stem(column: str) -> tuple[str, ...]:
-    """Words of a column name without the key word at its end: `customer_id` → ('customer',), `id` → ()."""
+    """Words of a column name without the key word at its end: `customer_id` → ('customer',), `id` →
+    ()."""
     parts = words(column)
     while parts and parts[-1] in KEY_WORDS:
         parts = parts[:-1]
@@ -91,7 +92,9 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     ends_in_table = bool(theirs) and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs
     if mine == theirs and (is_keylike(column) or not _is_plural(column)):
         score += 20
-    elif is_keylike(column) and (ends_in_table or (table_key is not None and mine == stem(table_key))):
+    elif is_keylike(column) and (
+        ends_in_table or (table_key is not None and mine == stem(table_key))
+    ):
         score += 10
     return score + len(theirs) if score else 0
 
@@ -102,7 +105,8 @@ def _is_plural(column: str) -> bool:
 
 
 def names_own_table(column: str, table: str) -> bool:
-    """Whether a key column is named after its own table: `qualifyId` in `qualifying`, `driverStandingsId` in `standings`."""
+    """Whether a key column is named after its own table: `qualifyId` in `qualifying`,
+    `driverStandingsId` in `standings`."""
     mine, own = stem(column), table_words(table)
     if not mine or not own or not is_keylike(column):
         return False

@@ -27,12 +27,26 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
     key, time = table.primary_key, table.time_column
     return {
         "rows": db.num_rows(table.name),
-        "primary_key": {"columns": list(key.columns), "origin": key.origin, "evidence": key.evidence} if key else None,
-        "time_column": {"column": time.column, "origin": time.origin, "evidence": time.evidence} if time else None,
+        "primary_key": {
+            "columns": list(key.columns),
+            "origin": key.origin,
+            "evidence": key.evidence,
+        }
+        if key
+        else None,
+        "time_column": {"column": time.column, "origin": time.origin, "evidence": time.evidence}
+        if time
+        else None,
         "dated_by": _dated_by(db, table),
         "time_range": _time_range(db, table),
         "foreign_keys": [
-            {"column": fk.column, "columns": list(fk.columns), "table": fk.table, "origin": fk.origin, "evidence": fk.evidence}
+            {
+                "column": fk.column,
+                "columns": list(fk.columns),
+                "table": fk.table,
+                "origin": fk.origin,
+                "evidence": fk.evidence,
+            }
             for fk in table.foreign_keys
         ],
         "columns": {c: {"type": t, **_kind(table, c)} for c, t in table.columns.items()},
@@ -40,12 +54,18 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
 
 
 def _dated_by(db: Rows, table: TableSchema) -> dict[str, Any] | None:
-    """What dates the rows of a table without a time column; None for a time column, and where nothing does."""
+    """What dates the rows of a table without a time column; None for a time column, and where
+    nothing does."""
     if not table.dating_keys or table.dating is None:
         return None
     dating = table.dating
     text = dated_text(db.schema, table)
-    return {"keys": list(dating.keys), "times": text, "origin": dating.origin, "evidence": dating.evidence}
+    return {
+        "keys": list(dating.keys),
+        "times": text,
+        "origin": dating.origin,
+        "evidence": dating.evidence,
+    }
 
 
 def _kind(table: TableSchema, column: str) -> dict[str, Any]:
@@ -61,7 +81,10 @@ def _time_range(db: Rows, table: TableSchema) -> list[str] | None:
     _, low, high = statistics(db.path(table.name)).get(table.time_col, (None, None, None))
     if low is None:
         ends = [pc.min_max(batch.column(0)) for batch in db.batches(table.name, [table.time_col])]
-        known = pa.array([end[side].as_py() for end in ends for side in ("min", "max") if end[side].is_valid], pa.timestamp("us"))
+        known = pa.array(
+            [end[side].as_py() for end in ends for side in ("min", "max") if end[side].is_valid],
+            pa.timestamp("us"),
+        )
         if len(known) == 0:
             return None
         low, high = pc.min(known).as_py(), pc.max(known).as_py()

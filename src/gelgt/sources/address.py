@@ -1,9 +1,9 @@
 """Addresses of sources: the same from every working folder, and without their passwords.
 
-A run keeps the address of its source and opens it again from wherever predictions are asked for, so it has to be absolute.
-A password is used to connect and nowhere else: not in a file, a log, an error or a report. Every message that a driver
-gives is passed through `scrub` before a user sees it.
-"""
+A run keeps the address of its source and opens it again from wherever predictions are asked for, so
+it has to be absolute. A password is used to connect and nowhere else: not in a file, a log, an
+error or a report. Every message that a driver gives is passed through `scrub` before a user sees
+it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +21,12 @@ _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "sslpassword", 
 
 
 def absolute_source(source: Any) -> Any:
-    """A source that means the same from every working folder; symbolic links stay as they are, to be followed when it is opened.
+    """A source that means the same from every working folder; symbolic links stay as they are, to
+    be followed when it is opened.
 
-    Example:
-        >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"), absolute_source("rel-no-such-folder")
-        ('/data/exports', 'postgresql://host/shop', 'hf://rel-no-such-folder')
+    Example: >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"),
+        absolute_source("rel-no-such-folder") ('/data/exports', 'postgresql://host/shop',
+        'hf://rel-no-such-folder')
     """
     if isinstance(source, Path):
         return source.expanduser().absolute()
@@ -65,12 +66,17 @@ def _absolute_url(source: str) -> str:
     url = parse_url(source)
     if not url.drivername.startswith("sqlite") or not url.database or url.database == ":memory:":
         return source
-    return url.set(database=str(Path(url.database).expanduser().absolute())).render_as_string(hide_password=False)
+    return url.set(database=str(Path(url.database).expanduser().absolute())).render_as_string(
+        hide_password=False
+    )
 
 
 def safe_address(url: "URL") -> str:
-    """The address as it may be shown: neither the password nor query values that look like secrets."""
-    query = {k: v for k, v in url.query.items() if not any(word in k.lower() for word in _SECRET_WORDS)}
+    """The address as it may be shown: neither the password nor query values that look like
+    secrets."""
+    query = {
+        k: v for k, v in url.query.items() if not any(word in k.lower() for word in _SECRET_WORDS)
+    }
     return url.set(query=query)._replace(password=None).render_as_string(hide_password=True)
 
 
@@ -81,7 +87,18 @@ def scrub(message: str, url: "URL") -> str:
         if any(word in key.lower() for word in _SECRET_WORDS):
             secrets += [value] if isinstance(value, str) else list(value)
     # quote(s, safe=" +") is how SQLAlchemy writes a password into an address.
-    forms = {form for s in secrets for form in (s, quote(s, safe=""), quote(s, safe=" +"), quote_plus(s), unquote(s), repr(s)[1:-1])}
+    forms = {
+        form
+        for s in secrets
+        for form in (
+            s,
+            quote(s, safe=""),
+            quote(s, safe=" +"),
+            quote_plus(s),
+            unquote(s),
+            repr(s)[1:-1],
+        )
+    }
     for form in sorted(forms, key=len, reverse=True):
         if form:
             message = message.replace(form, "***")

@@ -1,9 +1,9 @@
 """Where gelgt keeps what it can make again: imported sources, graphs, features, label tables.
 
-`$GELGT_CACHE`, else `$XDG_CACHE_HOME/gelgt`, else `~/.cache/gelgt`. Every entry is a folder that is built under a
-temporary name and renamed when it is whole, so an interrupted build leaves nothing that could be mistaken for data. What a
-killed process left behind is removed by the next build in the same place.
-"""
+`$GELGT_CACHE`, else `$XDG_CACHE_HOME/gelgt`, else `~/.cache/gelgt`. Every entry is a folder that is
+built under a temporary name and renamed when it is whole, so an interrupted build leaves nothing
+that could be mistaken for data. What a killed process left behind is removed by the next build in
+the same place."""
 
 import hashlib
 import os
@@ -28,7 +28,8 @@ def cache_root() -> Path:
 
 
 def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
-    """Fill a folder by `build` and put it in place whole; if another process was faster, its result is kept."""
+    """Fill a folder by `build` and put it in place whole; if another process was faster, its result
+    is kept."""
     if target.exists():
         return target
     with scratch_folder(target.parent, target.name) as temporary:
@@ -43,7 +44,8 @@ def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A hidden folder in `parent` that is gone afterwards, unless it was renamed. It stays locked as long as its process lives.
+    """A hidden folder in `parent` that is gone afterwards, unless it was renamed. It stays locked
+    as long as its process lives.
 
     Raises:
         SourceError: the system does not let us write there (no right, no space, no such disk).
@@ -60,7 +62,8 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
         raise SourceError(
             "cannot_write",
             f"Cannot write to {parent}: {error.strerror or error}.",
-            hint="Make room or get the right to write there, or choose another folder (the cache is where GELGT_CACHE says).",
+            hint="Make room or get the right to write there, or choose another folder (the cache "
+            "is where GELGT_CACHE says).",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -69,7 +72,8 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def _lock(folder: Path) -> int:
-    """A lock that ends with the process; -1 where there is none to have: taken, or a system without such locks."""
+    """A lock that ends with the process; -1 where there is none to have: taken, or a system without
+    such locks."""
     try:
         import fcntl
 

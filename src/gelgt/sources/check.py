@@ -8,7 +8,8 @@ from gelgt.sources.probe import StagedProbe
 
 
 def check_keys(tables: Mapping[str, TableSchema], probe: StagedProbe) -> None:
-    """Refuse primary keys that do not identify rows, and foreign keys that refer to columns which do not."""
+    """Refuse primary keys that do not identify rows, and foreign keys that refer to columns which
+    do not."""
     for table in tables.values():
         if table.primary_key and table.primary_key.origin != "inferred":
             _check_unique(table.name, table.primary_key.columns, probe, "primary key")
@@ -17,50 +18,68 @@ def check_keys(tables: Mapping[str, TableSchema], probe: StagedProbe) -> None:
             referred = referred_columns(fk, parent)
             _check_referred(table, fk, parent, referred)
             if parent.primary_key is None or referred != parent.primary_key.columns:
-                _check_unique(fk.table, referred, probe, f"column referred to by '{table.name}.{fk.column}'", may_be_null=True)
+                _check_unique(
+                    fk.table,
+                    referred,
+                    probe,
+                    f"column referred to by '{table.name}.{fk.column}'",
+                    may_be_null=True,
+                )
 
 
 def referred_columns(fk: ForeignKey, parent: TableSchema) -> tuple[str, ...]:
-    """The parent's columns that a foreign key holds values of: those it names, else the primary key."""
+    """The parent's columns that a foreign key holds values of: those it names, else the primary
+    key."""
     if fk.referred:
         return fk.referred
     if parent.primary_key is None:
         raise SchemaError(
             "no_primary_key",
-            f"The foreign key '{fk.column}' refers to table '{parent.name}', which has no primary key.",
+            f"The foreign key '{fk.column}' refers to table '{parent.name}', which has no primary "
+            "key.",
             hint=f"State one: schema={{'{parent.name}': {{'pkey': …}}}}.",
         )
     return parent.primary_key.columns
 
 
-def _check_referred(table: TableSchema, fk: ForeignKey, parent: TableSchema, referred: tuple[str, ...]) -> None:
+def _check_referred(
+    table: TableSchema, fk: ForeignKey, parent: TableSchema, referred: tuple[str, ...]
+) -> None:
     for column in referred:
         if column not in parent.columns:
             raise SchemaError(
                 "unknown_column",
-                f"'{table.name}.{fk.column}' refers to '{fk.table}.{column}', which does not exist.",
+                f"'{table.name}.{fk.column}' refers to '{fk.table}.{column}', which does not "
+                "exist.",
                 hint="Name another column.",
             )
     if len(referred) != len(fk.columns):
         raise SchemaError(
             "bad_foreign_key",
-            f"'{table.name}.{fk.column}' has {len(fk.columns)} columns, the key of '{fk.table}' {len(referred)} ({', '.join(referred)}).",
+            f"'{table.name}.{fk.column}' has {len(fk.columns)} columns, the key of '{fk.table}' "
+            f"{len(referred)} ({', '.join(referred)}).",
             hint="Name the referred column as 'table.column', or leave the key out.",
         )
 
 
-def _check_unique(table: str, columns: tuple[str, ...], probe: StagedProbe, role: str, may_be_null: bool = False) -> None:
+def _check_unique(
+    table: str, columns: tuple[str, ...], probe: StagedProbe, role: str, may_be_null: bool = False
+) -> None:
     staged = probe.tables[table]
     for c in columns:
         if staged.columns[c].nulls and not may_be_null:
             raise SchemaError(
                 "null_key",
-                f"The {role} '{table}.{c}' is null in {staged.columns[c].nulls:,} of {staged.rows:,} rows.",
+                f"The {role} '{table}.{c}' is null in {staged.columns[c].nulls:,} of "
+                f"{staged.rows:,} rows.",
                 hint="Fill it in, or choose another key.",
             )
     values = ", ".join(probe.value(table, c) for c in columns)
     filled = " AND ".join(f"{staged.columns[c].stored} IS NOT NULL" for c in columns)
-    groups = f"SELECT {values}, count(*) AS n FROM {probe.relation(table)} WHERE {filled} GROUP BY ALL HAVING count(*) > 1"
+    groups = (
+        f"SELECT {values}, count(*) AS n FROM {probe.relation(table)} WHERE {filled} GROUP "
+        "BY ALL HAVING count(*) > 1"
+    )
     repeated = probe.all(f"{groups} ORDER BY ALL LIMIT 6")
     if repeated:
         surplus = probe.one(f"SELECT sum(n - 1) FROM ({groups})")[0]
@@ -68,6 +87,7 @@ def _check_unique(table: str, columns: tuple[str, ...], probe: StagedProbe, role
         shown = " + ".join(f"'{table}.{c}'" for c in columns)
         raise SchemaError(
             "duplicate_key",
-            f"The {role} {shown} is not unique: {int(surplus):,} rows repeat a value, for example {some(examples)}.",
+            f"The {role} {shown} is not unique: {int(surplus):,} rows repeat a value, for example "
+            f"{some(examples)}.",
             hint="Remove the duplicates, or choose another key.",
         )

@@ -14,8 +14,11 @@ from gelgt.sources.database import Database
 from gelgt.sources.row_times import RowTimes, instant
 
 
-def inferred_kinds(db: Database, table: str, columns: Sequence[str], until: Any, times: RowTimes | None = None) -> dict[str, ColumnKind]:
-    """The kinds of some columns, from rows up to a time (all rows of a table without times, or where `until` is None)."""
+def inferred_kinds(
+    db: Database, table: str, columns: Sequence[str], until: Any, times: RowTimes | None = None
+) -> dict[str, ColumnKind]:
+    """The kinds of some columns, from rows up to a time (all rows of a table without times, or
+    where `until` is None)."""
     schema = db.table(table)
     visible = None
     if until is not None and schema.has_time:
@@ -26,7 +29,8 @@ def inferred_kinds(db: Database, table: str, columns: Sequence[str], until: Any,
 
 
 def with_kinds_until(db: Database, until: Any) -> Database:
-    """The database with inferred kinds from rows up to a time, for a task whose training ends before the database's own.
+    """The database with inferred kinds from rows up to a time, for a task whose training ends
+    before the database's own.
 
     What was stated stays. The database itself comes back where nothing changes.
     """
@@ -36,7 +40,11 @@ def with_kinds_until(db: Database, until: Any) -> Database:
     for name, table in db.schema.tables.items():
         columns = [c for c, kind in table.kinds.items() if kind.origin == "inferred"]
         kinds = inferred_kinds(db, name, columns, until, times)
-        changed = {c: kind for c, kind in kinds.items() if (kind.kind, kind.separator) != (table.kinds[c].kind, table.kinds[c].separator)}
+        changed = {
+            c: kind
+            for c, kind in kinds.items()
+            if (kind.kind, kind.separator) != (table.kinds[c].kind, table.kinds[c].separator)
+        }
         tables[name] = replace(table, kinds={**table.kinds, **changed})
     schema: DatabaseSchema = replace(db.schema, tables=tables)
     if schema == db.schema:
@@ -46,7 +54,9 @@ def with_kinds_until(db: Database, until: Any) -> Database:
     return view
 
 
-def _visible(batches: Iterator[pa.RecordBatch], visible: "np.ndarray[Any, np.dtype[np.bool_]] | None") -> Iterator[pa.RecordBatch]:
+def _visible(
+    batches: Iterator[pa.RecordBatch], visible: "np.ndarray[Any, np.dtype[np.bool_]] | None"
+) -> Iterator[pa.RecordBatch]:
     start = 0
     for batch in batches:
         chosen = None if visible is None else visible[start : start + batch.num_rows]

@@ -40,7 +40,9 @@ class Database:
     `keys(table)` gives the user's own key values in that order.
     """
 
-    def __init__(self, folder: Path, schema: DatabaseSchema, source: str, findings: Sequence[Finding] = ()) -> None:
+    def __init__(
+        self, folder: Path, schema: DatabaseSchema, source: str, findings: Sequence[Finding] = ()
+    ) -> None:
         self.folder = folder
         self.schema = schema
         self.source = source  # the address that was opened, without a password
@@ -58,7 +60,11 @@ class Database:
     def table(self, name: str) -> TableSchema:
         """The schema of one table, or an error that names the nearest table."""
         if name not in self.schema.tables:
-            raise SchemaError("unknown_table", f"There is no table '{name}' in {self.source}.", hint=did_you_mean(name, self.table_names))
+            raise SchemaError(
+                "unknown_table",
+                f"There is no table '{name}' in {self.source}.",
+                hint=did_you_mean(name, self.table_names),
+            )
         return self.schema.tables[name]
 
     def path(self, table: str) -> Path:
@@ -69,12 +75,15 @@ class Database:
     def num_rows(self, table: str) -> int:
         return int(self._files[table].metadata.num_rows)
 
-    def batches(self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a table in order, in canonical types, a bounded number at a time."""
         wanted = list(self.table(table).columns) if columns is None else list(columns)
         if not wanted:
             yield from (
-                pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([]))) for n in _sizes(self.num_rows(table), batch_size)
+                pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([])))
+                for n in _sizes(self.num_rows(table), batch_size)
             )
             return
         # A fresh reader each time: batches() may be used from several threads at once.
@@ -91,13 +100,15 @@ class Database:
         return pa.Table.from_batches(list(self.batches(table, wanted)), schema=empty)
 
     def row_times(self, table: str) -> NDArray[np.int64]:
-        """(rows,) when each row becomes visible, in microseconds since 1970; see `gelgt.sources.row_times`."""
+        """(rows,) when each row becomes visible, in microseconds since 1970; see
+        `gelgt.sources.row_times`."""
         from gelgt.sources.row_times import RowTimes
 
         return RowTimes(self).of(table)
 
     def keys(self, table: str) -> pa.Table | None:
-        """The user's own key values, one row for each row of the table; None where the row numbers are the keys."""
+        """The user's own key values, one row for each row of the table; None where the row numbers
+        are the keys."""
         path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
         return pq.read_table(path) if path.exists() else None
 
@@ -111,7 +122,8 @@ class Database:
 
     @cached_property
     def cache_dir(self) -> Path:
-        """Where derived data of this very folder goes; another key as soon as a file or the schema changes."""
+        """Where derived data of this very folder goes; another key as soon as a file or the schema
+        changes."""
         files = [self.folder / "db" / f"{name}.parquet" for name in self.table_names]
         return cache_root() / "derived" / stat_key(files, extra=repr(self.schema))
 
@@ -121,7 +133,8 @@ class Database:
 
     # The verbs of later stages, imported when they are used.
     def task(self, definition: Any, **options: Any) -> Task:
-        """A task from a PREDICT sentence, SQL, a task name, a task folder or a frame; see `gelgt.tasks.make_task`."""
+        """A task from a PREDICT sentence, SQL, a task name, a task folder or a frame; see
+        `gelgt.tasks.make_task`."""
         from gelgt.tasks import make_task
 
         return make_task(self, definition, **options)
@@ -133,7 +146,8 @@ class Database:
         return open_graph(self)
 
     def features(self, fit_until: object = None) -> Features:
-        """The row features, with statistics fitted on rows up to `fit_until` (the validation time by default)."""
+        """The row features, with statistics fitted on rows up to `fit_until` (the validation time
+        by default)."""
         from gelgt.features import open_features
 
         return open_features(self, fit_until)

@@ -1,24 +1,28 @@
 """What dates the rows of tables without a time column, inferred from the rows.
 
-A line of an order cannot be older than the order. So a table without a time is dated by every foreign key that leads to a table
-with one, through other such tables too, and a row is as new as the newest row that it names. Taken as always visible, the
-lines of next month's orders would tell every prediction what will be sold.
+A line of an order cannot be older than the order. So a table without a time is dated by every
+foreign key that leads to a table with one, through other such tables too, and a row is as new as
+the newest row that it names. Taken as always visible, the lines of next month's orders would tell
+every prediction what will be sold.
 
 Three kinds of keys do not date:
 
-    pointers    `users.last_order_id` is changed with every order: dated by it, a user would appear with the last order only.
-                The rows show it: the order that a user points to comes after other orders that name the user.
-                A model does not follow such a key at all, in a table with a time column either. That the last order is known
-                would tell that none comes after it.
-    options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say nothing about when a row
-                was made. So are keys that are empty in some rows and elsewhere name rows that are newer than those the other
-                keys name (`order_items.return_id`): dated by it, a line would be hidden until it is returned, and the lines
-                that are seen would be those that never will be. A model does not follow them either: what they hold today
-                was not known before.
-    cycles      a key that leads back, through tables without a time, to the table itself (`comments.reply_to`).
+    pointers    `users.last_order_id` is changed with every order: dated by it, a user would appear
+                with the last order only. The rows show it: the order that a user points to comes
+                after other orders that name the user. A model does not follow such a key at all, in
+                a table with a time column either. That the last order is known would tell that none
+                comes after it.
+    options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say
+                nothing about when a row was made. So are keys that are empty in some rows and
+                elsewhere name rows that are newer than those the other keys name
+                (`order_items.return_id`): dated by it, a line would be hidden until it is returned,
+                and the lines that are seen would be those that never will be. A model does not
+                follow them either: what they hold today was not known before.
+    cycles      a key that leads back, through tables without a time, to the table itself
+                (`comments.reply_to`).
 
-Rows of a dated table that name no dated row are never visible, as rows without a time in a table that has one.
-"""
+Rows of a dated table that name no dated row are never visible, as rows without a time in a table
+that has one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,19 +33,32 @@ from gelgt.schema.model import DatabaseSchema, Dating, ForeignKey, TableSchema, 
 from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, RowTimes, instant
 
-TOLERATED = 0.05  # share of rows that may point behind others of their own: real tables have a few wrong dates
+# share of rows that may point behind others of their own: real tables have a few wrong dates
+TOLERATED = 0.05
 LEAST_DATED = 0.5  # share of rows that a date must be found for
 
 
 def with_dating(db: Database) -> DatabaseSchema:
-    """The schema of a database with `Dating` for every table that has no time column, names others and states nothing."""
+    """The schema of a database with `Dating` for every table that has no time column, names others
+    and states nothing."""
     schema = db.schema
-    undecided = [t.name for t in schema.tables.values() if t.time_column is None and t.dating is None and t.foreign_keys]
+    undecided = [
+        t.name
+        for t in schema.tables.values()
+        if t.time_column is None and t.dating is None and t.foreign_keys
+    ]
     reachable = _reachable(schema)
     while undecided:
-        ready = [name for name in undecided if not _waits(schema.tables[name], undecided, reachable)]
-        # In a cycle of tables that wait for each other, the first one that some key dates is decided without the others.
-        name = ready[0] if ready else next((n for n in undecided if _candidates(schema, schema.tables[n])), undecided[0])
+        ready = [
+            name for name in undecided if not _waits(schema.tables[name], undecided, reachable)
+        ]
+        # In a cycle of tables that wait for each other, the first one that some key dates is
+        # decided without the others.
+        name = (
+            ready[0]
+            if ready
+            else next((n for n in undecided if _candidates(schema, schema.tables[n])), undecided[0])
+        )
         decided = replace(schema.tables[name], dating=_decide(db, schema, schema.tables[name]))
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
@@ -49,19 +66,30 @@ def with_dating(db: Database) -> DatabaseSchema:
 
 
 def _with_pointers(db: Database, schema: DatabaseSchema) -> DatabaseSchema:
-    """The schema with the pointers of tables that have a time column, which would tell them apart just as well."""
+    """The schema with the pointers of tables that have a time column, which would tell them apart
+    just as well."""
     view = Database(db.folder, schema, db.source)
     times, tables = RowTimes(view), dict(schema.tables)
     for table in schema.tables.values():
         if table.time_column is not None and table.dating is None:
-            pointers = tuple(fk.column for fk in _candidates(schema, table) if _is_pointer(view, times, table, fk))
+            pointers = tuple(
+                fk.column
+                for fk in _candidates(schema, table)
+                if _is_pointer(view, times, table, fk)
+            )
             if pointers:
-                tables[table.name] = replace(table, dating=Dating((), pointers, evidence="its keys are changed after a row is made"))
+                tables[table.name] = replace(
+                    table,
+                    dating=Dating(
+                        (), pointers, evidence="its keys are changed after a row is made"
+                    ),
+                )
     return replace(schema, tables=tables)
 
 
 def _reachable(schema: DatabaseSchema) -> set[str]:
-    """Tables without a time from which keys lead to one that has a time, through such tables alone."""
+    """Tables without a time from which keys lead to one that has a time, through such tables
+    alone."""
     found: set[str] = set()
     changed = True
     while changed:
@@ -76,11 +104,18 @@ def _reachable(schema: DatabaseSchema) -> set[str]:
 
 
 def _waits(table: TableSchema, undecided: Sequence[str], reachable: set[str]) -> bool:
-    return any(fk.table != table.name and fk.table in undecided and fk.table in reachable for fk in table.foreign_keys)
+    return any(
+        fk.table != table.name and fk.table in undecided and fk.table in reachable
+        for fk in table.foreign_keys
+    )
 
 
 def _candidates(schema: DatabaseSchema, table: TableSchema) -> tuple[ForeignKey, ...]:
-    return tuple(fk for fk in table.foreign_keys if fk.table != table.name and schema.tables[fk.table].has_time)
+    return tuple(
+        fk
+        for fk in table.foreign_keys
+        if fk.table != table.name and schema.tables[fk.table].has_time
+    )
 
 
 def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
@@ -92,35 +127,49 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
     dating = tuple(fk for fk in keys if fk not in pointers)
     until = _validation(db)
-    # A key that later rows show to be filled afterwards is none that dates, even if the training period has not shown it yet.
+    # A key that later rows show to be filled afterwards is none that dates, even if the training
+    # period has not shown it yet.
     limits = {until, NEVER - 1}
-    later = tuple(fk for fk in dating if any(_is_filled_later(times, table, fk, dating, limit) for limit in limits))
+    later = tuple(
+        fk
+        for fk in dating
+        if any(_is_filled_later(times, table, fk, dating, limit) for limit in limits)
+    )
     pointers, dating = (*pointers, *later), tuple(fk for fk in dating if fk not in later)
     if dating and _dated_share(times, table, dating, until) < LEAST_DATED:
         pointers, dating = (*pointers, *dating), ()
     chosen = Dating(tuple(fk.column for fk in dating), tuple(fk.column for fk in pointers))
     if not dating:
-        return replace(chosen, evidence="always visible: its keys are filled or changed after a row is made")
+        return replace(
+            chosen, evidence="always visible: its keys are filled or changed after a row is made"
+        )
     text = dated_text(schema, replace(table, dating=chosen))
-    return replace(chosen, evidence=f"no time column: a row is as new as {'the newest of ' * (' and ' in text)}{text}")
+    return replace(
+        chosen,
+        evidence=f"no time column: a row is as new as {'the newest of ' * (' and ' in text)}{text}",
+    )
 
 
 def _validation(db: Database) -> int:
     return NEVER - 1 if db.val_timestamp is None else instant(db.val_timestamp)
 
 
-def _dated_share(times: RowTimes, table: TableSchema, keys: tuple[ForeignKey, ...], until: int) -> float:
-    """The share of rows that some keys date, among those that they date up to a time or not at all."""
+def _dated_share(
+    times: RowTimes, table: TableSchema, keys: tuple[ForeignKey, ...], until: int
+) -> float:
+    """The share of rows that some keys date, among those that they date up to a time or not at
+    all."""
     dates = times.newest_parent(table, keys)
     dated, undated = np.count_nonzero(dates <= until), np.count_nonzero(dates == NEVER)
     return 1.0 if dated + undated == 0 else float(dated / (dated + undated))
 
 
 def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKey) -> bool:
-    """Whether rows point by a key behind older rows of the same table that name them, these up to the validation time.
+    """Whether rows point by a key behind older rows of the same table that name them, these up to
+    the validation time.
 
-    Where they point to is looked at whenever it is: a user who still orders points behind the validation time.
-    """
+    Where they point to is looked at whenever it is: a user who still orders points behind the
+    validation time."""
     target = db.table(fk.table)
     backwards = [other for other in target.foreign_keys if other.table == table.name]
     if not backwards:
@@ -136,10 +185,14 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
     return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
 
 
-def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, keys: tuple[ForeignKey, ...], until: int) -> bool:
-    """Whether a key is, up to a time, empty in rows that others date, and elsewhere names newer rows than they do, hardly ever older ones.
+def _is_filled_later(
+    times: RowTimes, table: TableSchema, fk: ForeignKey, keys: tuple[ForeignKey, ...], until: int
+) -> bool:
+    """Whether a key is, up to a time, empty in rows that others date, and elsewhere names newer
+    rows than they do, hardly ever older ones.
 
-    Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each row, both date.
+    Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each
+    row, both date.
     """
     others = tuple(other for other in keys if other is not fk)
     if not others:
@@ -147,12 +200,20 @@ def _is_filled_later(times: RowTimes, table: TableSchema, fk: ForeignKey, keys: 
     own, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
     is_filled, is_dated = own <= until, rest <= until
     both, either = is_filled & is_dated, is_filled | is_dated
-    if not both.any() or np.mean(is_dated[either]) < 1 - TOLERATED or np.mean(is_filled[is_dated]) >= 1 - TOLERATED:
+    if (
+        not both.any()
+        or np.mean(is_dated[either]) < 1 - TOLERATED
+        or np.mean(is_filled[is_dated]) >= 1 - TOLERATED
+    ):
         return False
     older, newer = np.mean(own[both] < rest[both]), np.mean(own[both] > rest[both])
     return bool(older <= TOLERATED and newer > 1 / 2)
 
 
 def needs_dating(schema: DatabaseSchema) -> bool:
-    """Whether a table has no time, names others, and nothing was said about when its rows become visible."""
-    return any(t.time_column is None and t.dating is None and t.foreign_keys for t in schema.tables.values())
+    """Whether a table has no time, names others, and nothing was said about when its rows become
+    visible."""
+    return any(
+        t.time_column is None and t.dating is None and t.foreign_keys
+        for t in schema.tables.values()
+    )

@@ -1,4 +1,5 @@
-"""DuckDB as gelgt's engine for sorting and checking rows that may not fit in memory. Nothing is downloaded, ever."""
+"""DuckDB as gelgt's engine for sorting and checking rows that may not fit in memory. Nothing is
+downloaded, ever."""
 
 import os
 from pathlib import Path
@@ -8,7 +9,8 @@ import pyarrow as pa
 
 
 def connect(spill: Path, memory: str = "2GB") -> Any:
-    """An in-memory connection that spills to `spill` and neither installs nor loads extensions by itself."""
+    """An in-memory connection that spills to `spill` and neither installs nor loads extensions by
+    itself."""
     import duckdb
 
     config = {

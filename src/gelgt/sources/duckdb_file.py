@@ -1,4 +1,5 @@
-"""A DuckDB file as a source, through DuckDB's own catalogue (SQLAlchemy's dialect fails to reflect keys with DuckDB 2)."""
+"""A DuckDB file as a source, through DuckDB's own catalogue (SQLAlchemy's dialect fails to reflect
+keys with DuckDB 2)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,31 +32,49 @@ class DuckDBSource:
         import duckdb
 
         try:
-            self._connection = duckdb.connect(str(self._path), read_only=True, config={"autoinstall_known_extensions": False})
+            self._connection = duckdb.connect(
+                str(self._path), read_only=True, config={"autoinstall_known_extensions": False}
+            )
         except duckdb.Error as error:
             raise SourceError(
-                "cannot_open", f"{self.address}: DuckDB cannot open the file: {error}", hint="Close other writers of the file."
+                "cannot_open",
+                f"{self.address}: DuckDB cannot open the file: {error}",
+                hint="Close other writers of the file.",
             ) from None
         self._connection.execute("BEGIN TRANSACTION")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._connection.close()
 
     def content_key(self) -> str | None:
         return None
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        names = self._names("SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1")
+        names = self._names(
+            "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND "
+            "NOT temporary ORDER BY 1"
+        )
         if only is not None:
-            views = self._names("SELECT view_name FROM duckdb_views() WHERE schema_name = ? AND NOT internal AND NOT temporary ORDER BY 1")
+            views = self._names(
+                "SELECT view_name FROM duckdb_views() WHERE schema_name = ? AND NOT internal AND "
+                "NOT temporary ORDER BY 1"
+            )
             names = [name for name in [*names, *views] if name in only] or names
         if not names:
-            schemas = self._connection.execute("SELECT DISTINCT schema_name FROM duckdb_tables() WHERE NOT internal ORDER BY 1").fetchall()
+            schemas = self._connection.execute(
+                "SELECT DISTINCT schema_name FROM duckdb_tables() WHERE NOT internal ORDER BY 1"
+            ).fetchall()
             raise SourceError(
                 "no_tables",
                 f"{self.address} has no tables in the schema '{self._namespace}'.",
-                hint=f"Name another with namespace= (--namespace). {did_you_mean(self._namespace, [row[0] for row in schemas])}",
+                hint="Name another with namespace= (--namespace). "
+                f"{did_you_mean(self._namespace, [row[0] for row in schemas])}",
             )
         return [self._table(name) for name in names]
 
@@ -64,10 +83,15 @@ class DuckDBSource:
 
     def _table(self, name: str) -> RawTable:
         columns = self._connection.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? ORDER BY column_index",
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? AND "
+            "table_name = ? ORDER BY column_index",
             [self._namespace, name],
         ).fetchall()
-        dropped = tuple(Finding("binary_column", name, c, message="binary data is left out") for c, t in columns if t.startswith(_BINARY))
+        dropped = tuple(
+            Finding("binary_column", name, c, message="binary data is left out")
+            for c, t in columns
+            if t.startswith(_BINARY)
+        )
         selected = ", ".join(_select(c, t) for c, t in columns if not t.startswith(_BINARY))
         if not selected:
             return RawTable(name, {}, lambda: iter(()), findings=dropped)
@@ -78,11 +102,19 @@ class DuckDBSource:
 
         schema = arrow_reader(self._connection, query + " LIMIT 0").read_all().schema
         primary, foreign = self._keys(name)
-        return RawTable(name, {field.name: field.type for field in schema}, batches, primary, foreign, findings=dropped)
+        return RawTable(
+            name,
+            {field.name: field.type for field in schema},
+            batches,
+            primary,
+            foreign,
+            findings=dropped,
+        )
 
     def _keys(self, table: str) -> tuple[tuple[str, ...], tuple[ForeignKey, ...]]:
         rows = self._connection.execute(
-            "SELECT constraint_type, constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
+            "SELECT constraint_type, constraint_column_names, referenced_table, "
+            "referenced_column_names FROM duckdb_constraints() "
             "WHERE schema_name = ? AND table_name = ? ORDER BY constraint_index",
             [self._namespace, table],
         ).fetchall()
@@ -92,14 +124,25 @@ class DuckDBSource:
             if kind == "PRIMARY KEY":
                 primary = tuple(columns)
             elif kind == "FOREIGN KEY":
-                foreign.append(ForeignKey(tuple(columns), referred_table, tuple(referred), "declared", "FOREIGN KEY of the database"))
+                foreign.append(
+                    ForeignKey(
+                        tuple(columns),
+                        referred_table,
+                        tuple(referred),
+                        "declared",
+                        "FOREIGN KEY of the database",
+                    )
+                )
         return primary, tuple(foreign)
 
 
 def _select(column: str, data_type: str) -> str:
     # Types that Arrow or pandas cannot carry as values arrive as text.
-    as_text = data_type.startswith(("INTERVAL", "UUID", "TIME")) and not data_type.startswith("TIMESTAMP")
-    if data_type.startswith(("TIMESTAMP", "DATE")):  # infinity has no place on a time axis and is null
+    as_text = data_type.startswith(("INTERVAL", "UUID", "TIME")) and not data_type.startswith(
+        "TIMESTAMP"
+    )
+    # infinity has no place on a time axis and is null
+    if data_type.startswith(("TIMESTAMP", "DATE")):
         return f"CASE WHEN isfinite({quote(column)}) THEN {quote(column)} END AS {quote(column)}"
     as_number = data_type.startswith(("HUGEINT", "UHUGEINT", "DECIMAL"))
     if as_text:

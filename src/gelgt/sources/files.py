@@ -1,6 +1,8 @@
-"""A folder of CSV or Parquet files as a source: one file (or one sub-folder of Parquet parts) is one table.
+"""A folder of CSV or Parquet files as a source: one file (or one sub-folder of Parquet parts) is
+one table.
 
-CSV files know no types: all columns arrive as strings and `stage.py` finds the types. An empty field is null.
+CSV files know no types: all columns arrive as strings and `stage.py` finds the types. An empty
+field is null.
 """
 
 import csv
@@ -37,18 +39,27 @@ class FilesSource:
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [
-            _parquet_table(name, paths) if paths[0].suffix == ".parquet" else _csv_table(name, paths[0])
+            _parquet_table(name, paths)
+            if paths[0].suffix == ".parquet"
+            else _csv_table(name, paths[0])
             for name, paths in self._files.items()
         ]
 
     def content_key(self) -> str | None:
-        names = "\n".join(f"{name}: {[p.name for p in paths]}" for name, paths in self._files.items())
+        names = "\n".join(
+            f"{name}: {[p.name for p in paths]}" for name, paths in self._files.items()
+        )
         return hash_files([p for paths in self._files.values() for p in paths], extra=names)
 
     def __enter__(self) -> "FilesSource":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         return None
 
 
@@ -64,7 +75,10 @@ def find_tables(folder: Path) -> dict[str, list[Path]]:
                 continue
             name, files = path.name, parts
         elif path.suffix == ".parquet" or path.name.lower().endswith(CSV_ENDINGS):
-            name, files = path.name.split(".")[0] if path.suffix != ".parquet" else path.stem, [path]
+            name, files = (
+                path.name.split(".")[0] if path.suffix != ".parquet" else path.stem,
+                [path],
+            )
         else:
             continue
         if name in found:
@@ -76,7 +90,9 @@ def find_tables(folder: Path) -> dict[str, list[Path]]:
         found[name] = files
     if not found:
         raise SourceError(
-            "no_tables", f"There are no .csv, .tsv or .parquet files in {folder}.", hint="Give the folder that holds one file a table."
+            "no_tables",
+            f"There are no .csv, .tsv or .parquet files in {folder}.",
+            hint="Give the folder that holds one file a table.",
         )
     return found
 
@@ -84,10 +100,14 @@ def find_tables(folder: Path) -> dict[str, list[Path]]:
 def _parquet_table(name: str, paths: list[Path]) -> RawTable:
     try:
         schemas = [pq.read_schema(path) for path in paths]
-        schema = pa.unify_schemas([s.remove_metadata() for s in schemas], promote_options="permissive")
+        schema = pa.unify_schemas(
+            [s.remove_metadata() for s in schemas], promote_options="permissive"
+        )
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise SourceError(
-            "unreadable_file", f"Table '{name}': {paths[0].name} is not readable as Parquet: {error}", hint="Write the file again."
+            "unreadable_file",
+            f"Table '{name}': {paths[0].name} is not readable as Parquet: {error}",
+            hint="Write the file again.",
         ) from None
     wanted = [field for field in schema if not field.name.startswith("__index_level_")]
 
@@ -96,7 +116,12 @@ def _parquet_table(name: str, paths: list[Path]) -> RawTable:
             with pq.ParquetFile(path, memory_map=True) as file:
                 present = [f.name for f in wanted if f.name in file.schema_arrow.names]
                 for batch in file.iter_batches(batch_size=1 << 17, columns=present):
-                    arrays = [batch.column(f.name).cast(f.type) if f.name in present else pa.nulls(batch.num_rows, f.type) for f in wanted]
+                    arrays = [
+                        batch.column(f.name).cast(f.type)
+                        if f.name in present
+                        else pa.nulls(batch.num_rows, f.type)
+                        for f in wanted
+                    ]
                     yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in wanted])
 
     return RawTable(name, {field.name: field.type for field in wanted}, batches)
@@ -109,7 +134,9 @@ def _csv_table(name: str, path: Path) -> RawTable:
         try:
             reader = pacsv.open_csv(
                 path,
-                read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1, block_size=8 << 20),
+                read_options=pacsv.ReadOptions(
+                    column_names=header, skip_rows_after_names=1, block_size=8 << 20
+                ),
                 parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 convert_options=pacsv.ConvertOptions(
                     column_types={c: pa.string() for c in header},
@@ -130,7 +157,9 @@ def _csv_table(name: str, path: Path) -> RawTable:
 def read_csv(path: Path) -> pa.Table:
     """A CSV file in memory, in the types that an import would find."""
     raw = _csv_table(path.stem, path)
-    table = pa.Table.from_batches(list(raw.batches()), pa.schema([pa.field(c, t) for c, t in raw.columns.items()])).combine_chunks()
+    table = pa.Table.from_batches(
+        list(raw.batches()), pa.schema([pa.field(c, t) for c, t in raw.columns.items()])
+    ).combine_chunks()
     columns = []
     for name in table.column_names:
         profile = TextProfile(path.stem, name, numbers=True)
@@ -138,7 +167,9 @@ def read_csv(path: Path) -> pa.Table:
         for chunk in chunks:
             profile.add(chunk)
         arrow = profile.verdict()
-        columns.append(pa.chunked_array([parse_text(chunk, arrow, path.stem, name) for chunk in chunks], arrow))
+        columns.append(
+            pa.chunked_array([parse_text(chunk, arrow, path.stem, name) for chunk in chunks], arrow)
+        )
     return pa.table(columns, names=table.column_names)
 
 
@@ -147,7 +178,8 @@ def _header(name: str, path: Path) -> tuple[list[str], str]:
     try:
         with opener(path, "rb") as file:
             line: bytes = file.readline()
-            while line.count(b'"') % 2 and (more := file.readline()):  # a quoted name may hold a line break
+            # a quoted name may hold a line break
+            while line.count(b'"') % 2 and (more := file.readline()):
                 line += more
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(name, path, error) from None
@@ -158,24 +190,38 @@ def _header(name: str, path: Path) -> tuple[list[str], str]:
     delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=text.count)
     header = next(csv.reader(StringIO(text, newline=""), delimiter=delimiter), [])
     if not header:
-        raise SourceError("empty_file", f"Table '{name}': {path.name} is empty.", hint="Give it at least a header line, or remove it.")
+        raise SourceError(
+            "empty_file",
+            f"Table '{name}': {path.name} is empty.",
+            hint="Give it at least a header line, or remove it.",
+        )
     header = [c if c.strip() else f"unnamed_{i}" for i, c in enumerate(header)]
     repeated = sorted({c for c in header if header.count(c) > 1})
     if repeated:
         raise SourceError(
-            "duplicate_column", f"Table '{name}': {path.name} has columns of the same name: {some(repeated)}.", hint="Rename them."
+            "duplicate_column",
+            f"Table '{name}': {path.name} has columns of the same name: {some(repeated)}.",
+            hint="Rename them.",
         )
     return header, delimiter
 
 
 def _unreadable(name: str, path: Path, error: Exception) -> SourceError:
-    return SourceError("unreadable_file", f"Table '{name}': {path.name} cannot be read: {error}.", hint="Write the file again.")
+    return SourceError(
+        "unreadable_file",
+        f"Table '{name}': {path.name} cannot be read: {error}.",
+        hint="Write the file again.",
+    )
 
 
 def _csv_error(name: str, path: Path, header: list[str], message: str) -> SourceError:
     if "UTF8" in message or "utf8" in message.lower():
         number = message.split("CSV column #")[1].split(":")[0] if "CSV column #" in message else ""
-        where = f"column '{header[int(number)]}'" if number.isdigit() and int(number) < len(header) else "a column"
+        where = (
+            f"column '{header[int(number)]}'"
+            if number.isdigit() and int(number) < len(header)
+            else "a column"
+        )
         return _not_utf8(name, path, where)
     return SourceError(
         "bad_csv",

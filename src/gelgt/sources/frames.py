@@ -1,4 +1,5 @@
-"""A dict of pandas frames (or anything that speaks Arrow: polars frames, Arrow tables) as a source."""
+"""A dict of pandas frames (or anything that speaks Arrow: polars frames, Arrow tables) as a
+source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -11,7 +12,8 @@ from gelgt.sources.raw import RawTable, Splits
 
 
 class FramesSource:
-    """Tables that are already in memory; they declare no keys, so `schema=` or inference names them."""
+    """Tables that are already in memory; they declare no keys, so `schema=` or inference names
+    them."""
 
     splits: Splits | None = None
 
@@ -22,7 +24,9 @@ class FramesSource:
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         if not self._frames:
-            raise SourceError("no_tables", "The dict of frames is empty.", hint="Pass {'table name': frame, …}.")
+            raise SourceError(
+                "no_tables", "The dict of frames is empty.", hint="Pass {'table name': frame, …}."
+            )
         return [self._table(str(name), frame) for name, frame in self._frames.items()]
 
     def _table(self, name: str, frame: Any) -> RawTable:
@@ -39,7 +43,12 @@ class FramesSource:
     def __enter__(self) -> "FramesSource":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         return None
 
 
@@ -52,7 +61,9 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
     if hasattr(frame, "__arrow_c_stream__"):
         return pa.table(frame)
     raise SourceError(
-        "bad_frame", f"Table '{name}' is a {type(frame).__name__}, not a frame.", hint="Pass a pandas or polars frame or an Arrow table."
+        "bad_frame",
+        f"Table '{name}' is a {type(frame).__name__}, not a frame.",
+        hint="Pass a pandas or polars frame or an Arrow table.",
     )
 
 
@@ -62,7 +73,11 @@ def _from_pandas(name: str, frame: Any) -> pa.Table:
     columns = [str(c) for c in frame.columns]
     repeated = sorted({c for c in columns if columns.count(c) > 1})
     if repeated:
-        raise SourceError("duplicate_column", f"Table '{name}' has columns of the same name: {some(repeated)}.", hint="Rename them.")
+        raise SourceError(
+            "duplicate_column",
+            f"Table '{name}' has columns of the same name: {some(repeated)}.",
+            hint="Rename them.",
+        )
     arrays = [_column(name, c, frame.iloc[:, i]) for i, c in enumerate(columns)]
     return pa.Table.from_arrays(arrays, names=columns)
 
@@ -84,7 +99,8 @@ def _column(table: str, column: str, values: Any) -> pa.Array:
 
 
 def _check_zones(table: str, column: str, values: Any) -> None:
-    """Arrow would read times without a zone as UTC beside zoned ones; what was meant is not known."""
+    """Arrow would read times without a zone as UTC beside zoned ones; what was meant is not
+    known."""
     from datetime import datetime
 
     times = [v for v in values if isinstance(v, datetime) and v == v]
@@ -93,6 +109,7 @@ def _check_zones(table: str, column: str, values: Any) -> None:
         naive = next(v for v in times if v.tzinfo is None)
         raise SourceError(
             "mixed_time_zones",
-            f"'{table}.{column}' mixes times with a zone ({str(zoned[0])!r}) and without ({str(naive)!r}).",
+            f"'{table}.{column}' mixes times with a zone ({str(zoned[0])!r}) and without "
+            f"({str(naive)!r}).",
             hint="Give every value a zone, or none (then all are taken as UTC).",
         )

@@ -1,4 +1,5 @@
-"""RelBench data sets by name ("rel-f1") or Hub address ("hf://org/repo/folder"), through RelBench's own downloader.
+"""RelBench data sets by name ("rel-f1") or Hub address ("hf://org/repo/folder"), through RelBench's
+own downloader.
 
 Only these two forms reach the network, so a mistyped path never does.
 """
@@ -22,10 +23,15 @@ def hub_folder(source: str) -> Path:
     source = source.removeprefix("hf://")
     try:
         folder = Path(hf.download_dataset_dir(source))
-    except Exception as error:  # the Hub client raises a family of its own, of its transport and of the system
+    except Exception as error:
+        # the Hub client raises a family of its own, of its transport and of the system
         raise _unreachable(source, error) from None
     if not (folder / "manifest.yaml").is_file():
-        raise SourceError("not_found", f"The Hub has no RelBench data set '{source}'.", hint="Check the name, or give a local folder.")
+        raise SourceError(
+            "not_found",
+            f"The Hub has no RelBench data set '{source}'.",
+            hint="Check the name, or give a local folder.",
+        )
     return folder
 
 
@@ -33,6 +39,7 @@ def _unreachable(source: str, error: Exception) -> SourceError:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return SourceError(
         "not_cached",
-        f"'{source}' is no local path, is not in the local Hub cache, and could not be downloaded ({first[:200]}).",
+        f"'{source}' is no local path, is not in the local Hub cache, and could not be downloaded "
+        f"({first[:200]}).",
         hint="Connect to the network once, or give the path of a RelBench folder.",
     )

@@ -3,11 +3,12 @@
     stage      rows stream to Parquet in canonical types                             (stage.py)
     resolve    keys and times: stated, declared or inferred                          (resolve.py)
     check      primary keys are unique and filled, referred columns are unique
-    order      rows by (time, key, all columns), foreign keys become row numbers     (one DuckDB query a table, out of core)
+    order      rows by (time, key, all columns), foreign keys become row numbers (one DuckDB query a
+               table, out of core)
     describe   split times, column kinds, what dates tables without a time, findings, manifest
 
-The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and DuckDB's limit.
-"""
+The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and
+DuckDB's limit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +36,12 @@ _NO_COLUMNS = "it has no columns that can be read: it is left out"
 FORMAT = 5  # raise it when an import of the same rows would come out differently
 
 
-def import_source(source: Source, out: Path | None = None, stated: Stated | None = None, only: list[str] | None = None) -> Path:
+def import_source(
+    source: Source,
+    out: Path | None = None,
+    stated: Stated | None = None,
+    only: list[str] | None = None,
+) -> Path:
     """Import a source to `out`, or to the cache under a key of its content.
 
     Args:
@@ -61,80 +67,129 @@ def import_source(source: Source, out: Path | None = None, stated: Stated | None
             staged, left_out = _stage(source, work, stated, only)
         if out is None:
             # A source whose content was not known before it was read is keyed by its staged rows.
-            content = source.content_key() or hash_files([t.path for t in staged.values()], extra=_declared(staged))
+            content = source.content_key() or hash_files(
+                [t.path for t in staged.values()], extra=_declared(staged)
+            )
             target = cache_root() / "imports" / text_key(f"{content} {wish}")
         else:
             if out.exists():
                 out.rmdir()  # it was found empty
             target = out
-        return build_folder(target, lambda folder: _write(folder, staged, stated, source, work, left_out))
+        return build_folder(
+            target, lambda folder: _write(folder, staged, stated, source, work, left_out)
+        )
 
 
 def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
-    """The schema with what dates tables that have no time; their kinds then come from rows up to the validation time too."""
+    """The schema with what dates tables that have no time; their kinds then come from rows up to
+    the validation time too."""
     schema = with_dating(db)
     dated = Database(db.folder, schema, db.source)
     times, tables = RowTimes(dated), dict(schema.tables)
     for name, table in schema.tables.items():
         if table.dating_keys:
             columns = [c for c in table.kinds if c not in stated_kinds(stated, name)]
-            tables[name] = replace(table, kinds={**table.kinds, **inferred_kinds(dated, name, columns, db.val_timestamp, times)})
+            tables[name] = replace(
+                table,
+                kinds={
+                    **table.kinds,
+                    **inferred_kinds(dated, name, columns, db.val_timestamp, times),
+                },
+            )
     return replace(schema, tables=tables)
 
 
 def _refuse_existing(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SourceError("exists", f"{out} already exists and is not empty.", hint="Choose another folder or remove it first.")
+        raise SourceError(
+            "exists",
+            f"{out} already exists and is not empty.",
+            hint="Choose another folder or remove it first.",
+        )
 
 
 def _frozen(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k!r}: {_frozen(v)}" for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{k!r}: {_frozen(v)}" for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))
+            )
+            + "}"
+        )
     return repr(value)
 
 
 def _declared(staged: Mapping[str, StagedTable]) -> str:
-    return repr([(name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()])
+    return repr(
+        [(name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()]
+    )
 
 
-def _stage(source: Source, work: Path, stated: Stated, only: list[str] | None) -> tuple[dict[str, StagedTable], list[Finding]]:
-    """The tables on disk, and what there is to say about those that are left out because they have nothing to read."""
+def _stage(
+    source: Source, work: Path, stated: Stated, only: list[str] | None
+) -> tuple[dict[str, StagedTable], list[Finding]]:
+    """The tables on disk, and what there is to say about those that are left out because they have
+    nothing to read."""
     raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
     if only is not None:
         for name in only:
             if name not in raw:
-                raise SourceError("unknown_table", f"{source.address} has no table '{name}'.", hint=did_you_mean(name, raw))
+                raise SourceError(
+                    "unknown_table",
+                    f"{source.address} has no table '{name}'.",
+                    hint=did_you_mean(name, raw),
+                )
         raw = {name: table for name, table in raw.items() if name in only}
-    left_out = [f for t in raw.values() if not t.columns for f in t.findings or (Finding("no_columns", t.name, message=_NO_COLUMNS),)]
+    left_out = [
+        f
+        for t in raw.values()
+        if not t.columns
+        for f in t.findings or (Finding("no_columns", t.name, message=_NO_COLUMNS),)
+    ]
     if (only is not None and left_out) or len({f.table for f in left_out}) == len(raw):
         raise SourceError(
-            left_out[0].code, f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.", hint="Read other tables."
+            left_out[0].code,
+            f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.",
+            hint="Read other tables.",
         )
     raw = {name: table for name, table in raw.items() if table.columns}
     _check_names(raw)
     check_stated(stated, {name: table.columns for name, table in raw.items()})
     kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
-    return {name: stage_table(table, work, i, kinds[name]) for i, (name, table) in enumerate(raw.items())}, left_out
+    return {
+        name: stage_table(table, work, i, kinds[name])
+        for i, (name, table) in enumerate(raw.items())
+    }, left_out
 
 
 def _check_names(raw: Mapping[str, RawTable]) -> None:
-    """Names that would collide in SQL, or that cannot name a file, are refused before anything is read."""
-    for what, names in [("tables", list(raw)), *((f"columns of '{t.name}'", list(t.columns)) for t in raw.values())]:
+    """Names that would collide in SQL, or that cannot name a file, are refused before anything is
+    read."""
+    for what, names in [
+        ("tables", list(raw)),
+        *((f"columns of '{t.name}'", list(t.columns)) for t in raw.values()),
+    ]:
         seen: dict[str, str] = {}
         for name in names:
             other = seen.setdefault(name.casefold(), name)
             if other != name:
                 raise SchemaError(
                     "case_collision",
-                    f"The {what} '{other}' and '{name}' differ only in letter case, which SQL ignores.",
+                    f"The {what} '{other}' and '{name}' differ only in letter case, which SQL "
+                    "ignores.",
                     hint="Rename one.",
                 )
             if not name.strip():
-                raise SchemaError("empty_name", f"One of the {what} has an empty name.", hint="Rename it.")
+                raise SchemaError(
+                    "empty_name", f"One of the {what} has an empty name.", hint="Rename it."
+                )
     for name in raw:
         if "/" in name or "\\" in name or "\0" in name or name.startswith("."):
             raise SchemaError(
-                "bad_name", f"The table name {name!r} cannot be a file name.", hint="Rename the table, or read it through a view."
+                "bad_name",
+                f"The table name {name!r} cannot be a file name.",
+                hint="Rename the table, or read it through a view.",
             )
 
 
@@ -149,7 +204,12 @@ def _write(folder: Path, *made: Any) -> None:
 
 
 def _write_folder(
-    folder: Path, staged: dict[str, StagedTable], stated: Stated, source: Source, work: Path, left_out: list[Finding]
+    folder: Path,
+    staged: dict[str, StagedTable],
+    stated: Stated,
+    source: Source,
+    work: Path,
+    left_out: list[Finding],
 ) -> None:
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
@@ -160,7 +220,11 @@ def _write_folder(
         for table in tables:
             writer.write_keys(table)
         written = {table: writer.write_rows(table) for table in tables}
-    findings = left_out + [f for t in staged.values() for f in t.findings] + [f for _, found in written.values() for f in found]
+    findings = (
+        left_out
+        + [f for t in staged.values() for f in t.findings]
+        + [f for _, found in written.values() for f in found]
+    )
     schema = DatabaseSchema(
         source.name,
         {table: done for table, (done, _) in written.items()},
@@ -173,7 +237,9 @@ def _write_folder(
     content["gelgt"] |= {
         "format": FORMAT,
         "source": source.address,
-        "content_hash": hash_files([*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]),
+        "content_hash": hash_files(
+            [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
+        ),
         "findings": [f.to_dict() for f in findings],
     }
     dump_yaml(content, folder / MANIFEST)

@@ -17,7 +17,11 @@ class MySQLSource(SQLSource):
     extra = "mysql"
 
     def _engine(self) -> Engine:
-        url = self.url if "+" in self.url.drivername else self.url.set(drivername=f"{self.url.drivername}+pymysql")
+        url = (
+            self.url
+            if "+" in self.url.drivername
+            else self.url.set(drivername=f"{self.url.drivername}+pymysql")
+        )
         return sa.create_engine(url, isolation_level="AUTOCOMMIT")  # the transaction below is ours
 
     def _begin(self) -> None:
@@ -42,5 +46,9 @@ class MySQLSource(SQLSource):
     def _is_truth(self, table: str, column: str) -> bool:
         """MySQL spells BOOLEAN as TINYINT(1), but so do people who mean small numbers."""
         value: sa.ColumnElement[int] = sa.column(column)
-        query = sa.select(sa.func.count()).select_from(sa.table(table, schema=self._namespace)).where(value.not_in([0, 1]))
+        query = (
+            sa.select(sa.func.count())
+            .select_from(sa.table(table, schema=self._namespace))
+            .where(value.not_in([0, 1]))
+        )
         return not self._connection.execute(query).scalar_one()

@@ -1,4 +1,5 @@
-"""PostgreSQL. Rows come as Arrow through ADBC, inside a snapshot exported by the connection that reads the catalogue.
+"""PostgreSQL. Rows come as Arrow through ADBC, inside a snapshot exported by the connection that
+reads the catalogue.
 
 Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
 """
@@ -38,20 +39,32 @@ class PostgresSource(SQLSource):
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
 
     def _engine(self) -> Engine:
-        url = self.url if "+" in self.url.drivername else self.url.set(drivername="postgresql+psycopg")
+        url = (
+            self.url
+            if "+" in self.url.drivername
+            else self.url.set(drivername="postgresql+psycopg")
+        )
         return sa.create_engine(url, isolation_level="REPEATABLE READ")
 
     def _begin(self) -> None:
         self._connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         self._connection.exec_driver_sql("SET LOCAL TIME ZONE 'UTC'")
-        self._snapshot = self._connection.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one()
+        self._snapshot = self._connection.exec_driver_sql(
+            "SELECT pg_export_snapshot()"
+        ).scalar_one()
 
     def _views(self, inspector: Inspector) -> list[str]:
-        return [*super()._views(inspector), *inspector.get_materialized_view_names(schema=self._namespace)]
+        return [
+            *super()._views(inspector),
+            *inspector.get_materialized_view_names(schema=self._namespace),
+        ]
 
     def _hidden(self) -> dict[str, str]:
         query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self._namespace, sa.Text))
-        return {name: PARTITION if is_part else UNREADABLE for name, is_part in self._connection.execute(query)}
+        return {
+            name: PARTITION if is_part else UNREADABLE
+            for name, is_part in self._connection.execute(query)
+        }
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         if isinstance(column["type"], postgresql.BYTEA):
@@ -78,22 +91,31 @@ class PostgresSource(SQLSource):
                     if batch.num_rows:
                         yield batch.rename_columns(list(columns))
         except dbapi.Error as error:
-            raise self._failed("cannot_read", error, f"Reading the table '{table}' failed.") from None
+            raise self._failed(
+                "cannot_read", error, f"Reading the table '{table}' failed."
+            ) from None
 
     def _cursor_rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        result = self._connection.execution_options(stream_results=True).execute(sa.text(self._select(table, columns).replace(":", "\\:")))
+        result = self._connection.execution_options(stream_results=True).execute(
+            sa.text(self._select(table, columns).replace(":", "\\:"))
+        )
         for rows in result.partitions(50_000):
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def _select(self, table: str, columns: dict[str, pa.DataType]) -> str:
-        """Every column is cast on the server to the type it arrives in, so enums, UUIDs, JSON and numerics need no driver support."""
-        return f"SELECT {', '.join(self._cast(table, c, t) for c, t in columns.items())} FROM {self._qualified(table)}"
+        """Every column is cast on the server to the type it arrives in, so enums, UUIDs, JSON and
+        numerics need no driver support."""
+        return (
+            f"SELECT {', '.join(self._cast(table, c, t) for c, t in columns.items())} FROM "
+            f"{self._qualified(table)}"
+        )
 
     def _cast(self, table: str, column: str, arrow: pa.DataType) -> str:
         name = quote(column)
         if arrow == TIME:
-            # Timestamps and dates become UTC instants without a zone; infinity has no place on a time axis and is null.
+            # Timestamps and dates become UTC instants without a zone; infinity has no place on a
+            # time axis and is null.
             return f"CASE WHEN isfinite({name}) THEN {name}::timestamp END AS {name}"
         if arrow == pa.float64() and (table, column) in self._intervals:
             return f"extract(epoch FROM {name})::float8 AS {name}"
@@ -104,6 +126,14 @@ class PostgresSource(SQLSource):
 
     def _adbc_uri(self) -> str:
         if self.url.host is None and not self.url.query:
-            raise SourceError("bad_url", f"{self.address} names no host.", hint="Write postgresql://user@host/database.")
+            raise SourceError(
+                "bad_url",
+                f"{self.address} names no host.",
+                hint="Write postgresql://user@host/database.",
+            )
         # SQLAlchemy leaves spaces as they are, which libpq takes for the end of the address.
-        return self.url.set(drivername="postgresql").render_as_string(hide_password=False).replace(" ", "%20")
+        return (
+            self.url.set(drivername="postgresql")
+            .render_as_string(hide_password=False)
+            .replace(" ", "%20")
+        )

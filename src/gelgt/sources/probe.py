@@ -20,7 +20,8 @@ class StagedProbe:
         return f"read_parquet({literal(self.tables[table].path)})"
 
     def value(self, table: str, column: str) -> str:
-        """A column in the type in which keys are compared: whole numbers as BIGINT, the rest as it is."""
+        """A column in the type in which keys are compared: whole numbers as BIGINT, the rest as it
+        is."""
         stored = self.tables[table].columns[column].stored
         is_cast = self.key_type(table, column) != self.tables[table].types()[column]
         return f"CAST({stored} AS BIGINT)" if is_cast else stored
@@ -40,19 +41,31 @@ class StagedProbe:
         return bool(self.distinct(table, column) == self.tables[table].rows)
 
     def _distinct(self, table: str, column: str) -> int:
-        return int(self.one(f"SELECT count(DISTINCT {self.value(table, column)}) FROM {self.relation(table)}")[0])
+        return int(
+            self.one(
+                f"SELECT count(DISTINCT {self.value(table, column)}) FROM {self.relation(table)}"
+            )[0]
+        )
 
     def contained(self, table: str, column: str, parent: str, key: str) -> int:
         child = f"SELECT DISTINCT {self.value(table, column)} AS v FROM {self.relation(table)}"
         keys = f"SELECT {self.value(parent, key)} FROM {self.relation(parent)}"
-        return int(self.one(f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN ({keys})")[0])
+        return int(
+            self.one(f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN ({keys})")[0]
+        )
 
     def rank_correlation(self, table: str, column: str, other: str) -> float:
         x, y = self.value(table, column), self.value(table, other)
-        ranks = f"SELECT rank() OVER (ORDER BY {x}) AS a, rank() OVER (ORDER BY {y}) AS b FROM {self.relation(table)} WHERE {x} IS NOT NULL"
+        ranks = (
+            f"SELECT rank() OVER (ORDER BY {x}) AS a, rank() OVER (ORDER BY {y}) AS b FROM "
+            f"{self.relation(table)} WHERE {x} IS NOT NULL"
+        )
         found = self.one(f"SELECT corr(a, b) FROM ({ranks})")[0]
         return float(found) if found is not None else 0.0
 
     def _median(self, table: str, column: str) -> float | None:
-        found = self.one(f"SELECT epoch(quantile_disc({self.value(table, column)}, 0.5)) FROM {self.relation(table)}")[0]
+        found = self.one(
+            f"SELECT epoch(quantile_disc({self.value(table, column)}, 0.5)) FROM "
+            f"{self.relation(table)}"
+        )[0]
         return None if found is None else float(found)

@@ -1,4 +1,5 @@
-"""What every opener hands to the importer: tables as streams of Arrow batches, with the keys that the source declares."""
+"""What every opener hands to the importer: tables as streams of Arrow batches, with the keys that
+the source declares."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,10 @@ from gelgt.schema.model import Finding, ForeignKey, Origin
 class RawTable:
     """One table of a source, not yet read.
 
-    Attributes:
-        columns: Arrow types of the columns that `batches` yields, in order.
-        batches: Starts a fresh stream of the rows.
-        is_text: The source knows no types (CSV): all columns are strings whose types are to be found.
-        time_columns: Columns that the source declares to be dates or times although they arrive as text or numbers.
+    Attributes: columns: Arrow types of the columns that `batches` yields, in order. batches: Starts
+        a fresh stream of the rows. is_text: The source knows no types (CSV): all columns are
+        strings whose types are to be found. time_columns: Columns that the source declares to be
+        dates or times although they arrive as text or numbers.
     """
 
     name: str
@@ -47,7 +47,8 @@ class Source(Protocol):
     splits: "Splits | None"  # split times, where the source names them
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        """What there is to read. A view is offered only if `only` names it; a table without columns is left out, with its findings."""
+        """What there is to read. A view is offered only if `only` names it; a table without columns
+        is left out, with its findings."""
         ...
 
     def content_key(self) -> str | None:
@@ -56,4 +57,9 @@ class Source(Protocol):
 
     def __enter__(self) -> "Source": ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

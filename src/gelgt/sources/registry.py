@@ -1,4 +1,5 @@
-"""`gelgt.open`: one door for every kind of source. A new kind of source is one more entry in `OPENERS`."""
+"""`gelgt.open`: one door for every kind of source. A new kind of source is one more entry in
+`OPENERS`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ def open(
 ) -> Database:
     """Open a database, whatever holds it.
 
-    Args:
-        source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…", "mysql://…", "sqlite:///shop.db"), a SQLite
+    Args: source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…",
+        "mysql://…", "sqlite:///shop.db"), a SQLite
             or DuckDB file, a folder of CSV or Parquet files, or a dict of frames.
-        schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping or a YAML file:
+        schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping
+            or a YAML file:
             ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
-            In the form of a manifest it states the split times too: ``{"val_timestamp": …, "test_timestamp": …, "tables": {…}}``.
+            In the form of a manifest it states the split times too:
+            ``{"val_timestamp": …, "test_timestamp": …, "tables": {…}}``.
         out: Import to this new folder instead of the cache; frames are then called as it is.
         tables: Read only these tables.
         namespace: The schema of a SQL database ("public", "sales").
@@ -38,12 +41,10 @@ def open(
     Raises:
         GelgtError: the source cannot be read, or its rows do not fit its keys.
 
-    Example:
-        >>> import pandas as pd
-        >>> customers = pd.DataFrame({"id": [1, 2], "joined_at": pd.to_datetime(["2024-01-01", "2024-02-01"])})
-        >>> orders = pd.DataFrame({"id": [10, 11, 12], "customer_id": [1, 1, 2], "placed_at": pd.date_range("2024-03-01", periods=3)})
-        >>> open({"customers": customers, "orders": orders})
-        Database('frames': customers=2, orders=3)
+    Example: >>> import pandas as pd >>> customers = pd.DataFrame({"id": [1, 2], "joined_at":
+        pd.to_datetime(["2024-01-01", "2024-02-01"])}) >>> orders = pd.DataFrame({"id": [10, 11,
+        12], "customer_id": [1, 1, 2], "placed_at": pd.date_range("2024-03-01", periods=3)}) >>>
+        open({"customers": customers, "orders": orders}) Database('frames': customers=2, orders=3)
     """
     from gelgt.sources.importer import import_source
     from gelgt.sources.relbench_folder import folder_source, read_folder
@@ -64,12 +65,16 @@ def open(
         opened.splits = splits
     if isinstance(source, Mapping) and out is not None:
         opened.name = Path(out).expanduser().resolve().name  # frames have no name of their own
-    target = import_source(opened, Path(out).expanduser() if out is not None else None, stated, tables)
-    return read_folder(target, address_of(source))  # not where the same rows were first imported from
+    target = import_source(
+        opened, Path(out).expanduser() if out is not None else None, stated, tables
+    )
+    # not where the same rows were first imported from
+    return read_folder(target, address_of(source))
 
 
 def _relbench_folder(source: Any) -> Path | None:
-    """The local RelBench folder that a source names: a path, or a name on the Hub, which is downloaded where it is not yet here."""
+    """The local RelBench folder that a source names: a path, or a name on the Hub, which is
+    downloaded where it is not yet here."""
     from gelgt.sources.hub import hub_folder, is_hub_address
     from gelgt.sources.relbench_folder import is_relbench_folder
 
@@ -108,7 +113,11 @@ def _find(source: Any, namespace: str | None) -> Source:
         )
     there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     close = did_you_mean(path.name, there)
-    raise SourceError("not_found", f"There is no file or folder {source}.", hint=close if close.startswith("Did") else "Check the path.")
+    raise SourceError(
+        "not_found",
+        f"There is no file or folder {source}.",
+        hint=close if close.startswith("Did") else "Check the path.",
+    )
 
 
 def _is_url(source: Any) -> bool:
@@ -138,7 +147,9 @@ def _open_duckdb(source: Any, namespace: str | None) -> Source:
     path = duckdb_path(str(source))
     if not path.is_file():
         raise SourceError(
-            "not_found", f"There is no DuckDB file {path}.", hint="duckdb:/// takes a relative path, duckdb://// an absolute one."
+            "not_found",
+            f"There is no DuckDB file {path}.",
+            hint="duckdb:/// takes a relative path, duckdb://// an absolute one.",
         )
     return DuckDBSource(path, str(source), namespace)
 
@@ -163,7 +174,15 @@ OPENERS = [
     Opener("frames", lambda s: isinstance(s, Mapping), _open_frames),
     Opener("DuckDB address", lambda s: _is_url(s) and s.startswith("duckdb://"), _open_duckdb),
     Opener("SQL address", _is_url, _open_sql),
-    Opener("folder of files", lambda s: isinstance(s, (str, Path)) and Path(s).expanduser().is_dir(), _open_files),
-    Opener("SQLite file", lambda s: _starts(s, lambda head: head == b"SQLite format 3\0"), _open_sqlite_file),
+    Opener(
+        "folder of files",
+        lambda s: isinstance(s, (str, Path)) and Path(s).expanduser().is_dir(),
+        _open_files,
+    ),
+    Opener(
+        "SQLite file",
+        lambda s: _starts(s, lambda head: head == b"SQLite format 3\0"),
+        _open_sqlite_file,
+    ),
     Opener("DuckDB file", lambda s: _starts(s, lambda head: head[8:12] == b"DUCK"), _open_duckdb),
 ]

@@ -1,9 +1,9 @@
 """Opens a RelBench v3 folder.
 
-A folder whose rows follow RelBench's contract (primary keys 0…n-1 in row order, rows ordered by time, foreign keys holding
-row numbers) is used in place. A folder that does not, or whose manifest was edited after the import, is imported again from
-its rows with the keys and times that the manifest names. Column kinds that it does not name are inferred.
-"""
+A folder whose rows follow RelBench's contract (primary keys 0…n-1 in row order, rows ordered by
+time, foreign keys holding row numbers) is used in place. A folder that does not, or whose manifest
+was edited after the import, is imported again from its rows with the keys and times that the
+manifest names. Column kinds that it does not name are inferred."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,8 @@ def is_relbench_folder(path: Path) -> bool:
 
 
 def read_folder(folder: Path, source: str) -> Database:
-    """The database of a folder as its manifest states it; `follows_contract` says whether it can be used in place."""
+    """The database of a folder as its manifest states it; `follows_contract` says whether it can be
+    used in place."""
     content = load_yaml(folder / MANIFEST)
     ours: dict[str, Any] = content.get("gelgt") or {}
     findings = [Finding(**entry) for entry in ours.get("findings") or []]
@@ -65,7 +66,11 @@ def _columns(folder: Path, table: str) -> dict[str, str]:
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise SourceError("unreadable_file", f"{path} is not a readable Parquet file: {error}", hint="Write it again.") from None
+        raise SourceError(
+            "unreadable_file",
+            f"{path} is not a readable Parquet file: {error}",
+            hint="Write it again.",
+        ) from None
     types = {field.name: canonical_type(field.type) for field in schema}
     return {name: canonical_name(arrow) for name, arrow in types.items() if arrow is not None}
 
@@ -74,10 +79,16 @@ def _is_edited(content: Mapping[str, Any]) -> bool:
     """Whether keys or times were changed by hand since gelgt numbered the rows by them."""
     for name, spec in content["tables"].items():
         mine = content["gelgt"]["tables"].get(name) or {}
-        keys = {column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()}
+        keys = {
+            column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()
+        }
         primary = "+".join((mine.get("primary_key") or {}).get("columns", ())) or None
         time = (mine.get("time_column") or {}).get("column")
-        if (spec.get("pkey"), spec.get("time_col"), dict(spec.get("fkeys") or {})) != (primary, time, keys):
+        if (spec.get("pkey"), spec.get("time_col"), dict(spec.get("fkeys") or {})) != (
+            primary,
+            time,
+            keys,
+        ):
             return True
     return False
 
@@ -87,7 +98,8 @@ def _features(table: TableSchema) -> list[str]:
 
 
 def _with_derived(db: Database, trusted: bool) -> Database:
-    """Add what a hosted manifest does not say: kinds, what dates tables without a time, and whether the rows follow the contract.
+    """Add what a hosted manifest does not say: kinds, what dates tables without a time, and whether
+    the rows follow the contract.
 
     Found once, then kept.
     """
@@ -100,7 +112,10 @@ def _with_derived(db: Database, trusted: bool) -> Database:
     tables = {
         name: replace(
             table,
-            kinds={c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c]) for c in _features(table)},
+            kinds={
+                c: table.kinds.get(c) or ColumnKind(**derived["kinds"][name][c])
+                for c in _features(table)
+            },
             dating=table.dating or _dating(derived["dating"].get(name)),
         )
         for name, table in db.schema.tables.items()
@@ -111,7 +126,13 @@ def _with_derived(db: Database, trusted: bool) -> Database:
 
 
 def _dating(entry: Mapping[str, Any] | None) -> Dating | None:
-    return None if entry is None else Dating(tuple(entry["keys"]), tuple(entry["pointers"]), entry["origin"], entry["evidence"])
+    return (
+        None
+        if entry is None
+        else Dating(
+            tuple(entry["keys"]), tuple(entry["pointers"]), entry["origin"], entry["evidence"]
+        )
+    )
 
 
 def _derive(db: Database, folder: Path) -> None:
@@ -123,9 +144,23 @@ def _derive(db: Database, folder: Path) -> None:
     for name, table in db.schema.tables.items() if contract else ():
         columns = [c for c in _features(table) if c not in table.kinds]
         found = inferred_kinds(dated, name, columns, db.val_timestamp, times)
-        kinds[name] = {c: {"kind": k.kind, "origin": k.origin, "evidence": k.evidence, "separator": k.separator} for c, k in found.items()}
-    dating = {name: asdict(table.dating) for name, table in schema.tables.items() if table.dating is not None}
-    (folder / "derived.json").write_text(json.dumps({"kinds": kinds, "dating": dating, "follows_contract": contract}))
+        kinds[name] = {
+            c: {
+                "kind": k.kind,
+                "origin": k.origin,
+                "evidence": k.evidence,
+                "separator": k.separator,
+            }
+            for c, k in found.items()
+        }
+    dating = {
+        name: asdict(table.dating)
+        for name, table in schema.tables.items()
+        if table.dating is not None
+    }
+    (folder / "derived.json").write_text(
+        json.dumps({"kinds": kinds, "dating": dating, "follows_contract": contract})
+    )
 
 
 def _follows_contract(db: Database, table: TableSchema) -> bool:
@@ -165,11 +200,17 @@ class FolderSource:
     def __init__(self, folder: Path, address: str) -> None:
         content = load_yaml(folder / MANIFEST)
         ours = content.get("gelgt") or {}
-        before = {**content, "tables": _numbered_tables(content) if "format" in ours else content["tables"]}
+        before = {
+            **content,
+            "tables": _numbered_tables(content) if "format" in ours else content["tables"],
+        }
         self.address = str(ours.get("source") or address)
         self.name = str(content.get("name") or folder.name)
         self._db = Database(folder, _read_schema(folder, before), self.address)
-        self.splits: Splits | None = Splits((self._db.schema.val_timestamp, self._db.schema.test_timestamp), self._db.schema.split_origin)
+        self.splits: Splits | None = Splits(
+            (self._db.schema.val_timestamp, self._db.schema.test_timestamp),
+            self._db.schema.split_origin,
+        )
         self.folder = folder
         self._is_numbered = "format" in ours
 
@@ -178,8 +219,12 @@ class FolderSource:
 
     def _table(self, table: TableSchema) -> RawTable:
         originals = self._originals(table) if self._is_numbered else {}
-        # Columns that only gelgt needed (composite and shared keys) are dropped; the user's own come back.
-        own = {fk.stored or ("+".join(fk.columns) if len(fk.columns) > 1 else "") for fk in table.foreign_keys}
+        # Columns that only gelgt needed (composite and shared keys) are dropped; the user's own
+        # come back.
+        own = {
+            fk.stored or ("+".join(fk.columns) if len(fk.columns) > 1 else "")
+            for fk in table.foreign_keys
+        }
         if table.primary_key and len(table.primary_key.columns) > 1:
             own.add("+".join(table.primary_key.columns))
         columns = {
@@ -191,7 +236,10 @@ class FolderSource:
         def batches() -> Iterator[pa.RecordBatch]:
             row = 0
             for batch in self._db.batches(table.name, list(columns)):
-                arrays = [originals[c].slice(row, batch.num_rows) if c in originals else batch.column(c) for c in columns]
+                arrays = [
+                    originals[c].slice(row, batch.num_rows) if c in originals else batch.column(c)
+                    for c in columns
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
                 row += batch.num_rows
 
@@ -206,7 +254,11 @@ class FolderSource:
             if fk.stored or len(fk.columns) > 1:
                 continue
             parent = self._db.keys(fk.table)
-            if fk.referred and fk.referred != (self._db.table(fk.table).primary_key or table.primary_key).columns:  # type: ignore[union-attr]
+            if (
+                fk.referred
+                and fk.referred
+                != (self._db.table(fk.table).primary_key or table.primary_key).columns
+            ):  # type: ignore[union-attr]
                 parent = self._db.read(fk.table, list(fk.referred))
             if parent is not None:
                 rows = self._db.read(table.name, [fk.column]).column(0).combine_chunks()
@@ -216,12 +268,23 @@ class FolderSource:
     def content_key(self) -> str | None:
         extra = f"{(self.folder / MANIFEST).read_text(encoding='utf-8')}"
         keys = self.folder / "gelgt" / "keys"
-        return hash_files([*(self.folder / "db").glob("*.parquet"), *(keys.glob("*.parquet") if keys.is_dir() else ())], extra=extra)
+        return hash_files(
+            [
+                *(self.folder / "db").glob("*.parquet"),
+                *(keys.glob("*.parquet") if keys.is_dir() else ()),
+            ],
+            extra=extra,
+        )
 
     def __enter__(self) -> "FolderSource":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         return None
 
 
@@ -233,31 +296,44 @@ def _numbered_tables(content: Mapping[str, Any]) -> dict[str, Any]:
         tables[name] = {
             "pkey": "+".join((mine.get("primary_key") or {}).get("columns", ())) or None,
             "time_col": (mine.get("time_column") or {}).get("column"),
-            "fkeys": {column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()},
+            "fkeys": {
+                column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()
+            },
         }
     return tables
 
 
 def folder_source(
-    folder: Path, address: str, stated: Mapping[str, Mapping[str, Any]], only: list[str] | None = None
+    folder: Path,
+    address: str,
+    stated: Mapping[str, Mapping[str, Any]],
+    only: list[str] | None = None,
 ) -> tuple[FolderSource, dict[str, dict[str, Any]]]:
-    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement; `stated` goes before them.
+    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement;
+    `stated` goes before them.
 
     What the manifest says about tables that are not among `only`, where it is given, is left out.
     """
     content = load_yaml(folder / MANIFEST)
     ours = (content.get("gelgt") or {}).get("tables") or {}
     merged: dict[str, dict[str, Any]] = {}
-    wanted = {name: spec for name, spec in content["tables"].items() if only is None or name in only}
+    wanted = {
+        name: spec for name, spec in content["tables"].items() if only is None or name in only
+    }
     for name, spec in wanted.items():
-        kinds = {c: k if isinstance(k, str) else k["kind"] for c, k in ((ours.get(name) or {}).get("kinds") or {}).items()}
+        kinds = {
+            c: k if isinstance(k, str) else k["kind"]
+            for c, k in ((ours.get(name) or {}).get("kinds") or {}).items()
+        }
         links = {c: table for c, table in (spec.get("fkeys") or {}).items() if table in wanted}
         fkeys = {_user_columns(c, ours.get(name) or {}): table for c, table in links.items()}
         pkey = spec.get("pkey")
         mine = (ours.get(name) or {}).get("primary_key") or {}
         if pkey and "+".join(mine.get("columns", ())) == pkey:
             pkey = list(mine["columns"])
-        keyed = {c for key in fkeys for c in key.split("+")} | set(pkey if isinstance(pkey, list) else [pkey])
+        keyed = {c for key in fkeys for c in key.split("+")} | set(
+            pkey if isinstance(pkey, list) else [pkey]
+        )
         merged[name] = {
             "pkey": pkey,
             "time_col": spec.get("time_col"),

@@ -1,12 +1,13 @@
-"""Settles the schema of a source: what the user states, else what the source declares, else what can be inferred.
+"""Settles the schema of a source: what the user states, else what the source declares, else what
+can be inferred.
 
 A user states it as a mapping in the form of a manifest's `tables`, for example
 
-    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
+    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"},
+    "kinds": {"note": "text"}}}
 
-where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is none, do not guess.
-`dated_by` names the foreign keys that date a table without a time column.
-"""
+where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is
+none, do not guess. `dated_by` names the foreign keys that date a table without a time column."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +16,14 @@ from typing import Any
 from gelgt.errors import SchemaError, did_you_mean
 from gelgt.schema.infer import ColumnFacts, infer_foreign_keys, infer_primary_key, infer_time_column
 from gelgt.schema.manifest import parse_dating, parse_kind
-from gelgt.schema.model import ColumnKind, ForeignKey, PrimaryKey, TableSchema, TimeColumn, key_column
+from gelgt.schema.model import (
+    ColumnKind,
+    ForeignKey,
+    PrimaryKey,
+    TableSchema,
+    TimeColumn,
+    key_column,
+)
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.stated import ENTRIES
@@ -27,55 +35,90 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
     """Reject names in `schema=` that do not exist, before anything is read."""
     for table, entry in stated.items():
         if table not in tables:
-            raise SchemaError("unknown_table", f"schema: there is no table '{table}'.", hint=did_you_mean(table, tables))
+            raise SchemaError(
+                "unknown_table",
+                f"schema: there is no table '{table}'.",
+                hint=did_you_mean(table, tables),
+            )
         for word in entry:
             if word not in ENTRIES:
-                raise SchemaError("unknown_entry", f"schema: table '{table}' has the entry '{word}'.", hint=did_you_mean(word, ENTRIES))
+                raise SchemaError(
+                    "unknown_entry",
+                    f"schema: table '{table}' has the entry '{word}'.",
+                    hint=did_you_mean(word, ENTRIES),
+                )
         columns = list(tables[table])
-        named = [*_as_tuple(entry.get("pkey")), *_as_tuple(entry.get("time_col")), *(entry.get("kinds") or {})]
+        named = [
+            *_as_tuple(entry.get("pkey")),
+            *_as_tuple(entry.get("time_col")),
+            *(entry.get("kinds") or {}),
+        ]
         for key, target in (entry.get("fkeys") or {}).items():
             named += key.split("+") if key not in columns else [key]
             parent, _ = _target(str(target), tables)
             if parent not in tables:
                 raise SchemaError(
-                    "unknown_table", f"schema: '{table}.{key}' refers to a table '{target}'.", hint=did_you_mean(str(target), tables)
+                    "unknown_table",
+                    f"schema: '{table}.{key}' refers to a table '{target}'.",
+                    hint=did_you_mean(str(target), tables),
                 )
         for column in named:
             if column not in columns:
                 raise SchemaError(
-                    "unknown_column", f"schema: table '{table}' has no column '{column}'.", hint=did_you_mean(column, columns)
+                    "unknown_column",
+                    f"schema: table '{table}' has no column '{column}'.",
+                    hint=did_you_mean(column, columns),
                 )
         for column, kind in (entry.get("kinds") or {}).items():
             parse_kind(table, column, kind, "schema")
 
 
 def stated_kinds(stated: Stated, table: str) -> dict[str, ColumnKind]:
-    return {c: parse_kind(table, c, kind, "schema") for c, kind in (stated.get(table, {}).get("kinds") or {}).items()}
+    return {
+        c: parse_kind(table, c, kind, "schema")
+        for c, kind in (stated.get(table, {}).get("kinds") or {}).items()
+    }
 
 
-def resolve(staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProbe) -> dict[str, TableSchema]:
+def resolve(
+    staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProbe
+) -> dict[str, TableSchema]:
     """Keys and times of every table; kinds follow when the rows are in order."""
     facts = {name: _facts(table) for name, table in staged.items()}
-    keys = {name: _primary_key(table, stated.get(name, {}), facts[name], probe) for name, table in staged.items()}
+    keys = {
+        name: _primary_key(table, stated.get(name, {}), facts[name], probe)
+        for name, table in staged.items()
+    }
     resolved = {}
     for name, table in staged.items():
         entry = stated.get(name, {})
         foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
         time = _time_column(table, entry, facts[name], keys[name], probe)
         columns = [fk.column for fk in foreign]
-        dating = parse_dating(name, entry["dated_by"], columns, "schema") if "dated_by" in entry else None
-        resolved[name] = TableSchema(name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating)
+        dating = (
+            parse_dating(name, entry["dated_by"], columns, "schema")
+            if "dated_by" in entry
+            else None
+        )
+        resolved[name] = TableSchema(
+            name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating
+        )
     return resolved
 
 
 def _facts(table: StagedTable) -> list[ColumnFacts]:
     types = table.types()
     return [
-        ColumnFacts(c, types[c], column.nulls, table.rows, column.is_whole and not column.non_finite) for c, column in table.columns.items()
+        ColumnFacts(
+            c, types[c], column.nulls, table.rows, column.is_whole and not column.non_finite
+        )
+        for c, column in table.columns.items()
     ]
 
 
-def _primary_key(table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], probe: StagedProbe) -> PrimaryKey | None:
+def _primary_key(
+    table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], probe: StagedProbe
+) -> PrimaryKey | None:
     if "pkey" in entry:
         columns = _as_tuple(entry["pkey"])
         key = PrimaryKey(columns, "manifest", "stated by the user") if columns else None
@@ -86,7 +129,8 @@ def _primary_key(table: StagedTable, entry: Mapping[str, Any], facts: list[Colum
     if key and len(key.columns) > 1 and key_column(key.columns) in table.columns:
         raise SchemaError(
             "name_collision",
-            f"The primary key of '{table.name}' needs a column '{key_column(key.columns)}' of its own, but the table has one of that name.",
+            f"The primary key of '{table.name}' needs a column '{key_column(key.columns)}' of its "
+            "own, but the table has one of that name.",
             hint="Rename that column, or read the table through a view that does.",
         )
     return key
@@ -101,9 +145,16 @@ def _foreign_keys(
     probe: StagedProbe,
 ) -> tuple[ForeignKey, ...]:
     if "fkeys" in entry:
-        found = [_stated_key(column, str(target), table.columns, staged) for column, target in (entry["fkeys"] or {}).items()]
+        found = [
+            _stated_key(column, str(target), table.columns, staged)
+            for column, target in (entry["fkeys"] or {}).items()
+        ]
     else:
-        found = [fk for fk in table.foreign_keys if fk.table in staged and set(fk.columns) <= set(table.columns)]
+        found = [
+            fk
+            for fk in table.foreign_keys
+            if fk.table in staged and set(fk.columns) <= set(table.columns)
+        ]
         taken = {c for fk in found for c in fk.columns}
         found += infer_foreign_keys(table.name, facts, keys, taken, probe)
     position = {c: i for i, c in enumerate(table.columns)}
@@ -111,9 +162,12 @@ def _foreign_keys(
     return _name_apart(found, keys[table.name], set(table.columns))
 
 
-def _stated_key(column: str, target: str, own: Iterable[str], staged: Mapping[str, StagedTable]) -> ForeignKey:
+def _stated_key(
+    column: str, target: str, own: Iterable[str], staged: Mapping[str, StagedTable]
+) -> ForeignKey:
     parent, referred = _target(target, staged)
-    columns = (column,) if column in own else tuple(column.split("+"))  # a column of the user's own may hold a plus
+    # a column of the user's own may hold a plus
+    columns = (column,) if column in own else tuple(column.split("+"))
     return ForeignKey(columns, parent, referred, "manifest", "stated by the user")
 
 
@@ -125,12 +179,18 @@ def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...
     return table, (column,)
 
 
-def _name_apart(found: list[ForeignKey], key: PrimaryKey | None, columns: set[str]) -> tuple[ForeignKey, ...]:
-    """Give a stored name of its own to a key whose column already holds other row numbers (shared or doubled keys)."""
+def _name_apart(
+    found: list[ForeignKey], key: PrimaryKey | None, columns: set[str]
+) -> tuple[ForeignKey, ...]:
+    """Give a stored name of its own to a key whose column already holds other row numbers (shared
+    or doubled keys)."""
     used = {key_column(key.columns)} if key else set()
     named: list[ForeignKey] = []
     for fk in found:
-        if any((fk.columns, fk.table, fk.referred) == (other.columns, other.table, other.referred) for other in named):
+        if any(
+            (fk.columns, fk.table, fk.referred) == (other.columns, other.table, other.referred)
+            for other in named
+        ):
             continue  # declared twice
         name = key_column(fk.columns)
         if name in used or (len(fk.columns) > 1 and name in columns):
@@ -144,7 +204,11 @@ def _name_apart(found: list[ForeignKey], key: PrimaryKey | None, columns: set[st
 
 
 def _time_column(
-    table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], key: PrimaryKey | None, probe: StagedProbe
+    table: StagedTable,
+    entry: Mapping[str, Any],
+    facts: list[ColumnFacts],
+    key: PrimaryKey | None,
+    probe: StagedProbe,
 ) -> TimeColumn | None:
     if "time_col" not in entry:
         return infer_time_column(table.name, facts, key, probe)
@@ -156,7 +220,8 @@ def _time_column(
         raise SchemaError(
             "not_a_time",
             f"'{table.name}.{column}' is to be the time column but holds {kind} values.",
-            hint="Use dates or times (2024-05-31 17:04:05), or whole numbers that count from 1970 in a column named like a time.",
+            hint="Use dates or times (2024-05-31 17:04:05), or whole numbers that count from 1970 "
+            "in a column named like a time.",
         )
     return TimeColumn(column, "manifest", "stated by the user")
 

@@ -1,7 +1,9 @@
 """When each row of a table becomes visible, in microseconds since 1970.
 
-    a time column       its own value; no value: NEVER, because as "always" it would be visible before it happened
-    dated by its keys   the newest of the rows that it names (`Dating`); no such row: NEVER, for the same reason
+    a time column       its own value; no value: NEVER, because as "always" it would be visible
+                        before it happened
+    dated by its keys   the newest of the rows that it names (`Dating`); no such row: NEVER, for the
+                        same reason
     neither             TIMELESS: always visible
 
 Labels, graph, feature statistics and populations all take their times from here.
@@ -26,7 +28,8 @@ Times = NDArray[np.int64]
 
 
 class RowTimes:
-    """Times of the rows of a database, table by table; those that date other tables are read once and kept.
+    """Times of the rows of a database, table by table; those that date other tables are read once
+    and kept.
 
     Args:
         db: The database; its schema says what dates a table.
@@ -42,13 +45,18 @@ class RowTimes:
         if table in self._known:
             return self._known[table]
         schema = self.db.table(table)
-        times = self._read(schema) if schema.time_col is not None else self.newest_parent(schema, schema.dating_keys)
+        times = (
+            self._read(schema)
+            if schema.time_col is not None
+            else self.newest_parent(schema, schema.dating_keys)
+        )
         if table in self._dating:
             self._known[table] = times
         return times
 
     def newest_parent(self, table: TableSchema, keys: tuple[ForeignKey, ...]) -> Times:
-        """(rows,) the newest time among the rows that each row names by some keys; NEVER where it names none."""
+        """(rows,) the newest time among the rows that each row names by some keys; NEVER where it
+        names none."""
         rows = self.db.num_rows(table.name)
         if not keys:
             return np.full(rows, TIMELESS, np.int64)
@@ -63,7 +71,10 @@ class RowTimes:
     def parents(self, table: TableSchema, fk: ForeignKey) -> NDArray[np.int64]:
         """(rows,) the row that each row names by a key, -1 for none."""
         count = self.db.num_rows(fk.table)
-        parts = [parent_rows(batch.column(0), count, table, fk)[0] for batch in self.db.batches(table.name, [fk.column])]
+        parts = [
+            parent_rows(batch.column(0), count, table, fk)[0]
+            for batch in self.db.batches(table.name, [fk.column])
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def _read(self, table: TableSchema) -> Times:
@@ -75,14 +86,18 @@ class RowTimes:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def parent_rows(column: pa.Array, count: int, table: TableSchema, fk: ForeignKey) -> tuple[NDArray[np.int64], int]:
-    """Row numbers of the parents (-1 for none) and how many values name no row of the `count` that there are."""
+def parent_rows(
+    column: pa.Array, count: int, table: TableSchema, fk: ForeignKey
+) -> tuple[NDArray[np.int64], int]:
+    """Row numbers of the parents (-1 for none) and how many values name no row of the `count` that
+    there are."""
     if column.null_count == len(column):
         return np.full(len(column), -1, np.int64), 0
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise SchemaError(
             "bad_key",
-            f"The foreign key '{table.name}.{fk.column}' holds {column.type} values, not row numbers of '{fk.table}'.",
+            f"The foreign key '{table.name}.{fk.column}' holds {column.type} values, not row "
+            f"numbers of '{fk.table}'.",
             hint="Import the database with `gelgt import`, which numbers the rows.",
         )
     missing = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)

@@ -1,4 +1,5 @@
-"""Default split times: the last tenth of the time range is for testing, the tenth before it for validation."""
+"""Default split times: the last tenth of the time range is for testing, the tenth before it for
+validation."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,18 +10,22 @@ from gelgt.sources.probe import StagedProbe
 _DAY = 86_400 * 10**6  # µs
 
 
-def split_times(tables: Mapping[str, TableSchema], probe: StagedProbe) -> tuple[str | None, str | None]:
+def split_times(
+    tables: Mapping[str, TableSchema], probe: StagedProbe
+) -> tuple[str | None, str | None]:
     """Validation and test times as ISO text; None for a database without times.
 
-    A few stray times (1970-01-01, 9999-12-31) must not stretch the range: where the middle 99.8 % of the rows span less than
-    half of it, the split is made there.
-    """
+    A few stray times (1970-01-01, 9999-12-31) must not stretch the range: where the middle 99.8 %
+    of the rows span less than half of it, the split is made there."""
     spans = []
     for name, table in tables.items():
         column = probe.tables[name].columns[table.time_col] if table.time_col else None
         if column is None or column.low is None or column.high is None:
             continue
-        core = probe.one(f"SELECT quantile_disc(epoch_us({column.stored}), [0.001, 0.999]) FROM {probe.relation(name)}")[0]
+        core = probe.one(
+            f"SELECT quantile_disc(epoch_us({column.stored}), [0.001, 0.999]) FROM "
+            f"{probe.relation(name)}"
+        )[0]
         spans.append((int(column.low), int(column.high), int(core[0]), int(core[1])))
     if not spans:
         return None, None

@@ -1,8 +1,9 @@
-"""A SQL database as a source: SQLite, PostgreSQL, MySQL and MariaDB through SQLAlchemy's reflection.
+"""A SQL database as a source: SQLite, PostgreSQL, MySQL and MariaDB through SQLAlchemy's
+reflection.
 
-Keys are the database's own declarations. Rows are read inside one read-only transaction that sees one state of the
-data, a batch at a time. What differs between the systems is in `sqlite.py`, `postgres.py` and `mysql.py`.
-"""
+Keys are the database's own declarations. Rows are read inside one read-only transaction that sees
+one state of the data, a batch at a time. What differs between the systems is in `sqlite.py`,
+`postgres.py` and `mysql.py`."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,8 @@ UNREADABLE = "this user may not read it: it is left out"
 
 
 class SQLSource:
-    """Common part of all SQL databases. A dialect overrides `_engine`, `_begin`, `_arrow_type` and `_rows`."""
+    """Common part of all SQL databases. A dialect overrides `_engine`, `_begin`, `_arrow_type` and
+    `_rows`."""
 
     splits: Splits | None = None
 
@@ -37,7 +39,9 @@ class SQLSource:
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         self.url = url
         self.address = safe_address(url)
-        self.name = (url.database or "database").rstrip("/").split("/")[-1].split(".")[0] or "database"
+        self.name = (url.database or "database").rstrip("/").split("/")[-1].split(".")[
+            0
+        ] or "database"
         self._namespace = namespace
         self._engine_: Engine | None = None
         self._connection: Connection
@@ -49,14 +53,23 @@ class SQLSource:
             self._begin()
         except ModuleNotFoundError as error:
             raise SourceError(
-                "missing_driver", f"{self.address} needs the Python package '{error.name}'.", hint=f"pip install 'gelgt[{self.extra}]'"
+                "missing_driver",
+                f"{self.address} needs the Python package '{error.name}'.",
+                hint=f"pip install 'gelgt[{self.extra}]'",
             ) from None
         except (SQLAlchemyError, OSError) as error:
             self._close()
-            raise self._failed("cannot_open", error, "Check host, port, user, password and database name.") from None
+            raise self._failed(
+                "cannot_open", error, "Check host, port, user, password and database name."
+            ) from None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -76,10 +89,13 @@ class SQLSource:
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SAWarning)  # types that SQLAlchemy does not know are read as text
+                # types that SQLAlchemy does not know are read as text
+                warnings.simplefilter("ignore", SAWarning)
                 return self._reflect(sa.inspect(self._connection), only)
         except SQLAlchemyError as error:
-            raise self._failed("cannot_read", error, "The user needs the right to read the tables.") from None
+            raise self._failed(
+                "cannot_read", error, "The user needs the right to read the tables."
+            ) from None
 
     def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
         namespaces = inspector.get_schema_names()
@@ -94,7 +110,11 @@ class SQLSource:
             known = [*names, *self._views(inspector)]
             for name in only:
                 if name not in known:
-                    raise SourceError("unknown_table", f"{self.address} has no table '{name}'.", hint=did_you_mean(name, known))
+                    raise SourceError(
+                        "unknown_table",
+                        f"{self.address} has no table '{name}'.",
+                        hint=did_you_mean(name, known),
+                    )
             names = list(only)
         if not names:
             raise SourceError(
@@ -103,9 +123,16 @@ class SQLSource:
                 hint=f"Name a schema with namespace= (--namespace). {did_you_mean('', namespaces)}",
             )
         hidden = self._hidden()
-        wanted = [name for name in sorted(set(names)) if only is not None or hidden.get(name) != PARTITION]
+        wanted = [
+            name for name in sorted(set(names)) if only is not None or hidden.get(name) != PARTITION
+        ]
         return [
-            RawTable(name, {}, lambda: iter(()), findings=(Finding("unreadable_table", name, message=UNREADABLE),))
+            RawTable(
+                name,
+                {},
+                lambda: iter(()),
+                findings=(Finding("unreadable_table", name, message=UNREADABLE),),
+            )
             if hidden.get(name) == UNREADABLE
             else self._table(inspector, name)
             for name in wanted
@@ -115,7 +142,10 @@ class SQLSource:
         reflected = inspector.get_columns(name, schema=self._namespace)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
-        primary = tuple(inspector.get_pk_constraint(name, schema=self._namespace).get("constrained_columns") or ())
+        primary = tuple(
+            inspector.get_pk_constraint(name, schema=self._namespace).get("constrained_columns")
+            or ()
+        )
         keys = inspector.get_foreign_keys(name, schema=self._namespace)
         foreign = tuple(
             ForeignKey(
@@ -128,9 +158,18 @@ class SQLSource:
             for key in keys
             if self._is_inside(key)
         )
-        dropped = [Finding("binary_column", name, c, message="binary data is left out") for c, t in types.items() if t is None]
+        dropped = [
+            Finding("binary_column", name, c, message="binary data is left out")
+            for c, t in types.items()
+            if t is None
+        ]
         outside = [
-            Finding("outside_key", name, "+".join(key["constrained_columns"]), message=f"refers to {_place(key)}, which is not read")
+            Finding(
+                "outside_key",
+                name,
+                "+".join(key["constrained_columns"]),
+                message=f"refers to {_place(key)}, which is not read",
+            )
             for key in keys
             if not self._is_inside(key)
         ]
@@ -152,9 +191,12 @@ class SQLSource:
         try:
             yield from self._rows(table, columns)
         except SQLAlchemyError as error:
-            raise self._failed("cannot_read", error, f"Reading the table '{table}' failed.") from None
+            raise self._failed(
+                "cannot_read", error, f"Reading the table '{table}' failed."
+            ) from None
 
-    # --- what a dialect may replace -------------------------------------------------------------------------------
+    # --- what a dialect may replace
+    # -------------------------------------------------------------------------------
     def _engine(self) -> Engine:
         return sa.create_engine(self.url)
 
@@ -165,7 +207,8 @@ class SQLSource:
         return inspector.get_view_names(schema=self._namespace)
 
     def _hidden(self) -> dict[str, str]:
-        """Tables that are not read as such, and why: PARTITION (its rows come with the whole) or UNREADABLE."""
+        """Tables that are not read as such, and why: PARTITION (its rows come with the whole) or
+        UNREADABLE."""
         return {}
 
     def _time_columns(self, reflected: list[Any]) -> frozenset[str]:
@@ -179,8 +222,12 @@ class SQLSource:
         if isinstance(kind, sa.Integer):
             return pa.int64()
         if isinstance(kind, (sa.Numeric, sa.Float)):
-            # NUMERIC(18, 0) is a whole number, often a key, and a float would run its large values together.
-            is_whole = getattr(kind, "scale", None) == 0 and 0 < (getattr(kind, "precision", None) or 0) <= 18
+            # NUMERIC(18, 0) is a whole number, often a key, and a float would run its large values
+            # together.
+            is_whole = (
+                getattr(kind, "scale", None) == 0
+                and 0 < (getattr(kind, "precision", None) or 0) <= 18
+            )
             return pa.int64() if is_whole else pa.float64()
         if isinstance(kind, (sa.DateTime, sa.Date)):
             return TIME
@@ -191,19 +238,27 @@ class SQLSource:
         return pa.string()
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-        query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(sa.table(table, schema=self._namespace))
-        result = self._connection.execution_options(stream_results=True, yield_per=BATCH_ROWS).execute(query)
+        query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(
+            sa.table(table, schema=self._namespace)
+        )
+        result = self._connection.execution_options(
+            stream_results=True, yield_per=BATCH_ROWS
+        ).execute(query)
         for rows in result.partitions(BATCH_ROWS):
             values = list(zip(*rows)) if rows else [()] * len(columns)
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
-    def _array(self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]) -> pa.Array:
+    def _array(
+        self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
+    ) -> pa.Array:
         try:
             return pa.array([_plain(v, arrow) for v in values], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
             raise SourceError(
-                "bad_value", f"'{table}.{column}': a value does not fit {arrow}: {error}", hint="Repair the value or leave out the column."
+                "bad_value",
+                f"'{table}.{column}': a value does not fit {arrow}: {error}",
+                hint="Repair the value or leave out the column.",
             ) from None
 
 
@@ -222,12 +277,28 @@ def _plain(value: Any, arrow: pa.DataType) -> Any:
     if arrow == pa.int64():
         return int(value)
     if arrow == pa.string():
-        return value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
+        return (
+            value
+            if isinstance(value, str)
+            else value.hex()
+            if isinstance(value, bytes)
+            else str(value)
+        )
     if arrow == TIME:
         # PyMySQL hands out the zero dates of MySQL, which are no dates, as text.
-        return None if isinstance(value, str) else value if isinstance(value, datetime) else _midnight(value)
+        return (
+            None
+            if isinstance(value, str)
+            else value
+            if isinstance(value, datetime)
+            else _midnight(value)
+        )
     if arrow == STRINGS:
-        return sorted(str(v) for v in value) if isinstance(value, (set, frozenset)) else [str(v) for v in value]
+        return (
+            sorted(str(v) for v in value)
+            if isinstance(value, (set, frozenset))
+            else [str(v) for v in value]
+        )
     return value
 
 
@@ -236,7 +307,8 @@ def _midnight(day: date) -> datetime:
 
 
 def parse_url(text: str) -> URL:
-    """A SQLAlchemy URL, or an error that does not repeat what it could not read (it may hold a password)."""
+    """A SQLAlchemy URL, or an error that does not repeat what it could not read (it may hold a
+    password)."""
     try:
         return sa.make_url(text)
     except (ArgumentError, NoSuchModuleError, ValueError):
@@ -244,7 +316,8 @@ def parse_url(text: str) -> URL:
         raise SourceError(
             "bad_url",
             f"The address '{scheme}://…' is not a database URL.",
-            hint="Write dialect://user:password@host:port/database; characters such as @ or / in a password are written %40, %2F.",
+            hint="Write dialect://user:password@host:port/database; characters such as @ or / in "
+            "a password are written %40, %2F.",
         ) from None
 
 

@@ -1,4 +1,5 @@
-"""SQLite. Any column may hold any type there, so each column is asked what it holds before it is read."""
+"""SQLite. Any column may hold any type there, so each column is asked what it holds before it is
+read."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -25,26 +26,37 @@ class SQLiteSource(SQLSource):
         super().__init__(url, namespace)
         if not url.database or url.database == ":memory:":
             raise SourceError(
-                "bad_url", "An in-memory SQLite database cannot be opened by its address.", hint="Save it to a file, or pass frames."
+                "bad_url",
+                "An in-memory SQLite database cannot be opened by its address.",
+                hint="Save it to a file, or pass frames.",
             )
         self._path = Path(url.database).expanduser()
         self._findings: dict[str, list[Finding]] = {}
         if not self._path.is_file():
             raise SourceError(
-                "not_found", f"There is no SQLite file {self._path}.", hint="sqlite:/// takes a relative path, sqlite://// an absolute one."
+                "not_found",
+                f"There is no SQLite file {self._path}.",
+                hint="sqlite:/// takes a relative path, sqlite://// an absolute one.",
             )
 
     def _engine(self) -> Engine:
         address = f"{self._path.resolve().as_uri()}?mode=ro"
-        return sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False))
+        return sa.create_engine(
+            "sqlite://", creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False)
+        )
 
     def _begin(self) -> None:
-        # Python's sqlite3 opens no transaction for reads by itself; without one, each table could come from another state.
+        # Python's sqlite3 opens no transaction for reads by itself; without one, each table could
+        # come from another state.
         self._connection.exec_driver_sql("BEGIN")
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
     def _time_columns(self, reflected: list[Any]) -> frozenset[str]:
-        return frozenset(c["name"] for c in reflected if isinstance(c["type"], (sa.DateTime, sa.Date, sa.TIMESTAMP)))
+        return frozenset(
+            c["name"]
+            for c in reflected
+            if isinstance(c["type"], (sa.DateTime, sa.Date, sa.TIMESTAMP))
+        )
 
     def _table(self, inspector: Any, name: str) -> RawTable:
         raw = super()._table(inspector, name)
@@ -52,7 +64,9 @@ class SQLiteSource(SQLSource):
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         c, kind = quote(column["name"]), column["type"]
-        kinds = ", ".join(f"coalesce(sum(typeof({c}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob"))
+        kinds = ", ".join(
+            f"coalesce(sum(typeof({c}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob")
+        )
         query = f"SELECT {kinds}, min({c}), max({c}) FROM {quote(table)}"
         try:
             integer, real, text, blob, low, high = self._connection.exec_driver_sql(query).one()
@@ -60,15 +74,34 @@ class SQLiteSource(SQLSource):
             raise self._decode_error(table, column["name"], error) from None
         if blob and not (integer or real or text):
             return None
-        # Stray texts must not turn declared numbers into text: one in a later row would change every earlier one.
-        if isinstance(kind, (sa.Numeric, sa.Float, sa.Integer, sa.Boolean)) and 0 < text + blob < integer + real:
+        # Stray texts must not turn declared numbers into text: one in a later row would change
+        # every earlier one.
+        if (
+            isinstance(kind, (sa.Numeric, sa.Float, sa.Integer, sa.Boolean))
+            and 0 < text + blob < integer + real
+        ):
             self._findings.setdefault(table, []).append(
-                Finding("mixed_types", table, column["name"], text + blob, "text in a column of numbers counts as missing")
+                Finding(
+                    "mixed_types",
+                    table,
+                    column["name"],
+                    text + blob,
+                    "text in a column of numbers counts as missing",
+                )
             )
-            return pa.float64() if real or not isinstance(kind, (sa.Integer, sa.Boolean)) else pa.int64()
+            return (
+                pa.float64()
+                if real or not isinstance(kind, (sa.Integer, sa.Boolean))
+                else pa.int64()
+            )
         if (text and (integer or real)) or blob:
             self._findings.setdefault(table, []).append(
-                Finding("mixed_types", table, column["name"], message="values of several types, read as text")
+                Finding(
+                    "mixed_types",
+                    table,
+                    column["name"],
+                    message="values of several types, read as text",
+                )
             )
             return pa.string()
         if text:
@@ -88,13 +121,17 @@ class SQLiteSource(SQLSource):
             pa.float64(): number.format("{0}", "CAST({0} AS REAL)"),
             pa.int64(): number.format("{0}", "{0}"),
         }
-        selected = ", ".join(cast.get(arrow, "{0}").format(quote(name)) for name, arrow in columns.items())
+        selected = ", ".join(
+            cast.get(arrow, "{0}").format(quote(name)) for name, arrow in columns.items()
+        )
         raw: Any = self._connection.connection.driver_connection
         cursor = raw.cursor()
         try:
             cursor.execute(f"SELECT {selected} FROM {quote(table)}")
             while rows := cursor.fetchmany(BATCH_ROWS):
-                arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]
+                arrays = [
+                    self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         except sqlite3.Error as error:
             raise self._decode_error(table, None, error) from None
@@ -106,6 +143,10 @@ class SQLiteSource(SQLSource):
         if "decode to UTF-8" in text:
             where = f"'{table}.{column}'" if column else f"table '{table}'"
             return SourceError(
-                "not_utf8", f"{self.address}: {where} holds text that is not UTF-8: {text}", hint="Re-encode the column as UTF-8."
+                "not_utf8",
+                f"{self.address}: {where} holds text that is not UTF-8: {text}",
+                hint="Re-encode the column as UTF-8.",
             )
-        return self._failed("cannot_read", error, "The file may be damaged: run PRAGMA integrity_check.")
+        return self._failed(
+            "cannot_read", error, "The file may be damaged: run PRAGMA integrity_check."
+        )

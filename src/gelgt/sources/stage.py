@@ -1,8 +1,8 @@
-"""First pass over a source: rows stream to Parquet in canonical types, and what must be known of whole columns is noted.
+"""First pass over a source: rows stream to Parquet in canonical types, and what must be known of
+whole columns is noted.
 
-Types that only the whole column can tell (text that is times, numbers that are epoch seconds) are settled afterwards;
-a table that needs it is rewritten once. Memory stays bounded by a batch.
-"""
+Types that only the whole column can tell (text that is times, numbers that are epoch seconds) are
+settled afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch."""
 
 import os
 import re
@@ -24,10 +24,12 @@ from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
 # Names of whole-number columns that may hold epoch times.
 _TIMELIKE = re.compile(
-    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch", re.ASCII
+    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch",
+    re.ASCII,
 )
 _EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
-SCRATCH: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}  # written once, read once or twice
+# written once, read once or twice
+SCRATCH: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -60,7 +62,9 @@ class StagedColumn:
             values = values.filter(finite)
             if self.is_whole:
                 numbers = values.to_numpy(zero_copy_only=False)
-                self.is_whole = bool(np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53))
+                self.is_whole = bool(
+                    np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53)
+                )
         if len(values):
             extremes = pc.min_max(values)
             low, high = extremes["min"].as_py(), extremes["max"].as_py()
@@ -87,16 +91,28 @@ class StagedTable:
 def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, str]) -> StagedTable:
     """Stream one table to Parquet and settle its column types.
 
-    Args:
-        number: The file is named by it, not by the table: a table name may hold characters that a file name cannot.
-        forced: Column kinds that the user set; ``text`` and ``categorical`` keep a column as it is.
+    Args: number: The file is named by it, not by the table: a table name may hold characters that a
+        file name cannot. forced: Column kinds that the user set; ``text`` and ``categorical`` keep
+        a column as it is.
     """
     if not raw.columns:
-        raise SourceError("no_columns", f"Table '{raw.name}' has no columns.", hint="Leave the table out.")
+        raise SourceError(
+            "no_columns", f"Table '{raw.name}' has no columns.", hint="Leave the table out."
+        )
     types = {name: canonical_type(arrow) for name, arrow in raw.columns.items()}
     dropped = [name for name, arrow in types.items() if arrow is None]
-    findings = [*raw.findings, *(Finding("binary_column", raw.name, c, message="binary data is left out") for c in dropped)]
-    columns = {name: _column(raw, name, arrow, i) for i, (name, arrow) in enumerate(types.items()) if arrow is not None}
+    findings = [
+        *raw.findings,
+        *(
+            Finding("binary_column", raw.name, c, message="binary data is left out")
+            for c in dropped
+        ),
+    ]
+    columns = {
+        name: _column(raw, name, arrow, i)
+        for i, (name, arrow) in enumerate(types.items())
+        if arrow is not None
+    }
     path = folder / f"{number}.parquet"
     rows = 0
     schema = _file_schema(columns)
@@ -138,14 +154,27 @@ def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> No
                 staged.findings.append(Finding(doubt[0], staged.name, name, message=doubt[1]))
         elif not kept and (unit := _epoch_unit(name, column, name in raw.time_columns)):
             changes[name] = (TIME, unit)
-            staged.findings.append(Finding("epoch_time", staged.name, name, message=f"whole numbers read as {unit} since 1970"))
+            staged.findings.append(
+                Finding(
+                    "epoch_time",
+                    staged.name,
+                    name,
+                    message=f"whole numbers read as {unit} since 1970",
+                )
+            )
     if changes:
         _rewrite(staged, changes)
 
 
 def _epoch_unit(name: str, column: StagedColumn, declared_time: bool) -> str | None:
-    """The unit in which a column of whole numbers counts from 1970, if all of them do and the name says so."""
-    if column.low is None or column.high is None or not column.is_whole or column.type not in (pa.int64(), pa.float64()):
+    """The unit in which a column of whole numbers counts from 1970, if all of them do and the name
+    says so."""
+    if (
+        column.low is None
+        or column.high is None
+        or not column.is_whole
+        or column.type not in (pa.int64(), pa.float64())
+    ):
         return None
     if not (declared_time or _TIMELIKE.search(name) or _TIMELIKE.search(name.lower())):
         return None
@@ -172,7 +201,8 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
                     text, before = texts[name], array.null_count
                     if unit or text is None:
                         array = _from_epoch(array, unit)
-                    elif arrow == pa.float64() and not (text.numbers and text.maybe["float"]):  # only because the user says so
+                    elif arrow == pa.float64() and not (text.numbers and text.maybe["float"]):
+                        # only because the user says so
                         array = parse_numbers(array)
                     else:
                         array = parse_text(array, arrow, staged.name, name, numbers=text.numbers)
@@ -183,17 +213,29 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
     os.replace(target, staged.path)
     for name, count in lost.items():
         if count:
-            staged.findings.append(Finding("missing_words", staged.name, name, count, "words among numbers or times count as missing"))
+            staged.findings.append(
+                Finding(
+                    "missing_words",
+                    staged.name,
+                    name,
+                    count,
+                    "words among numbers or times count as missing",
+                )
+            )
 
 
 def _from_epoch(values: pa.Array, unit: str) -> pa.Array:
     whole = values.cast(pa.int64())
     scale = _UNITS[unit]
-    micros = pc.multiply(whole, 10**6 // scale) if scale <= 10**6 else pc.divide(whole, scale // 10**6)
+    micros = (
+        pc.multiply(whole, 10**6 // scale) if scale <= 10**6 else pc.divide(whole, scale // 10**6)
+    )
     return micros.cast(TIME)
 
 
-def read_batches(path: Path, columns: list[str] | None = None, batch_size: int = 1 << 17) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    path: Path, columns: list[str] | None = None, batch_size: int = 1 << 17
+) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet file that gelgt wrote."""
     with pq.ParquetFile(path, memory_map=True) as file:
         yield from file.iter_batches(batch_size=batch_size, columns=columns)

@@ -1,11 +1,13 @@
-"""What a user states about a source with `schema=`: a mapping of tables, or a manifest that has split times too.
+"""What a user states about a source with `schema=`: a mapping of tables, or a manifest that has
+split times too.
 
-    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}
-    {"val_timestamp": "2025-09-01", "test_timestamp": "2025-11-01", "tables": {"orders": {…}}}
+    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"},
+    "kinds": {"note": "text"}}} {"val_timestamp": "2025-09-01", "test_timestamp": "2025-11-01",
+    "tables": {"orders": {…}}}
 
-A table without a time may say what dates it: `"dated_by": "order_id"`, several foreign keys, or null for rows that are always visible.
-Split times stated at the import are the ones that kinds are inferred up to, so they are stated there and not afterwards.
-"""
+A table without a time may say what dates it: `"dated_by": "order_id"`, several foreign keys, or
+null for rows that are always visible. Split times stated at the import are the ones that kinds are
+inferred up to, so they are stated there and not afterwards."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -20,29 +22,42 @@ ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by")
 _SPLITS = ("val_timestamp", "test_timestamp")
 
 
-def read_stated(schema: Mapping[str, Any] | str | Path | None) -> tuple[dict[str, dict[str, Any]], Splits | None]:
+def read_stated(
+    schema: Mapping[str, Any] | str | Path | None,
+) -> tuple[dict[str, dict[str, Any]], Splits | None]:
     """Tables and split times of a mapping or a YAML file."""
     content: Any = schema or {}
     if isinstance(schema, (str, Path)):
         path = Path(schema).expanduser()
         if not path.is_file():
             raise SourceError(
-                "not_found", f"There is no schema file {path}.", hint="Give a YAML file in the form of a manifest's 'tables'."
+                "not_found",
+                f"There is no schema file {path}.",
+                hint="Give a YAML file in the form of a manifest's 'tables'.",
             )
         content = load_yaml(path)
     splits = None
     if isinstance(content, Mapping) and _is_manifest(content):
         splits = _splits(content)
         content = content.get("tables") or {}
-    if not isinstance(content, Mapping) or not all(isinstance(entry, Mapping) or entry is None for entry in content.values()):
-        raise SourceError("bad_schema", "schema does not map tables to their keys.", hint="Give {'table': {'pkey': …, 'time_col': …}}.")
+    if not isinstance(content, Mapping) or not all(
+        isinstance(entry, Mapping) or entry is None for entry in content.values()
+    ):
+        raise SourceError(
+            "bad_schema",
+            "schema does not map tables to their keys.",
+            hint="Give {'table': {'pkey': …, 'time_col': …}}.",
+        )
     return {str(name): dict(entry or {}) for name, entry in content.items()}, splits
 
 
 def _is_manifest(content: Mapping[str, Any]) -> bool:
-    """A manifest has split times or a 'tables' whose entries are tables; a table may itself be called 'tables'."""
+    """A manifest has split times or a 'tables' whose entries are tables; a table may itself be
+    called 'tables'."""
     tables = content.get("tables")
-    return any(word in content for word in _SPLITS) or (isinstance(tables, Mapping) and not set(tables) <= set(ENTRIES))
+    return any(word in content for word in _SPLITS) or (
+        isinstance(tables, Mapping) and not set(tables) <= set(ENTRIES)
+    )
 
 
 def _splits(content: Mapping[str, Any]) -> Splits | None:
@@ -51,18 +66,25 @@ def _splits(content: Mapping[str, Any]) -> Splits | None:
         return None
     val, test = (_time(word, value) for word, value in zip(_SPLITS, given))
     if val >= test:
-        raise SourceError("bad_split", f"schema: the validation time {val} is not before the test time {test}.", hint="Swap them.")
+        raise SourceError(
+            "bad_split",
+            f"schema: the validation time {val} is not before the test time {test}.",
+            hint="Swap them.",
+        )
     return Splits((_text(val), _text(test)), "manifest")
 
 
 def _time(word: str, value: Any) -> datetime:
-    if isinstance(value, date) and not isinstance(value, datetime):  # YAML reads 2025-09-01 as a date
+    # YAML reads 2025-09-01 as a date
+    if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise SourceError(
-            "bad_time", f"schema: {word} is {value!r}, which is no time.", hint="State both split times, like '2025-09-01'."
+            "bad_time",
+            f"schema: {word} is {value!r}, which is no time.",
+            hint="State both split times, like '2025-09-01'.",
         ) from None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 

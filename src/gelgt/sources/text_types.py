@@ -1,11 +1,13 @@
-"""Finds what a column of strings really holds: whole numbers, numbers, truth values, times, or text.
+"""Finds what a column of strings really holds: whole numbers, numbers, truth values, times, or
+text.
 
-A type is given only if every value fits it; "007" stays text because a number would lose the zeros. Times are ISO 8601
-dates or date-times, or 31.12.2024 and 2024/12/31, which can be read in one way only. A column that is nearly all times is an
-error, not text: a time column that silently became text would let rows be seen before they happened. For the same reason
-dates whose order of day and month is open (01/02/2024) stay text and are reported. Sources without types write a missing
-value as a word: those words do not make numbers or times text, so one in a later row changes nothing before it.
-"""
+A type is given only if every value fits it; "007" stays text because a number would lose the zeros.
+Times are ISO 8601 dates or date-times, or 31.12.2024 and 2024/12/31, which can be read in one way
+only. A column that is nearly all times is an error, not text: a time column that silently became
+text would let rows be seen before they happened. For the same reason dates whose order of day and
+month is open (01/02/2024) stay text and are reported. Sources without types write a missing value
+as a word: those words do not make numbers or times text, so one in a later row changes nothing
+before it."""
 
 from dataclasses import dataclass, field
 
@@ -19,10 +21,18 @@ _INT = r"^[+-]?(0|[1-9][0-9]{0,17})$"
 _FLOAT = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(nan|NaN|inf|Inf|Infinity)$"
 _BOOL = r"^(true|false|True|False|TRUE|FALSE)$"
 _ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
-_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?" + _ZONE + r"?)?$"
+_TIME = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?"
+    + _ZONE
+    + r"?)?$"
+)
 _ZONED = r"[0-9]:[0-9]{2}([.][0-9]+)?" + _ZONE + "$"
 # One way to read them: the dot puts the day first, a year in front puts the month second.
-_DOTTED = [(r"^([0-9])[.]", r"0\1."), (r"^([0-9]{2})[.]([0-9])[.]", r"\1.0\2."), (r"^([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})", r"\3-\2-\1")]
+_DOTTED = [
+    (r"^([0-9])[.]", r"0\1."),
+    (r"^([0-9]{2})[.]([0-9])[.]", r"\1.0\2."),
+    (r"^([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})", r"\3-\2-\1"),
+]
 _SLASHED = [(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})", r"\1-\2-\3")]
 _OPEN_DATE = r"^[0-9]{1,2}[/-][0-9]{1,2}[/-]([0-9]{4}|[0-9]{2})($|[ T,])"
 _SEPARATED = r"^[+-]?[0-9]{1,3}([.,' ][0-9]{3})*[.,][0-9]+$"
@@ -33,7 +43,8 @@ MISSING = ("NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "none", "-", "--"
 
 @dataclass
 class TextProfile:
-    """Running verdict on one column of strings. Cheap for prose: each candidate is dropped at its first misfit."""
+    """Running verdict on one column of strings. Cheap for prose: each candidate is dropped at its
+    first misfit."""
 
     table: str
     column: str
@@ -45,7 +56,9 @@ class TextProfile:
     misfits: list[str] = field(default_factory=list)
     missing: int = 0  # words that stand for a missing value
     head: list[str] = field(default_factory=list)
-    maybe: dict[str, bool] = field(default_factory=lambda: {"int": True, "float": True, "bool": True, "time": True})
+    maybe: dict[str, bool] = field(
+        default_factory=lambda: {"int": True, "float": True, "bool": True, "time": True}
+    )
 
     def add(self, values: pa.Array) -> None:
         values = values.drop_null()
@@ -82,8 +95,8 @@ class TextProfile:
     def verdict(self, declared_time: bool = False) -> pa.DataType:
         """The canonical type of the column.
 
-        Raises:
-            SourceError: the column is nearly, or by declaration, a time column but holds other values, or mixes zones.
+        Raises: SourceError: the column is nearly, or by declaration, a time column but holds other
+            values, or mixes zones.
         """
         if self.filled and self.numbers:
             for name, arrow in (("bool", pa.bool_()), ("int", pa.int64()), ("float", pa.float64())):
@@ -92,27 +105,37 @@ class TextProfile:
         if not self.filled:
             return TIME if declared_time else pa.string()
         if declared_time and not self.maybe["time"] and not self.misfits:
-            raise self._unparseable("its declared type is a date or time, but most values are not ISO dates")
+            raise self._unparseable(
+                "its declared type is a date or time, but most values are not ISO dates"
+            )
         share = self.times / self.filled if self.maybe["time"] else 0.0
         if share < 1.0 and (share >= NEARLY or declared_time):
-            raise self._unparseable(f"{self.filled - self.times:,} of {self.filled:,} values are no ISO dates")
+            raise self._unparseable(
+                f"{self.filled - self.times:,} of {self.filled:,} values are no ISO dates"
+            )
         if share < 1.0:
             return pa.string()
         if self.zoned and self.naive:
             raise SourceError(
                 "mixed_time_zones",
-                f"'{self.table}.{self.column}' mixes times with a zone ({self.zoned[0]!r}) and without ({self.naive[0]!r}).",
+                f"'{self.table}.{self.column}' mixes times with a zone ({self.zoned[0]!r}) and "
+                f"without ({self.naive[0]!r}).",
                 hint="Give every value a zone, or none (then all are taken as UTC).",
             )
         return TIME
 
     def doubts(self) -> tuple[str, str] | None:
-        """Why a column that stays text may be meant otherwise, as the code and message of a finding."""
+        """Why a column that stays text may be meant otherwise, as the code and message of a
+        finding."""
         head = pa.array(self.head, pa.string())
         if len(head) == 0:
             return None
         if _share(head, _OPEN_DATE) >= NEARLY:
-            return "text_dates", f"dates like {self.head[0]!r} may be read in two ways and stay text: write them as 2024-05-31"
+            return (
+                "text_dates",
+                f"dates like {self.head[0]!r} may be read in two ways and stay text: write them "
+                "as 2024-05-31",
+            )
         if not self.numbers:
             return None
         if _share(head, _SEPARATED) >= NEARLY:
@@ -120,18 +143,26 @@ class TextProfile:
         matched = pc.match_substring_regex(head, _FLOAT)
         if NEARLY <= (pc.sum(matched).as_py() or 0) / len(head) < 1:
             other = some(head.filter(pc.invert(matched))[:3].to_pylist())
-            return "text_numbers", f"nearly all values are numbers, but not {other}: state the kind numerical, and these count as missing"
+            return (
+                "text_numbers",
+                f"nearly all values are numbers, but not {other}: state the kind numerical, and "
+                "these count as missing",
+            )
         return None
 
     def _unparseable(self, why: str) -> SourceError:
         return SourceError(
             "unparseable_date",
-            f"'{self.table}.{self.column}': {why}" + (f": {some(self.misfits)}." if self.misfits else "."),
-            hint=f"Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or set the kind of '{self.column}' to text.",
+            f"'{self.table}.{self.column}': {why}"
+            + (f": {some(self.misfits)}." if self.misfits else "."),
+            hint="Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or set the kind of "
+            f"'{self.column}' to text.",
         )
 
 
-def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str, *, numbers: bool = True) -> pa.Array:
+def parse_text(
+    values: pa.Array, target: pa.DataType, table: str, column: str, *, numbers: bool = True
+) -> pa.Array:
     """Strings that passed the verdict, as their type; `numbers` as in TextProfile."""
     if numbers and target != pa.string():
         values = pc.if_else(_is_missing(values), pa.scalar(None, pa.string()), values)
@@ -149,7 +180,9 @@ def parse_text(values: pa.Array, target: pa.DataType, table: str, column: str, *
 def parse_numbers(values: pa.Array) -> pa.Array:
     """Strings as numbers because the user says so; what is none becomes null."""
     fits = pc.fill_null(pc.match_substring_regex(values, _FLOAT), False)
-    return pc.utf8_ltrim(pc.if_else(fits, values, pa.scalar(None, pa.string())), "+").cast(pa.float64())
+    return pc.utf8_ltrim(pc.if_else(fits, values, pa.scalar(None, pa.string())), "+").cast(
+        pa.float64()
+    )
 
 
 def _is_missing(values: pa.Array) -> pa.Array:
@@ -194,4 +227,6 @@ def _share(values: pa.Array, pattern: str) -> float:
 
 def _all_match(values: pa.Array, pattern: str) -> bool:
     head = values[:100]
-    return _share(head, pattern) == 1.0 and bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+    return _share(head, pattern) == 1.0 and bool(
+        pc.all(pc.match_substring_regex(values, pattern)).as_py()
+    )

@@ -8,8 +8,11 @@ from gelgt.errors import SchemaError
 from gelgt.schema.model import TableSchema
 
 
-def microseconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Microseconds since 1970 and where there is a time; a column without a single value may have any type.
+def microseconds(
+    column: pa.Array, table: TableSchema
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Microseconds since 1970 and where there is a time; a column without a single value may have
+    any type.
 
     Raises:
         SchemaError: the column holds something other than times.
@@ -19,8 +22,10 @@ def microseconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64
     if not pa.types.is_timestamp(column.type):
         raise SchemaError(
             "bad_time",
-            f"The time column '{table.name}.{table.time_col}' holds {column.type} values, not times.",
-            hint="Name another column under 'time_col:' in the manifest, or null for a table without time.",
+            f"The time column '{table.name}.{table.time_col}' holds {column.type} values, not "
+            "times.",
+            hint="Name another column under 'time_col:' in the manifest, or null for a table "
+            "without time.",
         )
     values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return values, column.is_valid().to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
 """From a definition to a task: split times, seed times, label rows, labels.
 
-The four ways in `make.py` end here, so that all of them follow the same split rules and say the same things.
-"""
+The four ways in `make.py` end here, so that all of them follow the same split rules and say the
+same things."""
 
 from __future__ import annotations
 
@@ -42,12 +42,19 @@ class Options:
 
 
 def forecast(
-    db: Database, task: Definition, given: Options, wanted: int | None, plan: Plan | None = None, *, is_relbench: bool = False
+    db: Database,
+    task: Definition,
+    given: Options,
+    wanted: int | None,
+    plan: Plan | None = None,
+    *,
+    is_relbench: bool = False,
 ) -> Task:
-    """A task whose labels come from SQL at seed times, `wanted` of them in val and test (None: as many as fit).
+    """A task whose labels come from SQL at seed times, `wanted` of them in val and test (None: as
+    many as fit).
 
-    `is_relbench` is a task that RelBench defines: its windows go on as long as any table does, as RelBench's own labels.
-    """
+    `is_relbench` is a task that RelBench defines: its windows go on as long as any table does, as
+    RelBench's own labels."""
     assert task.timedelta is not None
     window, months = task.timedelta, plan.months if plan is not None else 0
     events = find_events(db, task, plan, is_relbench=is_relbench)
@@ -56,9 +63,16 @@ def forecast(
         wanted = 1  # RelBench evaluates recommendations at one time only
     times = seed_times(db, split, window, wanted, months, events)
     count = wanted or max(len(times["val"]), len(times["test"]))
-    task = replace(task, num_eval_timestamps=count, is_open_ended=wanted is None, max_rows=given.max_rows)
+    task = replace(
+        task, num_eval_timestamps=count, is_open_ended=wanted is None, max_rows=given.max_rows
+    )
     if plan is not None:
-        task = replace(task, sql=label_sql(plan, (str(task.time_col), task.entity_col, task.label_col), split, events.latest))
+        task = replace(
+            task,
+            sql=label_sql(
+                plan, (str(task.time_col), task.entity_col, task.label_col), split, events.latest
+            ),
+        )
     raw = forecast_rows(db, task, split, times, given.max_rows)
     notices: tuple[str, ...] = (
         ("the condition on the future applies to the labels; predictions leave it out",)
@@ -66,14 +80,24 @@ def forecast(
         else ()
     )
     notices = (*notices, *event_notices(db, events, window))
-    made = complete(db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices)
+    made = complete(
+        db, task, raw, split, is_category=plan is not None and plan.is_category, notices=notices
+    )
     return replace(made, notices=(*made.notices, *empty_windows(made, events.groups)))
 
 
-def autocomplete(db: Database, task: Definition, sql: str, given: Options, is_category: bool = False) -> Task:
+def autocomplete(
+    db: Database, task: Definition, sql: str, given: Options, is_category: bool = False
+) -> Task:
     """A task whose labels are a column."""
     split = split_times(db, given.val, given.test, events=find_events(db, task))
-    return complete(db, task, autocomplete_rows(db, task, split, sql, given.max_rows), split, is_category=is_category)
+    return complete(
+        db,
+        task,
+        autocomplete_rows(db, task, split, sql, given.max_rows),
+        split,
+        is_category=is_category,
+    )
 
 
 def complete(
@@ -104,7 +128,9 @@ def complete(
     if is_category and task.task_type is None:
         task = replace(task, task_type=category_type(raw))
     labels = finish(raw, task, classes)
-    known = {f.name: getattr(task, f.name) for f in fields(Definition)} | {"task_type": labels.task_type}
+    known = {f.name: getattr(task, f.name) for f in fields(Definition)} | {
+        "task_type": labels.task_type
+    }
     told = notices if is_read and notices else (*notices, *labels.notices)
     return Task(
         **known,

@@ -1,10 +1,13 @@
 """The events that labels are about, and how long they are known.
 
-A window can only be labelled while its events are still being recorded. A table of planned campaigns says nothing about orders, so
-windows end with the newest row of the tables that are aggregated, not of the database:
+A window can only be labelled while its events are still being recorded. A table of planned
+campaigns says nothing about orders, so windows end with the newest row of the tables that are
+aggregated, not of the database:
 
-    sentence       the tables of its windows ahead, in the target and in WHERE; where there are several, the one that ends first
-    SQL            the timed tables that it reads, but for the entity table; which of them it aggregates is not known: the last end counts
+    sentence       the tables of its windows ahead, in the target and in WHERE; where there are
+                   several, the one that ends first
+    SQL            the timed tables that it reads, but for the entity table; which of them it
+                   aggregates is not known: the last end counts
     autocomplete   the entity table
     otherwise      all tables (given labels, SQL over tables without times)
 """
@@ -34,10 +37,9 @@ if TYPE_CHECKING:
 class Events:
     """The tables that a task's labels are about.
 
-    Attributes:
-        groups: Every window needs a row of one table in each group; none where the tables are not known.
-        tables: The group that ends first, which is where windows end; all tables where it is empty.
-        span: From the earliest to the latest row of these tables.
+    Attributes: groups: Every window needs a row of one table in each group; none where the tables
+        are not known. tables: The group that ends first, which is where windows end; all tables
+        where it is empty. span: From the earliest to the latest row of these tables.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -54,14 +56,14 @@ class Events:
         return f"the latest row of {_names(self.tables)}" if self.tables else "the latest row"
 
 
-def find_events(db: Database, task: Definition, plan: Plan | None = None, *, is_relbench: bool = False) -> Events:
+def find_events(
+    db: Database, task: Definition, plan: Plan | None = None, *, is_relbench: bool = False
+) -> Events:
     """The events of a task on a database.
 
-    Args:
-        db: The database.
-        task: The definition.
-        plan: Its sentence, where it is planned already.
-        is_relbench: Windows end with the database, as RelBench has it, whatever the labels are about.
+    Args: db: The database. task: The definition. plan: Its sentence, where it is planned already.
+        is_relbench: Windows end with the database, as RelBench has it, whatever the labels are
+        about.
 
     Raises:
         TaskError: no row has a time.
@@ -74,7 +76,9 @@ def find_events(db: Database, task: Definition, plan: Plan | None = None, *, is_
     return Events(groups, first, spans[first])
 
 
-def event_groups(db: Database, task: Definition, plan: Plan | None = None) -> tuple[tuple[str, ...], ...]:
+def event_groups(
+    db: Database, task: Definition, plan: Plan | None = None
+) -> tuple[tuple[str, ...], ...]:
     """Groups of tables: a window without a row of any table in one of them holds no event."""
     if task.kind == "autocomplete":
         return ((task.entity_table,),) if db.table(task.entity_table).time_col else ()
@@ -82,7 +86,11 @@ def event_groups(db: Database, task: Definition, plan: Plan | None = None) -> tu
         plan = plan_sentence(db, parse(task.sentence))
     if plan is not None:
         return tuple((table,) for table in plan.event_tables)
-    timed = [name for name in tables_read(db, task.sql, task.timedelta) if db.table(name).time_col] if task.sql is not None else []
+    timed = (
+        [name for name in tables_read(db, task.sql, task.timedelta) if db.table(name).time_col]
+        if task.sql is not None
+        else []
+    )
     events = [name for name in timed if name != task.entity_table] or timed
     return (tuple(events),) if events else ()
 
@@ -91,15 +99,24 @@ def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterato
     """Where windows end before the database does, and which times were not believed."""
     if events.span.strays:
         left = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
-        yield f"{left} far behind {time_text(events.latest)} cannot be real times: windows end there"
-    for name in events.tables if len(events.tables) > 1 else ():  # which of the tables that SQL reads it aggregates is not known
+        yield (
+            f"{left} far behind {time_text(events.latest)} cannot be real times: windows end there"
+        )
+    # which of the tables that SQL reads it aggregates is not known
+    for name in events.tables if len(events.tables) > 1 else ():
         rows = _times(db, name)
         end = rows[-1] if len(rows) else events.span.earliest
         if events.latest - end >= window:
-            yield f"'{name}' ends at {time_text(end)}, windows at {time_text(events.latest)}: if labels are about it, give earlier times"
+            yield (
+                f"'{name}' ends at {time_text(end)}, windows at {time_text(events.latest)}: if "
+                "labels are about it, give earlier times"
+            )
     whole = time_range(db).latest
     if events.tables and whole - events.latest >= window:
-        yield f"windows end at {time_text(events.latest)}, {events.latest_row}; other tables go on to {time_text(whole)}"
+        yield (
+            f"windows end at {time_text(events.latest)}, {events.latest_row}; other tables go "
+            f"on to {time_text(whole)}"
+        )
 
 
 def empty_windows(task: Task, groups: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -108,16 +125,33 @@ def empty_windows(task: Task, groups: Sequence[Sequence[str]]) -> Iterator[str]:
         return
     rows = {table: _times(task.database, table) for group in groups for table in group}
     for split in ("val", "test"):
-        seeds = np.unique(task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]"))
+        seeds = np.unique(
+            task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]")
+        )
         for group in groups:
-            empty = int(np.count_nonzero(~_has_row(seeds, np.timedelta64(task.timedelta, "us"), group, rows)))
+            empty = int(
+                np.count_nonzero(
+                    ~_has_row(seeds, np.timedelta64(task.timedelta, "us"), group, rows)
+                )
+            )
             if empty:
-                yield f"{split}: {empty:,} of {len(seeds):,} windows hold no row of {_names(group)}; their labels say so"
+                yield (
+                    f"{split}: {empty:,} of {len(seeds):,} windows hold no row of "
+                    f"{_names(group)}; their labels say so"
+                )
 
 
-def _has_row(seeds: np.ndarray[Any, Any], window: np.timedelta64, group: Sequence[str], rows: Mapping[str, Any]) -> Any:
+def _has_row(
+    seeds: np.ndarray[Any, Any],
+    window: np.timedelta64,
+    group: Sequence[str],
+    rows: Mapping[str, Any],
+) -> Any:
     """(S,) whether a row of one of the tables lies in (t, t + window]."""
-    counts = [np.searchsorted(rows[t], seeds + window, "right") - np.searchsorted(rows[t], seeds, "right") for t in group]
+    counts = [
+        np.searchsorted(rows[t], seeds + window, "right") - np.searchsorted(rows[t], seeds, "right")
+        for t in group
+    ]
     return np.sum(counts, axis=0) > 0
 
 
@@ -131,7 +165,8 @@ def _names(tables: Sequence[str]) -> str:
 
 
 def newest_event(db: Database, task: Definition) -> pd.Timestamp | None:
-    """The newest row of the tables that a task is about, of all tables where they have none; None where no row has a time."""
+    """The newest row of the tables that a task is about, of all tables where they have none; None
+    where no row has a time."""
     try:
         return find_events(db, task).latest
     except TaskError:

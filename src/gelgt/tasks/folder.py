@@ -1,6 +1,7 @@
 """Task folders: `tasks/NAME/manifest.yaml` with `train.parquet`, `val.parquet` and `test.parquet`.
 
-The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(name)` reads it; ours lies under `gelgt:`.
+The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(name)` reads it; ours
+lies under `gelgt:`.
 
     name: churn
     kind: forecast
@@ -18,9 +19,11 @@ The manifest is RelBench's, so that `relbench.load_dataset(folder).load_task(nam
       test_timestamp: '2025-11-01'
       is_open_ended: true               # num_eval_timestamps is as many as there were rows for
       max_rows: 100000                  # where it is not the default
-      classes: […]                      # multiclass only: the files hold these values, not their numbers
+      classes: […]                      # multiclass only: the files hold these values, not their
+                                        numbers
       notices: […]
-      is_edited: true                   # where the labels are not what the definition gives, but what somebody wrote into the files
+      is_edited: true                   # where the labels are not what the definition gives, but
+                                        what somebody wrote into the files
       labels: {…}                       # what the labels were made from (numbering.py)
 """
 
@@ -65,12 +68,16 @@ def find_folder(db: Database, name: str) -> Path | None:
 def task_names(db: Database) -> list[str]:
     """The names of the tasks that a database has."""
     found = {p.parent.name for root in _roots(db) for p in root.glob(f"tasks/*/{MANIFEST}")}
-    return sorted(name for name in found if not name.startswith("."))  # half-written folders are hidden
+    # half-written folders are hidden
+    return sorted(name for name in found if not name.startswith("."))
 
 
 def _roots(db: Database) -> list[Path]:
-    """Where the tasks of a database lie; a folder whose rows had to be ordered anew was imported to the cache, its tasks were not."""
-    opened = [Path(db.source)] if "://" not in db.source and is_relbench_folder(Path(db.source)) else []
+    """Where the tasks of a database lie; a folder whose rows had to be ordered anew was imported to
+    the cache, its tasks were not."""
+    opened = (
+        [Path(db.source)] if "://" not in db.source and is_relbench_folder(Path(db.source)) else []
+    )
     return [db.folder, *opened, db.cache_dir]
 
 
@@ -94,12 +101,22 @@ def parse_manifest(db: Database, content: Mapping[str, Any], name: str = "") -> 
     kind, task_type = content.get("kind"), content.get("task_type")
     for value, known, key in ((kind, KINDS, "kind"), (task_type, TASK_TYPES, "task_type")):
         if value not in known:
-            raise TaskError("bad_manifest", f"{where} has the {key} {value!r}.", hint=did_you_mean(str(value), known))
+            raise TaskError(
+                "bad_manifest",
+                f"{where} has the {key} {value!r}.",
+                hint=did_you_mean(str(value), known),
+            )
     is_link = task_type == "recommendation"
-    required = _LINK + (("timedelta", "sql") if kind == "forecast" else ()) if is_link else _REQUIRED.get(str(kind), ("entity_table",))
+    required = (
+        _LINK + (("timedelta", "sql") if kind == "forecast" else ())
+        if is_link
+        else _REQUIRED.get(str(kind), ("entity_table",))
+    )
     missing = [key for key in required if not content.get(key)]
     if missing:
-        raise TaskError("bad_manifest", f"{where} lacks {', '.join(missing)}.", hint="Add them to the file.")
+        raise TaskError(
+            "bad_manifest", f"{where} lacks {', '.join(missing)}.", hint="Add them to the file."
+        )
     return _definition(db, content, name, is_link)
 
 
@@ -112,9 +129,14 @@ def _definition(db: Database, content: Mapping[str, Any], name: str, is_link: bo
         name=name,
         kind=content["kind"],
         entity_table=table.name,
-        entity_col=str(content.get("src_entity_col" if is_link else "entity_col") or table.pkey or "primary_key"),
+        entity_col=str(
+            content.get("src_entity_col" if is_link else "entity_col")
+            or table.pkey
+            or "primary_key"
+        ),
         target_col=None if is_link else str(content.get("target_col") or "target"),
-        time_col=content.get("time_col") or (table.time_col if content["kind"] == "autocomplete" else None),
+        time_col=content.get("time_col")
+        or (table.time_col if content["kind"] == "autocomplete" else None),
         task_type=content["task_type"],
         timedelta=duration(content["timedelta"]) if content.get("timedelta") else None,
         num_eval_timestamps=int(content.get("num_eval_timestamps") or 1),
@@ -142,8 +164,14 @@ def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
         try:
             table = pq.read_table(path)
         except (pa.ArrowInvalid, OSError) as error:
-            raise TaskError("unreadable_file", f"{path} is not a readable Parquet file: {error}", hint="Make the labels again.") from None
-        missing = [c for c in _columns(task).values() if c is not None and c not in table.column_names]
+            raise TaskError(
+                "unreadable_file",
+                f"{path} is not a readable Parquet file: {error}",
+                hint="Make the labels again.",
+            ) from None
+        missing = [
+            c for c in _columns(task).values() if c is not None and c not in table.column_names
+        ]
         if missing:
             raise TaskError(
                 "unknown_column",
@@ -155,12 +183,15 @@ def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
 
 
 def is_edited(folder: Path, task: Definition) -> bool:
-    """Whether the label files hold other values than gelgt wrote; false where it did not write them."""
+    """Whether the label files hold other values than gelgt wrote; false where it did not write
+    them."""
     ours = load_yaml(folder / MANIFEST).get("gelgt") or {}
     written = (ours.get("labels") or {}).get("hash")
     if ours.get("is_edited") or written is None or not has_labels(folder):
         return bool(ours.get("is_edited"))
-    return bool(written != label_hash({split: raw.rows for split, raw in read_labels(folder, task).items()}))
+    return bool(
+        written != label_hash({split: raw.rows for split, raw in read_labels(folder, task).items()})
+    )
 
 
 def _columns(task: Definition) -> dict[str, str | None]:
@@ -171,7 +202,9 @@ def _by_role(table: pa.Table, task: Definition) -> pa.Table:
     """The columns time, entity and target of a label table, in canonical types."""
     return pa.table(
         {
-            role: pa.nulls(table.num_rows, pa.timestamp("us")) if name is None else _column(table.column(name), name, role)
+            role: pa.nulls(table.num_rows, pa.timestamp("us"))
+            if name is None
+            else _column(table.column(name), name, role)
             for role, name in _columns(task).items()
         }
     )
@@ -198,16 +231,28 @@ def manifest(task: Task) -> dict[str, Any]:
         content["timedelta"] = duration_text(task.timedelta)
     if task.num_eval_timestamps != 1:
         content["num_eval_timestamps"] = task.num_eval_timestamps
-    # RelBench hides the target of an autocomplete task by itself and stumbles over a second mention.
-    hidden = [list(pair) for pair in task.remove_columns if task.kind != "autocomplete" or pair != (task.entity_table, task.target_col)]
+    # RelBench hides the target of an autocomplete task by itself and stumbles over a second
+    # mention.
+    hidden = [
+        list(pair)
+        for pair in task.remove_columns
+        if task.kind != "autocomplete" or pair != (task.entity_table, task.target_col)
+    ]
     if hidden:
         content["remove_columns"] = hidden
     if task.sql:
         content["sql"] = task.sql
     content["manifest_version"] = 1
     times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
-    ours: dict[str, Any] = {"sentence": task.sentence, **{k: time_text(v) for k, v in times.items() if v is not None}}
-    ours |= {"classes": list(task.classes), "notices": list(task.notices), "is_open_ended": task.is_open_ended}
+    ours: dict[str, Any] = {
+        "sentence": task.sentence,
+        **{k: time_text(v) for k, v in times.items() if v is not None},
+    }
+    ours |= {
+        "classes": list(task.classes),
+        "notices": list(task.notices),
+        "is_open_ended": task.is_open_ended,
+    }
     ours |= {"is_edited": task.is_edited}
     ours |= {"max_rows": task.max_rows} if task.max_rows != MAX_ROWS else {}
     content["gelgt"] = {k: v for k, v in ours.items() if v}
@@ -220,7 +265,11 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
     if (target / MANIFEST).exists() and not overwrite:
         _check_same(task, target)
     elif target.exists() and not (target / MANIFEST).exists() and any(target.iterdir()):
-        raise TaskError("not_a_task", f"The folder {target} holds something else than a task.", hint="Choose another folder.")
+        raise TaskError(
+            "not_a_task",
+            f"The folder {target} holds something else than a task.",
+            hint="Choose another folder.",
+        )
     with whole_folder(target) as temporary:
         for split in SPLITS:
             pq.write_table(_original(task, split), temporary / f"{split}.parquet")
@@ -235,13 +284,18 @@ def save_task(task: Task, folder: Path | None, *, overwrite: bool) -> Path:
 
 
 def _state_splits(task: Task) -> None:
-    """Write the split times of a database's first task to its manifest, where they were only guessed.
+    """Write the split times of a database's first task to its manifest, where they were only
+    guessed.
 
-    RelBench knows one pair of split times for all tasks; those of a later task stay under its own `gelgt:` key.
-    """
+    RelBench knows one pair of split times for all tasks; those of a later task stay under its own
+    `gelgt:` key."""
     db, path = task.database, task.database.folder / MANIFEST
     times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
-    if db.schema.split_origin != "inferred" or None in times.values() or task_names(db) != [task.name]:
+    if (
+        db.schema.split_origin != "inferred"
+        or None in times.values()
+        or task_names(db) != [task.name]
+    ):
         return
     content = load_yaml(path)
     stated = {key: time_text(value) for key, value in times.items()}
@@ -264,25 +318,44 @@ def _default_folder(task: Task) -> Path:
     db = task.database
     known = db.folder / "tasks"
     probe = next(p for p in (known / task.name, known, db.folder) if p.exists())
-    root = known if os.access(probe, os.W_OK) and os.access(known if known.exists() else db.folder, os.W_OK) else db.cache_dir / "tasks"
+    root = (
+        known
+        if os.access(probe, os.W_OK) and os.access(known if known.exists() else db.folder, os.W_OK)
+        else db.cache_dir / "tasks"
+    )
     return root / task.name
 
 
 def _check_same(task: Task, folder: Path) -> None:
     theirs, mine = load_yaml(folder / MANIFEST), manifest(task)
     schema = task.database
-    ours = {"val_timestamp": schema.val_timestamp, "test_timestamp": schema.test_timestamp} | (theirs.get("gelgt") or {})
+    ours = {"val_timestamp": schema.val_timestamp, "test_timestamp": schema.test_timestamp} | (
+        theirs.get("gelgt") or {}
+    )
     keys = (set(theirs) | set(mine)) - {"gelgt", "description", "manifest_version", "name"}
     if task.kind == "autocomplete":
         keys -= {"entity_col", "time_col", "sql"}  # RelBench takes these from the table
     different = sorted(k for k in keys if _plain(theirs.get(k), k) != _plain(mine.get(k), k))
-    different += [k for k in ("val_timestamp", "test_timestamp") if k in mine["gelgt"] and str(mine["gelgt"][k]) != time_text(ours[k])]
-    if not different and has_labels(folder) and (task.kind == "external" or is_edited(folder, task)):
-        different = [split for split in SPLITS if not pq.read_table(folder / f"{split}.parquet").equals(_original(task, split))]
+    different += [
+        k
+        for k in ("val_timestamp", "test_timestamp")
+        if k in mine["gelgt"] and str(mine["gelgt"][k]) != time_text(ours[k])
+    ]
+    if (
+        not different
+        and has_labels(folder)
+        and (task.kind == "external" or is_edited(folder, task))
+    ):
+        different = [
+            split
+            for split in SPLITS
+            if not pq.read_table(folder / f"{split}.parquet").equals(_original(task, split))
+        ]
     if different:
         raise TaskError(
             "task_exists",
-            f"There is another task '{task.name}' in {folder.parent}; it differs in {', '.join(different)}.",
+            f"There is another task '{task.name}' in {folder.parent}; it differs in "
+            f"{', '.join(different)}.",
             hint="Give the task another name, or overwrite it.",
         )
 

@@ -26,14 +26,14 @@ def key_names(db: Database, table: str) -> list[str]:
     return [db.table(table).pkey or "row"]
 
 
-def row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray], referred: tuple[str, ...] = ()) -> Rows:
+def row_numbers(
+    db: Database, table: str, columns: Sequence[pa.ChunkedArray], referred: tuple[str, ...] = ()
+) -> Rows:
     """The row of each key.
 
-    Args:
-        db: The database.
-        table: The table that the keys belong to.
-        columns: The key values, one column for each part of the key.
-        referred: The columns that the values are from, where a foreign key refers to others than the primary key.
+    Args: db: The database. table: The table that the keys belong to. columns: The key values, one
+        column for each part of the key. referred: The columns that the values are from, where a
+        foreign key refers to others than the primary key.
 
     Raises:
         TaskError: some keys are unknown; the message lists them.
@@ -43,7 +43,9 @@ def row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray], re
         return _as_row_numbers(db, table, columns)
     if len(columns) != keys.num_columns:
         raise TaskError(
-            "bad_key", f"The key of '{table}' has {keys.num_columns} parts: {', '.join(keys.column_names)}.", hint="Give all of them."
+            "bad_key",
+            f"The key of '{table}' has {keys.num_columns} parts: {', '.join(keys.column_names)}.",
+            hint="Give all of them.",
         )
     wanted = [_cast(column, keys.schema.field(i).type, table) for i, column in enumerate(columns)]
     if len(wanted) == 1:
@@ -51,21 +53,32 @@ def row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray], re
         rows: Rows = pc.fill_null(found, -1).to_numpy().astype(np.int64)
     else:
         place = {key: row for row, key in enumerate(zip(*(c.to_pylist() for c in keys.columns)))}
-        rows = np.array([place.get(key, -1) for key in zip(*(c.to_pylist() for c in wanted))], dtype=np.int64)
+        rows = np.array(
+            [place.get(key, -1) for key in zip(*(c.to_pylist() for c in wanted))], dtype=np.int64
+        )
     _check_known(rows, columns, table)
     return rows
 
 
 def _key_table(db: Database, table: str, referred: tuple[str, ...]) -> pa.Table | None:
     schema = db.table(table)
-    if referred and schema.primary_key and referred != schema.primary_key.columns and set(referred) <= set(schema.columns):
+    if (
+        referred
+        and schema.primary_key
+        and referred != schema.primary_key.columns
+        and set(referred) <= set(schema.columns)
+    ):
         return db.read(table, referred)
     return db.keys(table)
 
 
 def _as_row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray]) -> Rows:
     if len(columns) != 1:
-        raise TaskError("bad_key", f"The rows of '{table}' are identified by one number.", hint="Give one key column.")
+        raise TaskError(
+            "bad_key",
+            f"The rows of '{table}' are identified by one number.",
+            hint="Give one key column.",
+        )
     values = _cast(columns[0], pa.int64(), table)
     rows: Rows = pc.fill_null(values, -1).to_numpy().astype(np.int64)
     rows = np.where((rows >= 0) & (rows < db.num_rows(table)), rows, -1)
@@ -82,7 +95,8 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType, table: str) -> pa.Chunke
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, GelgtError):
         raise TaskError(
             "unknown_key",
-            f"The keys of '{table}' are {target}, but {some(column.slice(0, 3).to_pylist())} were given.",
+            f"The keys of '{table}' are {target}, but {some(column.slice(0, 3).to_pylist())} were "
+            "given.",
             hint="Give the table's own key values.",
         ) from None
 
@@ -95,6 +109,7 @@ def _check_known(rows: Rows, columns: Sequence[pa.ChunkedArray], table: str) -> 
     shown = dict.fromkeys(v[0] if len(v) == 1 else v for v in values)
     raise TaskError(
         "unknown_key",
-        f"{len(missing):,} {'key is' if len(missing) == 1 else 'keys are'} not in the table '{table}': {some(shown)}.",
+        f"{len(missing):,} {'key is' if len(missing) == 1 else 'keys are'} not in the table "
+        f"'{table}': {some(shown)}.",
         hint="Leave these rows out, or import the database again.",
     )

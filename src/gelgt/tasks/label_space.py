@@ -1,8 +1,8 @@
 """Label tables as arrays: numbers, class numbers, or one column of 0 and 1 for each label.
 
-Multilabel targets come in two forms. Lists of one length that hold only 0 and 1 are indicators, one place a label; any
-other lists name the labels that apply, and the label space is what training names, sorted.
-"""
+Multilabel targets come in two forms. Lists of one length that hold only 0 and 1 are indicators, one
+place a label; any other lists name the labels that apply, and the label space is what training
+names, sorted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,9 @@ from gelgt.tasks.task import Task
 class LabelSpace:
     """What the columns of a prediction mean.
 
-    Attributes:
-        task_type: Of the task.
-        labels: The classes of a multiclass task, the labels of a multilabel one; empty for one number a seed.
-        is_indicator: Multilabel lists hold a 0 or 1 for each label.
+    Attributes: task_type: Of the task. labels: The classes of a multiclass task, the labels of a
+        multilabel one; empty for one number a seed. is_indicator: Multilabel lists hold a 0 or 1
+        for each label.
     """
 
     task_type: str
@@ -43,20 +42,32 @@ def label_space(task: Task) -> LabelSpace:
         TaskError: the task recommends rows, which is no matter of labels.
     """
     if task.task_type is None or task.task_type == "recommendation":
-        raise TaskError("no_baseline", f"There are no baselines for recommendations ('{task.name}').", hint="Choose a task with a target.")
+        raise TaskError(
+            "no_baseline",
+            f"There are no baselines for recommendations ('{task.name}').",
+            hint="Choose a task with a target.",
+        )
     if task.task_type == "multiclass_classification":
         return LabelSpace(task.task_type, task.classes)
     if task.task_type != "multilabel_classification":
         return LabelSpace(task.task_type)
     column = task.table("train").column(task.label_col).combine_chunks()
-    lengths, values = pc.unique(pc.list_value_length(column).drop_null()), pc.unique(pc.list_flatten(column).drop_null())
-    if len(lengths) == 1 and pa.types.is_primitive(values.type) and set(values.to_pylist()) <= {0, 1}:
+    lengths, values = (
+        pc.unique(pc.list_value_length(column).drop_null()),
+        pc.unique(pc.list_flatten(column).drop_null()),
+    )
+    if (
+        len(lengths) == 1
+        and pa.types.is_primitive(values.type)
+        and set(values.to_pylist()) <= {0, 1}
+    ):
         return LabelSpace(task.task_type, tuple(range(lengths[0].as_py())), is_indicator=True)
     return LabelSpace(task.task_type, tuple(sorted(values.to_pylist())))
 
 
 def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[Any]:
-    """The labels of a split: float64 (S,) for regression, int64 (S,) 0/1 or class numbers, float32 (S, L) for multilabel."""
+    """The labels of a split: float64 (S,) for regression, int64 (S,) 0/1 or class numbers, float32
+    (S, L) for multilabel."""
     space = space or label_space(task)
     column = task.table(split).column(task.label_col)
     if space.task_type == "multilabel_classification":
@@ -67,11 +78,16 @@ def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[
 
 def _indicators(column: pa.ChunkedArray, space: LabelSpace) -> NDArray[np.float32]:
     found = np.zeros((len(column), space.width), np.float32)
-    rows = np.repeat(np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy())
+    rows = np.repeat(
+        np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    )
     values = pc.list_flatten(column)
     if not space.is_indicator:
-        places = pc.fill_null(pc.index_in(values, value_set=pa.array(space.labels, values.type)), -1).to_numpy()
-        found[rows[places >= 0], places[places >= 0]] = 1  # labels that training never saw cannot be predicted
+        places = pc.fill_null(
+            pc.index_in(values, value_set=pa.array(space.labels, values.type)), -1
+        ).to_numpy()
+        # labels that training never saw cannot be predicted
+        found[rows[places >= 0], places[places >= 0]] = 1
         return found
     within = np.arange(len(rows)) - np.searchsorted(rows, rows)
     inside = within < space.width

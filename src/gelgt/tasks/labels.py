@@ -1,7 +1,8 @@
-"""Makes the raw label rows of a task: (time, entity, target) for each split, from SQL or from a column.
+"""Makes the raw label rows of a task: (time, entity, target) for each split, from SQL or from a
+column.
 
-Raw rows still hold the target as it came; `targets.py` turns it into labels. What had to be left out is counted.
-"""
+Raw rows still hold the target as it came; `targets.py` turns it into labels. What had to be left
+out is counted."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class Raw:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def forecast_rows(db: Database, task: Definition, split: Split, times: Mapping[str, Times], max_rows: int) -> dict[str, Raw]:
+def forecast_rows(
+    db: Database, task: Definition, split: Split, times: Mapping[str, Times], max_rows: int
+) -> dict[str, Raw]:
     """Label rows from SQL; train and val see the rows up to the test time, test sees all."""
     assert task.sql is not None
     # RelBench drops the labels of rows that do not exist at the test time, in every split.
@@ -54,16 +57,25 @@ def forecast_rows(db: Database, task: Definition, split: Split, times: Mapping[s
         with engine(db, until) as run:
             for name in names:
                 columns = run.run(task.sql, times[name], task.timedelta)
-                found[name] = collect_rows(db, run, task, columns, bounds, max_rows if name == "train" else None)
+                found[name] = collect_rows(
+                    db, run, task, columns, bounds, max_rows if name == "train" else None
+                )
     return found
 
 
-def autocomplete_rows(db: Database, task: Definition, split: Split, sql: str, max_rows: int) -> dict[str, Raw]:
-    """Label rows from a column: train up to the validation time, val up to the test time, test after it."""
+def autocomplete_rows(
+    db: Database, task: Definition, split: Split, sql: str, max_rows: int
+) -> dict[str, Raw]:
+    """Label rows from a column: train up to the validation time, val up to the test time, test
+    after it."""
     assert task.time_col is not None
     latest = time_range(db).latest
     if latest <= split.test:
-        raise TaskError("no_room", f"There is no row after the test time {time_text(split.test)}.", hint="Set an earlier test time.")
+        raise TaskError(
+            "no_room",
+            f"There is no row after the test time {time_text(split.test)}.",
+            hint="Set an earlier test time.",
+        )
     seeds = np.array([np.datetime64(latest, "us")])
     numbered = task.entity_table if db.table(task.entity_table).pkey is None else None
     val, test = time_literal(split.val), time_literal(split.test)
@@ -71,9 +83,15 @@ def autocomplete_rows(db: Database, task: Definition, split: Split, sql: str, ma
     with engine(db, None, numbered) as run:
         columns = run.run(sql, seeds)
         time = quote(find_column(columns, task.time_col, "time"))
-        parts = {"train": f"{time} <= {val}", "val": f"{time} > {val} AND {time} <= {test}", "test": f"{time} > {test}"}
+        parts = {
+            "train": f"{time} <= {val}",
+            "val": f"{time} > {val} AND {time} <= {test}",
+            "test": f"{time} > {test}",
+        }
         for name in SPLITS:
-            found[name] = collect_rows(db, run, task, columns, {}, max_rows if name == "train" else None, parts[name])
+            found[name] = collect_rows(
+                db, run, task, columns, {}, max_rows if name == "train" else None, parts[name]
+            )
     return found
 
 
@@ -83,10 +101,16 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
     key = schema.pkey or ROW_NUMBER
     if schema.time_col is None:
         raise TaskError(
-            "no_time", f"The table '{table}' has no time column, so its rows cannot be split.", hint="Name one in the manifest."
+            "no_time",
+            f"The table '{table}' has no time column, so its rows cannot be split.",
+            hint="Name one in the manifest.",
         )
     if target not in schema.columns or target in schema.key_columns:
-        raise TaskError("unknown_column", f"'{table}.{target}' is no column that could be predicted.", hint="Name a feature column.")
+        raise TaskError(
+            "unknown_column",
+            f"'{table}.{target}' is no column that could be predicted.",
+            hint="Name a feature column.",
+        )
     return f"SELECT {quote(schema.time_col)}, {quote(key)}, {quote(target)}\nFROM {quote(table)}"
 
 
@@ -99,10 +123,11 @@ def collect_rows(
     max_rows: int | None,
     part: str = "true",
 ) -> Raw:
-    """The rows of the engine's last run that can be labels: with an entity that exists at the test time, a time and a target.
+    """The rows of the engine's last run that can be labels: with an entity that exists at the test
+    time, a time and a target.
 
-    `bounds` holds the condition of `rows_until` on entities, and what `lists_until` leaves of the targets of a recommendation.
-    """
+    `bounds` holds the condition of `rows_until` on entities, and what `lists_until` leaves of the
+    targets of a recommendation."""
     assert task.time_col is not None
     time = quote(find_column(columns, task.time_col, "time"))
     entity = quote(find_column(columns, task.entity_col, "entity"))
@@ -110,7 +135,9 @@ def collect_rows(
     _check_entity_type(columns, task.entity_col)
     target = _target_expression(label, columns[label], bounds.get("target"))
     arrow = pa.list_(pa.int64()) if "target" in bounds else _target_type(columns[label])
-    has_target = f"{quote(label)} IS NOT NULL" + (f" AND isfinite({quote(label)})" if columns[label] in ("FLOAT", "DOUBLE") else "")
+    has_target = f"{quote(label)} IS NOT NULL" + (
+        f" AND isfinite({quote(label)})" if columns[label] in ("FLOAT", "DOUBLE") else ""
+    )
     has_entity = f"{entity} IS NOT NULL AND {time} IS NOT NULL"
     exists = bounds["entity"].format(row=entity) if "entity" in bounds else "true"
     if "target" in bounds:
@@ -119,10 +146,18 @@ def collect_rows(
     total = run.count(kept)
     dropped = {
         "without an entity or a time": run.count(f"({part}) AND NOT ({has_entity})"),
-        "whose entity does not exist at the test time": run.count(f"({part}) AND {has_entity} AND NOT ({exists})"),
-        "without a target": run.count(f"({part}) AND {has_entity} AND {exists} AND NOT coalesce({has_target}, false)"),
+        "whose entity does not exist at the test time": run.count(
+            f"({part}) AND {has_entity} AND NOT ({exists})"
+        ),
+        "without a target": run.count(
+            f"({part}) AND {has_entity} AND {exists} AND NOT coalesce({has_target}, false)"
+        ),
     }
-    expressions = {"time": f"CAST({time} AS TIMESTAMP)", "entity": f"CAST({entity} AS BIGINT)", "target": target}
+    expressions = {
+        "time": f"CAST({time} AS TIMESTAMP)",
+        "entity": f"CAST({entity} AS BIGINT)",
+        "target": target,
+    }
     batches = run.batches(expressions, kept)
     schema = pa.schema([("time", pa.timestamp("us")), ("entity", pa.int64()), ("target", arrow)])
     if max_rows is not None and total > max_rows:
@@ -143,7 +178,9 @@ def _check_entity_type(columns: Mapping[str, str], name: str) -> None:
     found = columns[find_column(columns, name, "entity")]
     if not found.startswith((*_WHOLE, *_NUMBER)):
         raise TaskError(
-            "bad_entity", f"The entity column '{name}' of the label SQL is {found}, not a row number.", hint="Return the key column."
+            "bad_entity",
+            f"The entity column '{name}' of the label SQL is {found}, not a row number.",
+            hint="Return the key column.",
         )
 
 
@@ -154,7 +191,8 @@ def check_entities(rows: pa.Table, db: Database, task: Definition) -> None:
     if len(bad):
         raise TaskError(
             "unknown_key",
-            f"{len(bad):,} values of '{task.entity_col}' are no rows of '{task.entity_table}': {some(bad.tolist())}.",
+            f"{len(bad):,} values of '{task.entity_col}' are no rows of '{task.entity_table}': "
+            f"{some(bad.tolist())}.",
             hint=f"Labels must hold row numbers of '{task.entity_table}'.",
         )
 
@@ -167,7 +205,10 @@ def _target_expression(name: str, type_: str, lists: str | None) -> str:
         return f"{quote(name)}::DOUBLE[]"
     if pa.types.is_string(arrow):
         return f"CAST({quote(name)} AS VARCHAR)"
-    return f"CAST({quote(name)} AS {'BIGINT' if pa.types.is_integer(arrow) else 'DOUBLE' if pa.types.is_floating(arrow) else 'BOOLEAN'})"
+    return (
+        f"CAST({quote(name)} AS "
+        f"{'BIGINT' if pa.types.is_integer(arrow) else 'DOUBLE' if pa.types.is_floating(arrow) else 'BOOLEAN'})"
+    )
 
 
 def _target_type(type_: str) -> pa.DataType:
@@ -181,7 +222,11 @@ def _target_type(type_: str) -> pa.DataType:
         return pa.float64()
     if type_ == "VARCHAR" or type_.startswith("ENUM"):
         return pa.string()
-    raise TaskError("bad_target", f"A target of the type {type_} cannot be predicted.", hint="Make it a number, a text, or true and false.")
+    raise TaskError(
+        "bad_target",
+        f"A target of the type {type_} cannot be predicted.",
+        hint="Make it a number, a text, or true and false.",
+    )
 
 
 def split_notices(raw: Mapping[str, Raw]) -> list[str]:
@@ -192,5 +237,7 @@ def split_notices(raw: Mapping[str, Raw]) -> list[str]:
             if count:
                 notices.append(f"{name}: {count:,} rows {reason} were left out")
         if raw[name].rows.num_rows < raw[name].total:
-            notices.append(f"training rows sampled: {raw[name].rows.num_rows:,} of {raw[name].total:,}")
+            notices.append(
+                f"training rows sampled: {raw[name].rows.num_rows:,} of {raw[name].total:,}"
+            )
     return notices

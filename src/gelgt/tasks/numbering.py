@@ -1,20 +1,24 @@
 """Which rows the numbers in a task folder mean.
 
-RelBench's label files name entities by their row numbers. In a source that grows, or whose rows are ordered by another time, the same
-numbers soon mean others. So a saved task says what its labels were made from, in its manifest and beside its label files:
+RelBench's label files name entities by their row numbers. In a source that grows, or whose rows are
+ordered by another time, the same numbers soon mean others. So a saved task says what its labels
+were made from, in its manifest and beside its label files:
 
     gelgt:
       labels:
-        hash: 5f0c…                                     # the label values as they were written: other values are edits
-        rows: {customers: {count: 812, hash: 3f9a…}}    # the user's own keys of the first 812 rows, in row order
+        hash: 5f0c…                                     # the label values as they were written:
+                                                        other values are edits
+        rows: {customers: {count: 812, hash: 3f9a…}}    # the user's own keys of the first 812 rows,
+                                                        in row order
         times: {orders: placed_at, lines: [order_id]}   # what dates the rows of each table
 
-    tasks/NAME/gelgt/keys/customers.parquet             # row number and own key of every row that has a label
+    tasks/NAME/gelgt/keys/customers.parquet             # row number and own key of every row that
+                                                        has a label
 
-`count` is one more than the highest row number in the labels: rows that were added behind it change no number below it, so a table
-that only grew at its end still has the numbering of the labels. A table without a primary key is told by all its columns.
-Labels of a sentence are about rows by their times: where the schema names other times by now, they answer another question.
-"""
+`count` is one more than the highest row number in the labels: rows that were added behind it change
+no number below it, so a table that only grew at its end still has the numbering of the labels. A
+table without a primary key is told by all its columns. Labels of a sentence are about rows by their
+times: where the schema names other times by now, they answer another question."""
 
 from __future__ import annotations
 
@@ -51,7 +55,9 @@ def describe(db: Database, task: Definition, labels: Mapping[str, pa.Table]) -> 
     return {"hash": label_hash(labels), "rows": rows, "times": _times(db)}
 
 
-def write_keys(db: Database, task: Definition, labels: Mapping[str, pa.Table], folder: Path) -> None:
+def write_keys(
+    db: Database, task: Definition, labels: Mapping[str, pa.Table], folder: Path
+) -> None:
     """Write the own keys of all labelled rows, where the table has a key."""
     for table, numbers in labelled_rows(task, labels).items():
         if db.table(table).pkey is None:
@@ -59,7 +65,10 @@ def write_keys(db: Database, task: Definition, labels: Mapping[str, pa.Table], f
         (folder / KEYS).mkdir(parents=True, exist_ok=True)
         parts = _own_keys(db.keys(table), numbers)
         # Named by their place: a key column may be called anything, "row" too.
-        pq.write_table(pa.table([pa.array(numbers), *parts], ["row", *(f"key{i}" for i in range(len(parts)))]), _key_file(folder, table))
+        pq.write_table(
+            pa.table([pa.array(numbers), *parts], ["row", *(f"key{i}" for i in range(len(parts)))]),
+            _key_file(folder, table),
+        )
 
 
 def labelled_rows(task: Definition, labels: Mapping[str, pa.Table]) -> dict[str, Rows]:
@@ -68,7 +77,10 @@ def labelled_rows(task: Definition, labels: Mapping[str, pa.Table]) -> dict[str,
     if task.dst_entity_table is not None:
         lists = [pc.list_flatten(labels[split].column("target")) for split in SPLITS]
         found.setdefault(task.dst_entity_table, []).extend(lists)
-    return {table: np.unique(np.concatenate([c.to_numpy() for c in columns])).astype(np.int64) for table, columns in found.items()}
+    return {
+        table: np.unique(np.concatenate([c.to_numpy() for c in columns])).astype(np.int64)
+        for table, columns in found.items()
+    }
 
 
 def label_hash(labels: Mapping[str, pa.Table]) -> str:
@@ -86,8 +98,13 @@ def is_same_numbering(db: Database, rows: Mapping[str, Any]) -> bool:
         known = {str(table): (int(entry["count"]), entry["hash"]) for table, entry in rows.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         hint = "Make the task again."
-        raise TaskError("bad_manifest", f"'gelgt: labels: rows:' of the task's manifest is {rows!r}.", hint=hint) from None
-    return all(count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == told for table, (count, told) in known.items())
+        raise TaskError(
+            "bad_manifest", f"'gelgt: labels: rows:' of the task's manifest is {rows!r}.", hint=hint
+        ) from None
+    return all(
+        count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == told
+        for table, (count, told) in known.items()
+    )
 
 
 def retimed(db: Database, task: Definition, times: Any) -> list[str]:
@@ -101,7 +118,9 @@ def retimed(db: Database, task: Definition, times: Any) -> list[str]:
 def _times(db: Database) -> dict[str, Any]:
     """By table: its time column, else the keys that date its rows."""
     tables = db.schema.tables.values()
-    return {table.name: table.time_col or [fk.column for fk in table.dating_keys] for table in tables}
+    return {
+        table.name: table.time_col or [fk.column for fk in table.dating_keys] for table in tables
+    }
 
 
 def database_of(folder: Path) -> Path | None:
@@ -110,22 +129,43 @@ def database_of(folder: Path) -> Path | None:
     return root if folder.resolve().parent.name == "tasks" and is_relbench_folder(root) else None
 
 
-def renumbered(db: Database, task: Definition, raw: Mapping[str, Raw], folder: Path) -> dict[str, Raw]:
-    """Labels with the row numbers of a database, found by the own keys of the rows that they were made for.
+def renumbered(
+    db: Database, task: Definition, raw: Mapping[str, Raw], folder: Path
+) -> dict[str, Raw]:
+    """Labels with the row numbers of a database, found by the own keys of the rows that they were
+    made for.
 
-    Raises:
-        TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where rows are gone.
+    Raises: TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where
+        rows are gone.
     """
     wanted = labelled_rows(task, {split: raw[split].rows for split in SPLITS})
-    places = {table: (numbers, _rows_today(db, task, table, numbers, folder)) for table, numbers in wanted.items()}
+    places = {
+        table: (numbers, _rows_today(db, task, table, numbers, folder))
+        for table, numbers in wanted.items()
+    }
     found = {}
     for split in SPLITS:
         rows = raw[split].rows
-        rows = rows.set_column(1, "entity", pa.array(_moved(rows.column("entity").to_numpy(), *places[task.entity_table])))
+        rows = rows.set_column(
+            1,
+            "entity",
+            pa.array(_moved(rows.column("entity").to_numpy(), *places[task.entity_table])),
+        )
         if task.dst_entity_table is not None:
             lists = rows.column("target").to_pylist()
-            moved = iter(_moved(np.array([x for values in lists for x in values], np.int64), *places[task.dst_entity_table]).tolist())
-            rows = rows.set_column(2, "target", pa.array([sorted(next(moved) for _ in values) for values in lists], pa.list_(pa.int64())))
+            moved = iter(
+                _moved(
+                    np.array([x for values in lists for x in values], np.int64),
+                    *places[task.dst_entity_table],
+                ).tolist()
+            )
+            rows = rows.set_column(
+                2,
+                "target",
+                pa.array(
+                    [sorted(next(moved) for _ in values) for values in lists], pa.list_(pa.int64())
+                ),
+            )
         found[split] = replace(raw[split], rows=sort_rows(rows))
     return found
 
@@ -139,7 +179,8 @@ def _rows_today(db: Database, task: Definition, table: str, numbers: Rows, folde
     if keys is None:
         raise TaskError(
             "labels_of_other_rows",
-            f"The labels of '{task.name}' name rows of '{table}' by their numbers, and the rows are numbered otherwise by now.",
+            f"The labels of '{task.name}' name rows of '{table}' by their numbers, and the rows "
+            "are numbered otherwise by now.",
             hint="Make the task again, or open the data that it was made from.",
         )
     try:
@@ -153,20 +194,27 @@ def _rows_today(db: Database, task: Definition, table: str, numbers: Rows, folde
 
 
 def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArray] | None:
-    """The keys of some rows as the task folder keeps them, else as the database folder around it does; None where neither knows them."""
+    """The keys of some rows as the task folder keeps them, else as the database folder around it
+    does; None where neither knows them."""
     path, root = _key_file(folder, table), database_of(folder)
     if path.is_file():
         try:
             stored = pq.read_table(path)
         except (pa.ArrowInvalid, OSError) as error:
-            raise TaskError("unreadable_file", f"{path} is not a readable Parquet file: {error}", hint="Make the task again.") from None
+            raise TaskError(
+                "unreadable_file",
+                f"{path} is not a readable Parquet file: {error}",
+                hint="Make the task again.",
+            ) from None
         places = pc.index_in(pa.array(numbers), value_set=stored.column("row").combine_chunks())
         if places.null_count:
             strange = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
             raise TaskError(
                 "labels_of_other_rows",
-                f"{folder.name}/{path.name} has no key for {len(strange):,} rows of '{table}' that the label files name: {some(strange)}.",
-                hint="Take these labels out of the files, or make the task again from a frame with your own keys.",
+                f"{folder.name}/{path.name} has no key for {len(strange):,} rows of '{table}' "
+                f"that the label files name: {some(strange)}.",
+                hint="Take these labels out of the files, or make the task again from a frame "
+                "with your own keys.",
             )
         return [stored.column(i).take(places) for i in range(1, stored.num_columns)]
     if root is None:
@@ -203,7 +251,9 @@ def _key_hash(db: Database, table: str, count: int) -> str:
 def _add(digest: hashlib.blake2b, values: pa.ChunkedArray) -> None:
     """Add the values of a column to a hash, whatever their chunks."""
     kind, has_nulls = values.type, values.null_count > 0
-    if not has_nulls and (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)):
+    if not has_nulls and (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)
+    ):
         plain = values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values
         digest.update(np.ascontiguousarray(plain.to_numpy()).tobytes())
         return

@@ -1,8 +1,7 @@
 """Keeps a share of the training rows, chosen by a hash of (entity key, seed time).
 
-Because neither the order nor the number of rows enters the hash, the same row is kept or dropped alike on every machine
-and after every import, and a smaller sample is part of a larger one.
-"""
+Because neither the order nor the number of rows enters the hash, the same row is kept or dropped
+alike on every machine and after every import, and a smaller sample is part of a larger one."""
 
 from __future__ import annotations
 
@@ -39,19 +38,24 @@ def seed_hash(codes: Hashes, entity: np.ndarray[Any, Any], time: np.ndarray[Any,
 
 
 def _mix(values: Hashes) -> Hashes:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit changes every output bit."""
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit changes every output
+    bit."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-def sample(batches: Iterable[pa.RecordBatch], schema: pa.Schema, codes: Hashes, total: int, keep: int) -> pa.Table:
-    """The `keep` rows of smallest hash out of `total`, in a single pass that never holds many more than `keep`.
+def sample(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, codes: Hashes, total: int, keep: int
+) -> pa.Table:
+    """The `keep` rows of smallest hash out of `total`, in a single pass that never holds many more
+    than `keep`.
 
     The first two columns are the time and the entity.
     """
-    # A few standard deviations above the expected count, so that the cut below always finds enough rows.
+    # A few standard deviations above the expected count, so that the cut below always finds enough
+    # rows.
     bound = min(1.0, (keep + 8 * np.sqrt(keep) + 64) / total)
     limit = np.uint64(min(int(bound * 2.0**64), 2**64 - 1))
     table = pa.Table.from_batches(_below(batches, codes, limit), schema=schema)
@@ -62,10 +66,16 @@ def sample(batches: Iterable[pa.RecordBatch], schema: pa.Schema, codes: Hashes, 
     return table.take(pa.array(chosen))
 
 
-def _below(batches: Iterable[pa.RecordBatch], codes: Hashes, limit: np.uint64) -> Iterator[pa.RecordBatch]:
+def _below(
+    batches: Iterable[pa.RecordBatch], codes: Hashes, limit: np.uint64
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch.filter(pa.array(_hashes(batch, codes) <= limit))
 
 
 def _hashes(rows: pa.RecordBatch | pa.Table, codes: Hashes) -> Hashes:
-    return seed_hash(codes, rows.column(1).to_numpy(zero_copy_only=False), rows.column(0).to_numpy(zero_copy_only=False))
+    return seed_hash(
+        codes,
+        rows.column(1).to_numpy(zero_copy_only=False),
+        rows.column(0).to_numpy(zero_copy_only=False),
+    )

@@ -4,13 +4,12 @@ With a window of length w, seed times lie w apart and no label reaches over a sp
 
     train   val - w, val - 2w, …      back to the earliest row; at least three
     val     val, val + w, …           as long as t + w <= test
-    test    test, test + w, …         as long as t + w <= the latest row of the tables that labels are about
+    test    test, test + w, … as long as t + w <= the latest row of the tables that labels are about
 
-RelBench goes on to the latest row of any table, and so do its own tasks; see events.py. Validation and test hold at most
-`num_eval_timestamps` seed times each. RelBench further asks that the rows known at
-the test time reach to val + w. A calendar month may be longer than the 30 days that its window counts for: seed times
-whose calendar window would end after the split are left out.
-"""
+RelBench goes on to the latest row of any table, and so do its own tasks; see events.py. Validation
+and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that the rows
+known at the test time reach to val + w. A calendar month may be longer than the 30 days that its
+window counts for: seed times whose calendar window would end after the split are left out."""
 
 from __future__ import annotations
 
@@ -36,15 +35,23 @@ MAX_SEED_TIMES = 1_000_000
 
 @dataclass(frozen=True)
 class Split:
-    """The two times that part training, validation and test, and whether they were asked for or guessed."""
+    """The two times that part training, validation and test, and whether they were asked for or
+    guessed."""
 
     val: pd.Timestamp
     test: pd.Timestamp
     is_inferred: bool = False
 
 
-def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Timedelta | None = None, events: Events | None = None) -> Split:
-    """The split times: the arguments, else the schema's; guessed ones give way until one window fits on each side.
+def split_times(
+    db: Database,
+    val: Any = None,
+    test: Any = None,
+    window: pd.Timedelta | None = None,
+    events: Events | None = None,
+) -> Split:
+    """The split times: the arguments, else the schema's; guessed ones give way until one window
+    fits on each side.
 
     Args:
         db: The database.
@@ -57,7 +64,12 @@ def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Time
     given_test = None if test is None else timestamp(test, "test time")
     given_val = None if val is None else timestamp(val, "validation time")
     if given_test is None and given_val is None and not inferred:
-        return _ordered(Split(timestamp(db.val_timestamp, "validation time"), timestamp(db.test_timestamp, "test time")))
+        return _ordered(
+            Split(
+                timestamp(db.val_timestamp, "validation time"),
+                timestamp(db.test_timestamp, "test time"),
+            )
+        )
     if given_test is None and not inferred:
         given_test = timestamp(db.test_timestamp, "test time")
     if given_val is None and not inferred:
@@ -65,9 +77,16 @@ def split_times(db: Database, val: Any = None, test: Any = None, window: pd.Time
     if given_val is not None and given_test is not None:
         return _ordered(Split(given_val, given_test))
     kept = (
-        Split(timestamp(db.val_timestamp, "v"), timestamp(db.test_timestamp, "t"), True) if db.val_timestamp and db.test_timestamp else None
+        Split(timestamp(db.val_timestamp, "v"), timestamp(db.test_timestamp, "t"), True)
+        if db.val_timestamp and db.test_timestamp
+        else None
     )
-    if given_val is None and given_test is None and kept is not None and _has_room(db, kept, window, events):
+    if (
+        given_val is None
+        and given_test is None
+        and kept is not None
+        and _has_room(db, kept, window, events)
+    ):
         return kept
     return _ordered(_infer(db, given_val, given_test, window, events))
 
@@ -79,7 +98,13 @@ def longest(window: pd.Timedelta, months: int) -> pd.Timedelta:
     return max(window, pd.Timedelta(days=31 * months))
 
 
-def _infer(db: Database, val: pd.Timestamp | None, test: pd.Timestamp | None, window: pd.Timedelta | None, events: Events | None) -> Split:
+def _infer(
+    db: Database,
+    val: pd.Timestamp | None,
+    test: pd.Timestamp | None,
+    window: pd.Timedelta | None,
+    events: Events | None,
+) -> Split:
     import pandas as pd
 
     span = time_range(db) if events is None else events.span
@@ -94,7 +119,9 @@ def _infer(db: Database, val: pd.Timestamp | None, test: pd.Timestamp | None, wi
     return Split(val.as_unit("us"), test.as_unit("us"), True)
 
 
-def _has_room(db: Database, split: Split, window: pd.Timedelta | None, events: Events | None) -> bool:
+def _has_room(
+    db: Database, split: Split, window: pd.Timedelta | None, events: Events | None
+) -> bool:
     span = time_range(db) if events is None else events.span
     if window is None:
         return events is None or split.test < span.latest
@@ -107,14 +134,20 @@ def _ordered(split: Split) -> Split:
     if split.val >= split.test:
         raise TaskError(
             "bad_split",
-            f"The validation time {time_text(split.val)} is not before the test time {time_text(split.test)}.",
+            f"The validation time {time_text(split.val)} is not before the test time "
+            f"{time_text(split.test)}.",
             hint="Give --val and --test so that --val is earlier.",
         )
     return split
 
 
 def seed_times(
-    db: Database, split: Split, window: pd.Timedelta, eval_timestamps: int | None, months: int = 0, events: Events | None = None
+    db: Database,
+    split: Split,
+    window: pd.Timedelta,
+    eval_timestamps: int | None,
+    months: int = 0,
+    events: Events | None = None,
 ) -> dict[str, Times]:
     """The seed times of train, val and test.
 
@@ -131,13 +164,20 @@ def seed_times(
     """
     full = time_range(db) if events is None else events.span
     known = time_range(db, until=split.test) if split.test >= full.earliest else full
-    _check_room(split, window, full.latest, known.latest, "the latest row" if events is None else events.latest_row)
+    _check_room(
+        split,
+        window,
+        full.latest,
+        known.latest,
+        "the latest row" if events is None else events.latest_row,
+    )
     count = int((split.val - known.earliest) / window) if split.val > known.earliest else 0
     limit = MAX_SEED_TIMES if eval_timestamps is None else eval_timestamps
     if count > MAX_SEED_TIMES:
         raise TaskError(
             "too_many_windows",
-            f"A window of {duration_text(window)} fits {count:,} times between {time_text(known.earliest)} and {time_text(split.val)}.",
+            f"A window of {duration_text(window)} fits {count:,} times between "
+            f"{time_text(known.earliest)} and {time_text(split.val)}.",
             hint="Use a longer window.",
         )
     times = {
@@ -152,27 +192,34 @@ def seed_times(
     return times
 
 
-def _check_room(split: Split, window: pd.Timedelta, latest: pd.Timestamp, known: pd.Timestamp, latest_row: str) -> None:
+def _check_room(
+    split: Split, window: pd.Timedelta, latest: pd.Timestamp, known: pd.Timestamp, latest_row: str
+) -> None:
     length = duration_text(window)
     if split.val + window > split.test:
         raise TaskError(
             "no_room",
             f"A window of {length} does not fit between the validation time {time_text(split.val)} "
             f"and the test time {time_text(split.test)}.",
-            hint=f"Set the validation time to {time_text(split.test - window)} or earlier, or shorten the window.",
+            hint=f"Set the validation time to {time_text(split.test - window)} or earlier, or "
+            "shorten the window.",
         )
     if split.test + window > latest:
         raise TaskError(
             "no_room",
-            f"A window of {length} after the test time {time_text(split.test)} ends behind {latest_row} ({time_text(latest)}).",
-            hint=f"Set the test time to {time_text(latest - window)} or earlier, or shorten the window.",
+            f"A window of {length} after the test time {time_text(split.test)} ends behind "
+            f"{latest_row} ({time_text(latest)}).",
+            hint=f"Set the test time to {time_text(latest - window)} or earlier, or shorten the "
+            "window.",
         )
     if split.val + window > known:
         raise TaskError(
             "no_room",
-            f"A window of {length} after the validation time {time_text(split.val)} ends behind the latest row "
+            f"A window of {length} after the validation time {time_text(split.val)} ends behind "
+            "the latest row "
             f"that is known at the test time ({time_text(known)}).",
-            hint=f"Set the validation time to {time_text(known - window)} or earlier, or shorten the window.",
+            hint=f"Set the validation time to {time_text(known - window)} or earlier, or shorten "
+            "the window.",
         )
 
 
@@ -180,12 +227,16 @@ def _backwards(start: pd.Timestamp, stop: pd.Timestamp, step: pd.Timedelta) -> T
     if start < stop:
         return np.array([], dtype="datetime64[us]")
     count = (_us(start) - _us(stop)) // _delta(step) + 1
-    return np.array((_us(start) - _delta(step) * np.arange(count, dtype=np.int64))[::-1]).astype("datetime64[us]")
+    return np.array((_us(start) - _delta(step) * np.arange(count, dtype=np.int64))[::-1]).astype(
+        "datetime64[us]"
+    )
 
 
 def _forwards(start: pd.Timestamp, stop: pd.Timestamp, step: pd.Timedelta, limit: int) -> Times:
     count = min(limit, (_us(stop) - _us(start)) // _delta(step) + 1)
-    return np.array(_us(start) + _delta(step) * np.arange(max(count, 0), dtype=np.int64)).astype("datetime64[us]")
+    return np.array(_us(start) + _delta(step) * np.arange(max(count, 0), dtype=np.int64)).astype(
+        "datetime64[us]"
+    )
 
 
 def _us(time: pd.Timestamp) -> int:
@@ -199,21 +250,36 @@ def _delta(step: pd.Timedelta) -> int:
 def _whole_months(times: Times, months: int, end: pd.Timestamp) -> Times:
     import pandas as pd
 
-    return np.array([t for t in times if pd.Timestamp(t) + pd.DateOffset(months=months) <= end], dtype="datetime64[us]")
+    return np.array(
+        [t for t in times if pd.Timestamp(t) + pd.DateOffset(months=months) <= end],
+        dtype="datetime64[us]",
+    )
 
 
 def _check_counts(
-    times: dict[str, Times], split: Split, window: pd.Timedelta, earliest: pd.Timestamp, latest: pd.Timestamp, months: int
+    times: dict[str, Times],
+    split: Split,
+    window: pd.Timedelta,
+    earliest: pd.Timestamp,
+    latest: pd.Timestamp,
+    months: int,
 ) -> None:
     length = f"{months} calendar month{'s' * (months > 1)}" if months else duration_text(window)
     if len(times["train"]) < MIN_TRAIN_TIMES:
-        hint = f"Set the validation time to {time_text(earliest + MIN_TRAIN_TIMES * window)} or later, or shorten the window."
+        hint = (
+            f"Set the validation time to {time_text(earliest + MIN_TRAIN_TIMES * window)} or "
+            "later, or shorten the window."
+        )
         if earliest + (MIN_TRAIN_TIMES + 2) * window > latest:
             most = ((latest - earliest) / (MIN_TRAIN_TIMES + 2)).floor("s")
-            hint = f"Shorten the window: {most} is the longest of which three fit for training and one each for validation and test."
+            hint = (
+                f"Shorten the window: {most} is the longest of which three fit for training "
+                "and one each for validation and test."
+            )
         raise TaskError(
             "too_few_windows",
-            f"Only {len(times['train'])} windows of {length} fit between the earliest row ({time_text(earliest)}) and the validation time "
+            f"Only {len(times['train'])} windows of {length} fit between the earliest row "
+            f"({time_text(earliest)}) and the validation time "
             f"({time_text(split.val)}); training needs {MIN_TRAIN_TIMES}.",
             hint=hint,
         )
@@ -221,6 +287,7 @@ def _check_counts(
         if len(times[name]) == 0:
             raise TaskError(
                 "no_room",
-                f"No window of {length} fits between {time_text(start)} and {time_text(end)} ({name}).",
+                f"No window of {length} fits between {time_text(start)} and {time_text(end)} "
+                f"({name}).",
                 hint="Move the split times apart, or shorten the window.",
             )

@@ -1,13 +1,16 @@
-"""Names and values in SQL; names are quoted only where DuckDB needs it, so that the SQL reads well."""
+"""Names and values in SQL; names are quoted only where DuckDB needs it, so that the SQL reads
+well."""
 
 import re
 from typing import Any
 
 import numpy as np
 
-ROW_NUMBER = "primary_key"  # RelBench's name for the position of a row in a table without a primary key
+# RelBench's name for the position of a row in a table without a primary key
+ROW_NUMBER = "primary_key"
 
-# Words that DuckDB does not take everywhere as the name of a table, column or alias; a test tries all of its keywords.
+# Words that DuckDB does not take everywhere as the name of a table, column or alias; a test tries
+# all of its keywords.
 _RESERVED_WORDS = """
 all analyse analyze and anti any array as asc asof asymmetric at authorization between binary both by case cast check
 collate collation column columns concurrently constraint create cross default deferrable desc describe distinct do

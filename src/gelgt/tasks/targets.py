@@ -4,7 +4,8 @@ The same rule for every kind of task:
 
     true and false, or only the numbers 0 and 1   binary_classification    (as training has them)
     other numbers                                 regression
-    texts                                         multiclass_classification; binary where that is asked for and they say true and false
+    texts                                         multiclass_classification; binary where that is
+                                                  asked for and they say true and false
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gelgt.tasks.labels import Raw, split_notices
 from gelgt.tasks.task import SPLITS, Definition, TaskType
 
 MAX_CLASSES = 10_000
-TRUTHS = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 0, "no": 0, "0": 0}  # texts that say true or false
+# texts that say true or false
+TRUTHS = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 0, "no": 0, "0": 0}
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,30 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
         for split in SPLITS:
             rows[split], unseen = _number_classes(rows[split], classes)
             if unseen:
-                notices.append(f"{split}: {unseen:,} rows of classes that training does not have were left out")
+                notices.append(
+                    f"{split}: {unseen:,} rows of classes that training does not have were left out"
+                )
     elif task_type == "binary_classification":
         rows = {split: _with_target(rows[split], _binary(targets[split], task)) for split in SPLITS}
     elif task_type == "regression":
-        rows = {split: _with_target(rows[split], _numbers(targets[split], task)) for split in SPLITS}
+        rows = {
+            split: _with_target(rows[split], _numbers(targets[split], task)) for split in SPLITS
+        }
     _check_filled(rows, task)
     if task_type == "binary_classification" and len(pc.unique(rows["train"].column("target"))) == 1:
         notices.append(f"every training label is {rows['train'].column('target')[0].as_py()}")
     tables = {split: _named(rows[split], task) for split in SPLITS}
-    return Labels(tables, task_type, classes if task_type == "multiclass_classification" else (), tuple(notices))
+    return Labels(
+        tables,
+        task_type,
+        classes if task_type == "multiclass_classification" else (),
+        tuple(notices),
+    )
 
 
 def finish_rows(rows: pa.Table, task: Definition, classes: tuple[Any, ...]) -> pa.Table:
-    """More rows of a finished task, whose type and classes are known; rows of other classes are left out."""
+    """More rows of a finished task, whose type and classes are known; rows of other classes are
+    left out."""
     if task.task_type == "multiclass_classification":
         return _named(_number_classes(rows, classes)[0], task)
     convert = _binary if task.task_type == "binary_classification" else _numbers
@@ -92,8 +104,16 @@ def _infer_type(train: pa.ChunkedArray) -> TaskType:
     if pa.types.is_string(arrow):
         return "multiclass_classification"
     if pa.types.is_list(arrow):
-        raise TaskError("bad_target", "A target that is a list needs its task type.", hint="Set task_type to 'multilabel_classification'.")
-    return "binary_classification" if set(pc.unique(train).slice(0, 3).to_pylist()) == {0, 1} else "regression"
+        raise TaskError(
+            "bad_target",
+            "A target that is a list needs its task type.",
+            hint="Set task_type to 'multilabel_classification'.",
+        )
+    return (
+        "binary_classification"
+        if set(pc.unique(train).slice(0, 3).to_pylist()) == {0, 1}
+        else "regression"
+    )
 
 
 def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
@@ -110,9 +130,12 @@ def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
 
 
 def _truths(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
-    """0 and 1 for texts such as `t` and `f`, which many databases hold instead; RelBench's own tasks have such targets."""
+    """0 and 1 for texts such as `t` and `f`, which many databases hold instead; RelBench's own
+    tasks have such targets."""
     texts = pc.unique(values)
-    found = [None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()]
+    found = [
+        None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()
+    ]
     if None in found:
         raise TaskError(
             "bad_target",
@@ -126,7 +149,8 @@ def _numbers(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
     if pa.types.is_string(values.type):
         raise TaskError(
             "bad_target",
-            f"'{task.target_col}' of a regression task holds texts: {some(pc.unique(values).to_pylist())}.",
+            f"'{task.target_col}' of a regression task holds texts: "
+            f"{some(pc.unique(values).to_pylist())}.",
             hint="Use task_type='multiclass_classification'.",
         )
     return (
@@ -146,7 +170,9 @@ def _classes(train: pa.ChunkedArray, task: Definition) -> tuple[Any, ...]:
         )
     if len(found) == 1:
         raise TaskError(
-            "one_class", f"'{task.target_col}' has the single value {found[0]!r} in training.", hint="There is nothing to tell apart."
+            "one_class",
+            f"'{task.target_col}' has the single value {found[0]!r} in training.",
+            hint="There is nothing to tell apart.",
         )
     return tuple(found)
 
@@ -164,7 +190,8 @@ def _check_filled(rows: Mapping[str, pa.Table], task: Definition) -> None:
         shown = ", ".join(f"{split} {count:,}" for split, count in counts.items())
         raise TaskError(
             "no_labels",
-            f"The task '{task.name}' has no label rows in {' and '.join(s for s in SPLITS if not counts[s])} ({shown}).",
+            f"The task '{task.name}' has no label rows in "
+            f"{' and '.join(s for s in SPLITS if not counts[s])} ({shown}).",
             hint="Move the split times, widen the window, or loosen the condition.",
         )
 

@@ -1,13 +1,14 @@
 """`Task`: what is predicted, for whom, at which times, with its label tables.
 
-A label table has the columns (time, entity, target): the seed time in UTC without a zone, the row number of the
-entity, and the label. It is sorted by (time, entity), as RelBench sorts:
+A label table has the columns (time, entity, target): the seed time in UTC without a zone, the row
+number of the entity, and the label. It is sorted by (time, entity), as RelBench sorts:
 
     binary_classification       int64 0 or 1
     regression                  float64
     multiclass_classification   int64, an index into `task.classes`
     multilabel_classification   as the labels came
-    recommendation              (time, source row, list of destination rows); there is no target column
+    recommendation              (time, source row, list of destination rows); there is no target
+                                column
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from gelgt.sources.database import Database
 
 Kind = Literal["forecast", "autocomplete", "external"]
-TaskType = Literal["regression", "binary_classification", "multiclass_classification", "multilabel_classification", "recommendation"]
+TaskType = Literal[
+    "regression",
+    "binary_classification",
+    "multiclass_classification",
+    "multilabel_classification",
+    "recommendation",
+]
 KINDS: tuple[Kind, ...] = ("forecast", "autocomplete", "external")
 TASK_TYPES: tuple[TaskType, ...] = (
     "regression",
@@ -46,25 +53,20 @@ MAX_ROWS = 2_000_000
 class Definition:
     """Everything that is known about a task before its labels are made.
 
-    Attributes:
-        name: Also the name of its folder under ``tasks/``.
-        kind: ``forecast`` (labels from SQL), ``autocomplete`` (labels are a column), ``external`` (labels are given).
-        entity_table: The table whose rows are predicted (the source table of a recommendation).
-        entity_col: The column of the label table that holds their row numbers.
-        target_col: The label; None for a recommendation.
-        time_col: The seed time; None only for external tasks without times.
+    Attributes: name: Also the name of its folder under ``tasks/``. kind: ``forecast`` (labels from
+        SQL), ``autocomplete`` (labels are a column), ``external`` (labels are given). entity_table:
+        The table whose rows are predicted (the source table of a recommendation). entity_col: The
+        column of the label table that holds their row numbers. target_col: The label; None for a
+        recommendation. time_col: The seed time; None only for external tasks without times.
         task_type: One of RelBench's five, or None while it is to be inferred from the labels.
-        timedelta: How far after the seed time a label looks.
-        num_eval_timestamps: At most so many seed times each in validation and test.
-        sql: DuckDB SQL over ``timestamps`` and the tables, with ``{timedelta}``.
-        remove_columns: (table, column) pairs that a model must not see.
-        dst_entity_table: The recommended table.
-        dst_entity_col: The column of the label table that holds lists of its row numbers.
-        eval_k: How many recommendations are evaluated.
-        sentence: The PREDICT sentence that this task comes from.
-        max_rows: Training rows above this number are sampled.
-        is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many as there are rows for.
-        description: Free text from the manifest.
+        timedelta: How far after the seed time a label looks. num_eval_timestamps: At most so many
+        seed times each in validation and test. sql: DuckDB SQL over ``timestamps`` and the tables,
+        with ``{timedelta}``. remove_columns: (table, column) pairs that a model must not see.
+        dst_entity_table: The recommended table. dst_entity_col: The column of the label table that
+        holds lists of its row numbers. eval_k: How many recommendations are evaluated. sentence:
+        The PREDICT sentence that this task comes from. max_rows: Training rows above this number
+        are sampled. is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many
+        as there are rows for. description: Free text from the manifest.
     """
 
     name: str
@@ -104,10 +106,9 @@ class Definition:
 class Preview:
     """What a task's label tables hold, without writing them.
 
-    Attributes:
-        rows: Label rows for each split.
-        seed_times: The distinct seed times for each split, ascending.
-        target: Statistics of the target for each split: ``positives`` (a share), ``min``/``median``/``max``,
+    Attributes: rows: Label rows for each split. seed_times: The distinct seed times for each split,
+        ascending. target: Statistics of the target for each split: ``positives`` (a share),
+        ``min``/``median``/``max``,
             ``classes`` (value to count) or ``mean_length`` (of recommendation lists).
     """
 
@@ -118,25 +119,31 @@ class Preview:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for ``--json``; seed times as their number, first and last."""
         times = {
-            split: {"count": len(t), "first": str(t[0]) if len(t) else None, "last": str(t[-1]) if len(t) else None}
+            split: {
+                "count": len(t),
+                "first": str(t[0]) if len(t) else None,
+                "last": str(t[-1]) if len(t) else None,
+            }
             for split, t in self.seed_times.items()
         }
-        return {"rows": dict(self.rows), "seed_times": times, "target": {s: dict(v) for s, v in self.target.items()}}
+        return {
+            "rows": dict(self.rows),
+            "seed_times": times,
+            "target": {s: dict(v) for s, v in self.target.items()},
+        }
 
 
 @dataclass(frozen=True)
 class Task(Definition):
     """A task with its label tables; made by `gelgt.tasks.make_task` or `Database.task`.
 
-    Attributes:
-        val_timestamp: Training labels lie before it, validation labels after it.
-        test_timestamp: Validation labels lie before it, test labels after it.
-        classes: The original values of a multiclass target; the index is the class.
-        notices: What the user should know about the labels.
-        is_edited: Whether the label files that the task was read from hold other values than its definition gave.
-        is_read: Whether the labels were read from files, not made from the definition just now.
-        database: The database that the labels were made from.
-        labels: One label table for each split.
+    Attributes: val_timestamp: Training labels lie before it, validation labels after it.
+        test_timestamp: Validation labels lie before it, test labels after it. classes: The original
+        values of a multiclass target; the index is the class. notices: What the user should know
+        about the labels. is_edited: Whether the label files that the task was read from hold other
+        values than its definition gave. is_read: Whether the labels were read from files, not made
+        from the definition just now. database: The database that the labels were made from. labels:
+        One label table for each split.
     """
 
     val_timestamp: pd.Timestamp | None = None
@@ -151,7 +158,9 @@ class Task(Definition):
     def table(self, split: str) -> pa.Table:
         """The label table of ``train``, ``val`` or ``test``, sorted by (time, entity)."""
         if split not in SPLITS:
-            raise TaskError("unknown_split", f"There is no split '{split}'.", hint=did_you_mean(split, SPLITS))
+            raise TaskError(
+                "unknown_split", f"There is no split '{split}'.", hint=did_you_mean(split, SPLITS)
+            )
         return self.labels[split]
 
     @property
@@ -162,14 +171,15 @@ class Task(Definition):
     def preview(self) -> Preview:
         """Counts, seed times and target statistics; nothing is written."""
         times = {split: _distinct_times(self.table(split), self.time_col) for split in SPLITS}
-        return Preview(self.rows, times, {split: self._target_stats(self.table(split)) for split in SPLITS})
+        return Preview(
+            self.rows, times, {split: self._target_stats(self.table(split)) for split in SPLITS}
+        )
 
     def population(self, db: Database, at: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Row numbers of the entities that there are to predict for at a time.
 
-        The conditions of a PREDICT sentence on the entity and on past windows apply; those on future windows
-        cannot be known and are left out.
-        """
+        The conditions of a PREDICT sentence on the entity and on past windows apply; those on
+        future windows cannot be known and are left out."""
         from gelgt.tasks.population import population
 
         return population(self, db, at)
@@ -184,9 +194,9 @@ class Task(Definition):
     def save(self, folder: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Write the manifest and the label tables as a RelBench task folder, whole or not at all.
 
-        Args:
-            folder: Where; by default ``tasks/NAME`` in the database folder, or in the cache if that is read-only.
-            overwrite: Replace a task of the same name that is defined differently.
+        Args: folder: Where; by default ``tasks/NAME`` in the database folder, or in the cache if
+            that is read-only. overwrite: Replace a task of the same name that is defined
+            differently.
         """
         from gelgt.tasks.folder import save_task
 
@@ -204,11 +214,19 @@ class Task(Definition):
         if self.task_type == "multiclass_classification":
             counts = np.bincount(values.to_numpy(), minlength=len(self.classes))
             return {"classes": {value: int(n) for value, n in zip(self.classes, counts)}}
-        return {"mean_length": float(pc.mean(pc.list_value_length(values)).as_py())} if pa.types.is_list(values.type) else {}
+        return (
+            {"mean_length": float(pc.mean(pc.list_value_length(values)).as_py())}
+            if pa.types.is_list(values.type)
+            else {}
+        )
 
 
-def _distinct_times(table: pa.Table, column: str | None) -> np.ndarray[Any, np.dtype[np.datetime64]]:
+def _distinct_times(
+    table: pa.Table, column: str | None
+) -> np.ndarray[Any, np.dtype[np.datetime64]]:
     if column is None:
         return np.array([], dtype="datetime64[us]")
-    found: np.ndarray[Any, np.dtype[np.datetime64]] = np.sort(pc.unique(table.column(column)).to_numpy())
+    found: np.ndarray[Any, np.dtype[np.datetime64]] = np.sort(
+        pc.unique(table.column(column)).to_numpy()
+    )
     return found

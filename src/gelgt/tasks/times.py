@@ -38,7 +38,11 @@ def timestamp(value: Any, role: str) -> pd.Timestamp:
     except (ValueError, TypeError):
         stamp = None
     if stamp is None or pd.isna(stamp):
-        raise TaskError("bad_time", f"The {role} {value!r} is no time.", hint="Write it like '2025-09-01' or '2025-09-01T12:00:00'.")
+        raise TaskError(
+            "bad_time",
+            f"The {role} {value!r} is no time.",
+            hint="Write it like '2025-09-01' or '2025-09-01T12:00:00'.",
+        )
     stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
     return stamp.as_unit("us")
 
@@ -55,7 +59,11 @@ def duration(value: Any) -> pd.Timedelta:
     except (ValueError, TypeError):
         delta = None
     if delta is None or pd.isna(delta) or delta <= pd.Timedelta(0):
-        raise TaskError("bad_timedelta", f"The timedelta {value!r} is no positive duration.", hint="Write it like '30 days' or '12 hours'.")
+        raise TaskError(
+            "bad_timedelta",
+            f"The timedelta {value!r} is no positive duration.",
+            hint="Write it like '30 days' or '12 hours'.",
+        )
     return delta
 
 
@@ -80,7 +88,8 @@ def time_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Earliest and latest row of a database, and how many rows lie so far behind the latest that their times cannot be real."""
+    """Earliest and latest row of a database, and how many rows lie so far behind the latest that
+    their times cannot be real."""
 
     earliest: pd.Timestamp
     latest: pd.Timestamp
@@ -94,9 +103,9 @@ class TimeRange:
 def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = None) -> TimeRange:
     """The time range over all timed tables, or over `tables`; of rows up to `until` if it is given.
 
-    A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be labels about nothing, so the range
-    ends before a jump that is longer than everything before it, if at most one row in 200 lies behind it.
-    """
+    A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be
+    labels about nothing, so the range ends before a jump that is longer than everything before it,
+    if at most one row in 200 lies behind it."""
     timed = [name for name in db.table_names if db.table(name).time_col]
     whole = _time_range(db, timed, until, sum(db.num_rows(name) for name in db.table_names))
     if tables is None:
@@ -106,7 +115,11 @@ def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = N
 
 
 def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> TimeRange:
-    limit = np.iinfo(np.int64).max if until is None else int(np.datetime64(until, "us").astype(np.int64))
+    limit = (
+        np.iinfo(np.int64).max
+        if until is None
+        else int(np.datetime64(until, "us").astype(np.int64))
+    )
     few = rows // 200
     low: list[int] = []
     newest = [np.zeros(0, np.int64)]
@@ -120,8 +133,16 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
         newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
-        where = f"None of the tables {', '.join(tables)}" if tables else f"No table of '{db.schema.name}'"
-        raise TaskError("no_time", f"{where} has a row with a time{when}.", hint="Name a time column in the manifest.")
+        where = (
+            f"None of the tables {', '.join(tables)}"
+            if tables
+            else f"No table of '{db.schema.name}'"
+        )
+        raise TaskError(
+            "no_time",
+            f"{where} has a row with a time{when}.",
+            hint="Name a time column in the manifest.",
+        )
     ends = np.sort(np.concatenate(newest))[-few - 1 :]
     jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))
     last = int(jumps[0]) if len(jumps) else len(ends) - 1
@@ -129,7 +150,8 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
 
 
 def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
-    """The times of a table's rows in microseconds, batch by batch: those of its time column, or of the rows that date its own.
+    """The times of a table's rows in microseconds, batch by batch: those of its time column, or of
+    the rows that date its own.
 
     Rows without a time are left out.
     """
@@ -138,7 +160,9 @@ def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.
         times = RowTimes(db).of(table)
         yield times[(times != NEVER) & (times != TIMELESS)]
     for batch in db.batches(table, [schema.time_col]) if schema.time_col is not None else ():
-        yield np.asarray(batch.column(0).drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False))
+        yield np.asarray(
+            batch.column(0).drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
+        )
 
 
 def _stamp(micros: int) -> pd.Timestamp:

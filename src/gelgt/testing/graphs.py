@@ -1,8 +1,8 @@
 """Graphs without a database behind them: small ones written out by hand, large ones for benchmarks.
 
-`large_graph` has three tables. `users` and `items` are timeless hubs with skewed degrees, `events` (98 % of the rows) are timed and name
-a user, an item and, half of them, an earlier event. The first item is a hub that a set share of all events names.
-"""
+`large_graph` has three tables. `users` and `items` are timeless hubs with skewed degrees, `events`
+(98 % of the rows) are timed and name a user, an item and, half of them, an earlier event. The first
+item is a hub that a set share of all events names."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,19 +24,24 @@ def write_graph(
 ) -> Graph:
     """A graph from plain lists.
 
-    Args:
-        folder: An empty folder.
-        times: For each table the times of its rows in seconds (None: a row without a time), or the number of rows of a timeless table.
-        keys: (child, column, parent, parent rows): for each row of the child a row of the parent, or None.
+    Args: folder: An empty folder. times: For each table the times of its rows in seconds (None: a
+        row without a time), or the number of rows of a timeless table. keys: (child, column,
+        parent, parent rows): for each row of the child a row of the parent, or None.
 
-    Example:
-        write_graph(folder, {"users": 2, "orders": [10, 20, 30]}, [("orders", "user_id", "users", [0, 0, 1])])
+    Example: write_graph(folder, {"users": 2, "orders": [10, 20, 30]}, [("orders", "user_id",
+        "users", [0, 0, 1])])
     """
     rows = {name: value if isinstance(value, int) else len(value) for name, value in times.items()}
-    offsets = dict(zip(rows, np.concatenate([[0], np.cumsum(list(rows.values()))]).astype(int).tolist()))
+    offsets = dict(
+        zip(rows, np.concatenate([[0], np.cumsum(list(rows.values()))]).astype(int).tolist())
+    )
     node_time: list[int] = []
     for value in times.values():
-        node_time += [TIMELESS] * value if isinstance(value, int) else [NEVER if t is None else t for t in value]
+        node_time += (
+            [TIMELESS] * value
+            if isinstance(value, int)
+            else [NEVER if t is None else t for t in value]
+        )
     ordered = [key for name in rows for key in keys if key[0] == name]
     parents: list[int] = []
     for name in rows:
@@ -52,14 +57,19 @@ def write_graph(
 
 
 def large_graph(
-    folder: Path, rows: int = 14_000_000, *, hub: int = 1_000_000, skew: float = 2.0, degree: int = 100, seed: int = 0
+    folder: Path,
+    rows: int = 14_000_000,
+    *,
+    hub: int = 1_000_000,
+    skew: float = 2.0,
+    degree: int = 100,
+    seed: int = 0,
 ) -> Graph:
     """A graph of about `rows` nodes, streamed to disk.
 
-    Args:
-        hub: Events that name the first item.
-        skew: Users and items are drawn as n · u^skew with uniform u: 1 is even, larger is more skewed.
-        degree: Events of a user, and of an item, on average; small is a sparse graph, large a dense one.
+    Args: hub: Events that name the first item. skew: Users and items are drawn as n · u^skew with
+        uniform u: 1 is even, larger is more skewed. degree: Events of a user, and of an item, on
+        average; small is a sparse graph, large a dense one.
     """
     rng = np.random.default_rng(seed)
     events = int(rows / (1 + 2 / degree))
@@ -81,7 +91,11 @@ def large_graph(
         earlier = (place * rng.random(size)).astype(np.int64)
         has_earlier = (rng.random(size) < 0.5) & (place > 0)
         parents[start : start + size, 2] = np.where(has_earlier, 2 * others + earlier, -1)
-    relations = [("events", "user_id", "users"), ("events", "item_id", "items"), ("events", "after_id", "events")]
+    relations = [
+        ("events", "user_id", "users"),
+        ("events", "item_id", "items"),
+        ("events", "after_id", "events"),
+    ]
     finish_graph(folder, sizes, relations)
     return Graph(folder)
 

@@ -1,17 +1,20 @@
-"""A database with a planted lag: what happens to a user depends on what one kind of event was worth about L days ago, and on nothing else.
+"""A database with a planted lag: what happens to a user depends on what one kind of event was worth
+about L days ago, and on nothing else.
 
     users    id, segment                               timeless; the segment means nothing
-    events   id, user_id, kind, value, happened_at     kinds `payment`, `visit`, `message`; values are independent standard normals
+    events   id, user_id, kind, value, happened_at kinds `payment`, `visit`, `message`; values are
+             independent standard normals
 
-Events of each kind come at a steady pace, one at a random moment of every step (an eighth of the lag for payments), so every user has as
-many of them as any other and no count tells anything. For a seed (user, time) let
+Events of each kind come at a steady pace, one at a random moment of every step (an eighth of the
+lag for payments), so every user has as many of them as any other and no count tells anything. For a
+seed (user, time) let
 
     s = Σ w v / √(Σ w²)        w = exp(-(age - L)² / 2 (L/10)²)
 
-over the values v of the user's payments before that time, a standard normal. The label is 1 with probability sigmoid(4 s). Values at
-other ages, values of other kinds and all counts are independent of it; a model that cannot tell ages apart can at best find the mean of
-all payments, in which s drowns.
-"""
+over the values v of the user's payments before that time, a standard normal. The label is 1 with
+probability sigmoid(4 s). Values at other ages, values of other kinds and all counts are independent
+of it; a model that cannot tell ages apart can at best find the mean of all payments, in which s
+drowns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +39,8 @@ STEPS = {TARGET: 0.125, "visit": 0.8, "message": 0.8}  # pace of a kind's events
 WIDTH = 0.1  # of the window, over the lag
 SHARPNESS = 4.0
 HISTORY, END = 4.0, 8.0  # lags: first seed time, end of the database
-BORDERS = {"train": (HISTORY, 7.0), "val": (7.0, 7.5), "test": (7.5, END)}  # lags between which the seed times of a split lie
+# lags between which the seed times of a split lie
+BORDERS = {"train": (HISTORY, 7.0), "val": (7.0, 7.5), "test": (7.5, END)}
 TRAIN_SEEDS = 2  # training rows of a user
 
 
@@ -89,7 +93,11 @@ class LagDatabase:
                 "kinds": {"kind": "categorical", "value": "numerical"},
             },
         }
-        return {"val_timestamp": str(self.val_time), "test_timestamp": str(self.test_time), "tables": tables}
+        return {
+            "val_timestamp": str(self.val_time),
+            "test_timestamp": str(self.test_time),
+            "tables": tables,
+        }
 
     def open(self, out: Path | None = None) -> "Database":
         """Import the frames; to the folder `out` if one is given, else to the cache."""
@@ -113,11 +121,17 @@ def lag_database(lag: float, rows: int, *, eval_rows: int = 1000, seed: int = 0)
         {'train': 200, 'val': 100, 'test': 100}
     """
     if lag <= 0 or rows < 2 or eval_rows < 2:
-        raise GelgtError("bad_option", f"lag = {lag}, rows = {rows}, eval_rows = {eval_rows}.", hint="Give positive numbers.")
-    rng = np.random.default_rng([seed, round(lag * DAY)])  # another lag is another database, not the same one stretched
+        raise GelgtError(
+            "bad_option",
+            f"lag = {lag}, rows = {rows}, eval_rows = {eval_rows}.",
+            hint="Give positive numbers.",
+        )
+    # another lag is another database, not the same one stretched
+    rng = np.random.default_rng([seed, round(lag * DAY)])
     users = max(-(-rows // TRAIN_SEEDS), eval_rows)
     unit = lag * DAY  # seconds
-    times = {kind: _steady(users, step, rng) * unit for kind, step in STEPS.items()}  # (users, events of the kind)
+    # (users, events of the kind)
+    times = {kind: _steady(users, step, rng) * unit for kind, step in STEPS.items()}
     values = {kind: rng.standard_normal(moments.shape) for kind, moments in times.items()}
     splits = {}
     for name, borders in BORDERS.items():
@@ -126,7 +140,9 @@ def lag_database(lag: float, rows: int, *, eval_rows: int = 1000, seed: int = 0)
         when = np.floor(rng.uniform(*borders, count) * unit)
         splits[name] = _label(who, when, times[TARGET], values[TARGET], unit, rng)
     frames = _frames(times, values, rng)
-    return LagDatabase(lag, frames, splits, _instant(BORDERS["val"][0] * unit), _instant(BORDERS["test"][0] * unit))
+    return LagDatabase(
+        lag, frames, splits, _instant(BORDERS["val"][0] * unit), _instant(BORDERS["test"][0] * unit)
+    )
 
 
 def _steady(users: int, step: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -143,24 +159,33 @@ def _label(
     unit: float,
     rng: np.random.Generator,
 ) -> LagSplit:
-    age = (when[:, None] - np.floor(times[who])) / unit  # (S, payments), in lags; ages are whole seconds, as they are stored
+    # (S, payments), in lags; ages are whole seconds, as they are stored
+    age = (when[:, None] - np.floor(times[who])) / unit
     weight = np.where(age > 0, np.exp(-((age - 1.0) ** 2) / (2 * WIDTH**2)), 0.0)
     truth = (values[who] * weight).sum(1) / np.sqrt((weight**2).sum(1))
     label = rng.random(len(who)) < 1 / (1 + np.exp(-SHARPNESS * truth))
-    return LagSplit(who.astype(np.int64), when.astype(np.int64) + _seconds(START), label.astype(np.int64), truth)
+    return LagSplit(
+        who.astype(np.int64), when.astype(np.int64) + _seconds(START), label.astype(np.int64), truth
+    )
 
 
 def _frames(
-    times: Mapping[str, NDArray[np.float64]], values: Mapping[str, NDArray[np.float64]], rng: np.random.Generator
+    times: Mapping[str, NDArray[np.float64]],
+    values: Mapping[str, NDArray[np.float64]],
+    rng: np.random.Generator,
 ) -> dict[str, "pd.DataFrame"]:
     import pandas as pd
 
     users = len(next(iter(times.values())))
-    seconds = np.concatenate([np.floor(moments).astype(np.int64).ravel() for moments in times.values()])
+    seconds = np.concatenate(
+        [np.floor(moments).astype(np.int64).ravel() for moments in times.values()]
+    )
     events = pd.DataFrame(
         {
             "id": np.arange(len(seconds)),
-            "user_id": np.concatenate([np.repeat(np.arange(users), moments.shape[1]) for moments in times.values()]),
+            "user_id": np.concatenate(
+                [np.repeat(np.arange(users), moments.shape[1]) for moments in times.values()]
+            ),
             "kind": np.repeat(list(times), [moments.size for moments in times.values()]),
             "value": np.concatenate([drawn.ravel() for drawn in values.values()]),
             "happened_at": START + seconds.astype("timedelta64[s]"),

@@ -8,10 +8,10 @@
     events     46 %     yes   accounts, items               int64
     reviews    17 %     yes   accounts, items, sessions     int64
 
-That is two foreign keys a row. Parents are drawn from a power law: of 14 million rows about a million refer to one
-place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of the foreign keys are null and 0.2 %
-dangle. Each table has the same eight feature columns. Rows are written in chunks, so memory stays small.
-"""
+That is two foreign keys a row. Parents are drawn from a power law: of 14 million rows about a
+million refer to one place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of
+the foreign keys are null and 0.2 % dangle. Each table has the same eight feature columns. Rows are
+written in chunks, so memory stays small."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +115,9 @@ def foreign_keys(rows: int) -> int:
     return sum(sizes[table.name] * len(table.parents) for table in _TABLES)
 
 
-def _chunk(table: _Table, index: Ints, sizes: dict[str, int], rng: np.random.Generator) -> "pa.Table":
+def _chunk(
+    table: _Table, index: Ints, sizes: dict[str, int], rng: np.random.Generator
+) -> "pa.Table":
     import pyarrow as pa
 
     n = len(index)
@@ -139,12 +141,17 @@ def _chunk(table: _Table, index: Ints, sizes: dict[str, int], rng: np.random.Gen
 
 
 def _keys(index: Ints, as_text: bool) -> "pa.Array":
-    """Distinct, scattered key values: multiplication by a constant permutes the numbers below a prime."""
+    """Distinct, scattered key values: multiplication by a constant permutes the numbers below a
+    prime."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     numbers = pa.array((index + 1) * _MULTIPLIER % _PRIME)
-    return pc.binary_join_element_wise("IT", pc.utf8_lpad(numbers.cast(pa.string()), 10, "0"), "-") if as_text else numbers
+    return (
+        pc.binary_join_element_wise("IT", pc.utf8_lpad(numbers.cast(pa.string()), 10, "0"), "-")
+        if as_text
+        else numbers
+    )
 
 
 def _foreign(parent: str, n: int, size: int, rng: np.random.Generator) -> "pa.Array":
@@ -186,4 +193,6 @@ def _notes(n: int, rng: np.random.Generator) -> "pa.Array":
     vocabulary = _vocabulary("w", _WORDS)
     words = [_words(vocabulary, rng.integers(0, _WORDS, n)) for _ in range(4)]
     short = pc.binary_join_element_wise(*words[:2], " ")
-    return pc.if_else(pa.array(rng.random(n) < 0.5), short, pc.binary_join_element_wise(short, *words[2:], " "))
+    return pc.if_else(
+        pa.array(rng.random(n) < 0.5), short, pc.binary_join_element_wise(short, *words[2:], " ")
+    )

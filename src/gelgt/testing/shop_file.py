@@ -4,9 +4,8 @@
     demo = shop("shop.db")
     demo.url, demo.sentence, demo.oracle_auc
 
-It is what `make demo` shows and what tests learn from: a model that uses time and two-hop content should come near
-`oracle_auc`, one that only counts events cannot.
-"""
+It is what `make demo` shows and what tests learn from: a model that uses time and two-hop content
+should come near `oracle_auc`, one that only counts events cannot."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -25,13 +24,18 @@ from gelgt.testing.shop_schema import TABLES, create_statement
 SENTENCE = f"PREDICT COUNT(orders.*, 0, {WINDOW_DAYS}, days) > 0 FOR EACH customers.id"
 
 TRUTHS = {
-    "repurchase_lag": "A satisfied customer orders again around 30 days after the last order: a bump in time, neither sooner nor later.",
-    "two_hop_quality": "products.quality of the last order decides: above 0.5 the customer restocks at 30 days, below it the customer "
-    "returns at no particular time and stays away around day 30. Products are two steps from a customer (order_items).",
-    "noise": "page_pings (the most frequent event), visits, support_tickets and every other column carry no signal.",
+    "repurchase_lag": "A satisfied customer orders again around 30 days after the last order: a "
+    "bump in time, neither sooner nor later.",
+    "two_hop_quality": "products.quality of the last order decides: above 0.5 the customer "
+    "restocks at 30 days, below it the customer "
+    "returns at no particular time and stays away around day 30. Products are two steps from a "
+    "customer (order_items).",
+    "noise": "page_pings (the most frequent event), visits, support_tickets and every other "
+    "column carry no signal.",
 }
 
-# The last order before a time and the mean quality of what was in it, for every customer that is known by then.
+# The last order before a time and the mean quality of what was in it, for every customer that is
+# known by then.
 _LAST_ORDER = """
     WITH latest AS (SELECT customer_id, id, MAX(placed_at) AS placed_at FROM orders WHERE placed_at < :at GROUP BY customer_id)
     SELECT customers.id, julianday(date(:at)) - julianday(date(latest.placed_at)), AVG(products.quality),
@@ -76,19 +80,22 @@ class Shop:
         return dict(TRUTHS)
 
     def truth(self, at: str) -> Truth:
-        """The exact label probability of every customer at a seed time (midnight), read from the rows before it."""
+        """The exact label probability of every customer at a seed time (midnight), read from the
+        rows before it."""
         return _truth(self.path, at)
 
 
 def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int = 0) -> Shop:
     """Write the demo shop as a SQLite file with declared keys.
 
-    Planted truths (`Shop.truths`): a repurchase lag of about 30 days, gated by the quality of the products bought, which
-    is two steps away from the customer, and much more frequent events that mean nothing. All that the simulation
-    reads stands in the database, so the oracle is attainable in principle; `shop_hazard` has the formula.
+    Planted truths (`Shop.truths`): a repurchase lag of about 30 days, gated by the quality of the
+    products bought, which is two steps away from the customer, and much more frequent events that
+    mean nothing. All that the simulation reads stands in the database, so the oracle is attainable
+    in principle; `shop_hazard` has the formula.
 
-    `oracle_auc` is the ROC-AUC of the exact probability against what happened, over all customers known at each of
-    `test_seed_times`: the test timestamp and every further window that fits before the last row, as RelBench has it.
+    `oracle_auc` is the ROC-AUC of the exact probability against what happened, over all customers
+    known at each of `test_seed_times`: the test timestamp and every further window that fits before
+    the last row, as RelBench has it.
 
     Args:
         path: The file; it is replaced if it exists.
@@ -101,18 +108,23 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
     """
     if customers < 2 or days < 100:
         raise GelgtError(
-            "bad_shop", f"A shop of {customers} customers and {days} days is too small.", hint="Use at least 2 customers and 100 days."
+            "bad_shop",
+            f"A shop of {customers} customers and {days} days is too small.",
+            hint="Use at least 2 customers and 100 days.",
         )
     target = Path(path).absolute()
     rows = shop_rows(customers, days, np.random.default_rng(seed))
     _write(target, rows)
 
-    # The last customer signs up on the last day, so that windows which end with the day before are complete.
+    # The last customer signs up on the last day, so that windows which end with the day before are
+    # complete.
     windows = max(1, round(days / 10 / WINDOW_DAYS))
     test_day = days - 1 - windows * WINDOW_DAYS
     seeds = tuple(_day(test_day + WINDOW_DAYS * i) for i in range(windows))
     truths = [_truth(target, at) for at in seeds]
-    area = roc_auc(np.concatenate([t.labels for t in truths]), np.concatenate([t.probability for t in truths]))
+    area = roc_auc(
+        np.concatenate([t.labels for t in truths]), np.concatenate([t.probability for t in truths])
+    )
     return Shop(
         path=target,
         val_timestamp=_day(test_day - windows * WINDOW_DAYS),
@@ -161,5 +173,13 @@ def _truth(path: Path, at: str) -> Truth:
         connection.close()
     ids, since, quality, labels = zip(*found)
     days_since = np.array(since, dtype=np.float64)
-    satisfied = np.where(np.isnan(days_since), 0.0, satisfaction(np.array(quality, dtype=np.float64)))
-    return Truth(np.array(ids), days_since, satisfied, label_probability(days_since, satisfied), np.array(labels, dtype=bool))
+    satisfied = np.where(
+        np.isnan(days_since), 0.0, satisfaction(np.array(quality, dtype=np.float64))
+    )
+    return Truth(
+        np.array(ids),
+        days_since,
+        satisfied,
+        label_probability(days_since, satisfied),
+        np.array(labels, dtype=bool),
+    )

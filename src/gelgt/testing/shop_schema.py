@@ -3,10 +3,9 @@
     categories ◄─ products ◄─┬─ order_items ─► orders ─► customers ◄─ page_pings
                              └─ visits ─► customers ◄─ support_tickets ─► orders
 
-`order_items` also names its customer, as the line items of many shops do, so that a product is two steps away from
-the customer who bought it, and it carries its own time.
-`categories.parent_id` refers to its own table, products are keyed by text, and guests visit without a customer.
-"""
+`order_items` also names its customer, as the line items of many shops do, so that a product is two
+steps away from the customer who bought it, and it carries its own time. `categories.parent_id`
+refers to its own table, products are keyed by text, and guests visit without a customer."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -147,7 +146,12 @@ TABLES: dict[str, Table] = {
 def create_statement(table: Table, dialect: Literal["sqlite", "duckdb"]) -> str:
     """`CREATE TABLE` with declared keys."""
     types = _SQLITE if dialect == "sqlite" else _DUCKDB
-    lines = [f"{c.name} {types[c.type]}{'' if c.is_nullable else ' NOT NULL'}" for c in table.columns]
+    lines = [
+        f"{c.name} {types[c.type]}{'' if c.is_nullable else ' NOT NULL'}" for c in table.columns
+    ]
     lines.append(f"PRIMARY KEY ({table.key.name})")
-    lines += [f"FOREIGN KEY ({column}) REFERENCES {parent} ({TABLES[parent].key.name})" for column, parent in table.foreign_keys.items()]
+    lines += [
+        f"FOREIGN KEY ({column}) REFERENCES {parent} ({TABLES[parent].key.name})"
+        for column, parent in table.foreign_keys.items()
+    ]
     return f"CREATE TABLE {table.name} (\n  " + ",\n  ".join(lines) + "\n)"

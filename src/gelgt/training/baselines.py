@@ -1,9 +1,12 @@
-"""The baselines of a run: what has to be beaten, with the same labels, rows and seeds as the model beside them.
+"""The baselines of a run: what has to be beaten, with the same labels, rows and seeds as the model
+beside them.
 
-lightgbm        learns what the model learns: overlapping windows and stale views (`learnable`); stops early on validation; where the model
-                is refitted on every label known at the test time, so is it. Sees the calendar where the model sees it.
+lightgbm        learns what the model learns: overlapping windows and stale views (`learnable`);
+                stops early on validation; where the model is refitted on every label known at the
+                test time, so is it. Sees the calendar where the model sees it.
 lightgbm-2hop   the same over two hops
-entity-mean     the entity's own closed windows (`baselines/entity_mean.py`); entity-median for values
+entity-mean     the entity's own closed windows (`baselines/entity_mean.py`); entity-median for
+                values
 
 Whoever does not exist yet at the seed time gets the base rate from LightGBM as from the model.
 """
@@ -30,9 +33,8 @@ Predictions = dict[str, NDArray[np.float64]]  # by split
 class Baselines:
     """What the baselines of a run predict, by their names.
 
-    Attributes:
-        predictions: By name and split.
-        labels: How many labels LightGBM learned for its validation predictions (``train``) and for those of test, where it was refitted
+    Attributes: predictions: By name and split. labels: How many labels LightGBM learned for its
+        validation predictions (``train``) and for those of test, where it was refitted
             (``known``); empty without LightGBM.
     """
 
@@ -40,7 +42,9 @@ class Baselines:
     labels: Mapping[str, int] = field(default_factory=dict)
 
 
-def make_baselines(data: TrainingData, config: RunConfig, hops: Sequence[int], progress: Progress) -> Baselines:
+def make_baselines(
+    data: TrainingData, config: RunConfig, hops: Sequence[int], progress: Progress
+) -> Baselines:
     """LightGBM over some hops, and the entity's own past."""
     predictions: dict[str, Predictions] = {}
     labels: dict[str, int] = {}
@@ -48,10 +52,14 @@ def make_baselines(data: TrainingData, config: RunConfig, hops: Sequence[int], p
         progress.notice("LightGBM, the baseline, is not installed")
     for number in hops if has_lightgbm() else ():
         predictions[lightgbm_name(number)], made = lightgbm_predictions(data, config, number)
-        labels = {"train": made.train_rows} | ({} if made.known_rows is None else {"known": made.known_rows})
+        labels = {"train": made.train_rows} | (
+            {} if made.known_rows is None else {"known": made.known_rows}
+        )
         for text in made.notices:
             progress.notice(text)
-    predictions["entity-median" if data.target.task_type == "regression" else "entity-mean"] = past_predictions(data)
+    predictions["entity-median" if data.target.task_type == "regression" else "entity-mean"] = (
+        past_predictions(data)
+    )
     return Baselines(predictions, labels)
 
 
@@ -60,22 +68,40 @@ def lightgbm_name(hops: int) -> str:
     return "lightgbm" if hops == 1 else f"lightgbm-{hops}hop"
 
 
-def lightgbm_predictions(data: TrainingData, config: RunConfig, hops: int = 1) -> tuple[Predictions, LightGBMResult]:
-    """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run of this configuration learns."""
+def lightgbm_predictions(
+    data: TrainingData, config: RunConfig, hops: int = 1
+) -> tuple[Predictions, LightGBMResult]:
+    """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run
+    of this configuration learns."""
     there = {split: np.flatnonzero(data.exists(data.seeds[split])) for split in ("val", "test")}
-    examples = {split: _examples(data, data.seeds[split], data.labels(split)).take(places) for split, places in there.items()}
+    examples = {
+        split: _examples(data, data.seeds[split], data.labels(split)).take(places)
+        for split, places in there.items()
+    }
     examples["train"] = _learned(data, config, "train")
     if config.train.refit:
         examples["known"] = _learned(data, config, KNOWN)
     made = lightgbm_baseline(
-        data.db, data.graph, data.features, data.task, data.sampling, examples=examples, hops=hops, seed=config.train.seed
+        data.db,
+        data.graph,
+        data.features,
+        data.task,
+        data.sampling,
+        examples=examples,
+        hops=hops,
+        seed=config.train.seed,
     )
-    return {split: _everyone(data, split, places, made.predictions[split]) for split, places in there.items()}, made
+    return {
+        split: _everyone(data, split, places, made.predictions[split])
+        for split, places in there.items()
+    }, made
 
 
 def past_predictions(data: TrainingData) -> Predictions:
     """What the entity's own past labels say."""
-    return entity_mean(data.task, data.sampling.horizon if data.sampling.visibility == "frozen" else None)
+    return entity_mean(
+        data.task, data.sampling.horizon if data.sampling.visibility == "frozen" else None
+    )
 
 
 def _learned(data: TrainingData, config: RunConfig, split: str) -> Examples:
@@ -83,16 +109,29 @@ def _learned(data: TrainingData, config: RunConfig, split: str) -> Examples:
     return _examples(data, seeds, labels, is_fitted=True)
 
 
-def _examples(data: TrainingData, seeds: Seeds, labels: NDArray[np.float64], is_fitted: bool = False) -> Examples:
+def _examples(
+    data: TrainingData, seeds: Seeds, labels: NDArray[np.float64], is_fitted: bool = False
+) -> Examples:
     if not data.plan.has_calendar:
         return Examples(seeds, labels)
     columns = torch.from_numpy(calendar(data.graph, data.sampling, seeds))
     columns = for_fitting(columns, seeds, data.plan) if is_fitted else columns
-    return Examples(seeds, labels, {f"calendar: {name}": columns[:, place].numpy() for place, name in enumerate(CALENDAR_NAMES)})
+    return Examples(
+        seeds,
+        labels,
+        {
+            f"calendar: {name}": columns[:, place].numpy()
+            for place, name in enumerate(CALENDAR_NAMES)
+        },
+    )
 
 
-def _everyone(data: TrainingData, split: str, places: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+def _everyone(
+    data: TrainingData, split: str, places: NDArray[np.int64], found: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Predictions for all rows of a split from those of the rows that exist at their seed time."""
-    base: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(data.seeds[split]), axis=0)
+    base: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(
+        len(data.seeds[split]), axis=0
+    )
     base[places] = found
     return base

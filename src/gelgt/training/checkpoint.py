@@ -1,9 +1,10 @@
-"""Checkpoints: everything that continues a training run, in one file that is either whole or not there.
+"""Checkpoints: everything that continues a training run, in one file that is either whole or not
+there.
 
-`checkpoint.safetensors` holds the tensors (weights, best weights, moving average, Adam's moments) and, as its metadata, the loop's state
-in JSON with a checksum over both. It is written under a temporary name, flushed to the disk and renamed, so that a process that is killed
-at any moment leaves the previous checkpoint.
-"""
+`checkpoint.safetensors` holds the tensors (weights, best weights, moving average, Adam's moments)
+and, as its metadata, the loop's state in JSON with a checksum over both. It is written under a
+temporary name, flushed to the disk and renamed, so that a process that is killed at any moment
+leaves the previous checkpoint."""
 
 import hashlib
 import json
@@ -28,19 +29,13 @@ FORMAT = 2
 class State:
     """Where a training run stands.
 
-    Attributes:
-        epoch: Epochs that are done.
-        step: Steps of the next one that are done.
-        total: Steps of all epochs.
-        loss: Sum of the losses of the steps of the next epoch.
-        seconds: Spent on training so far, in all processes.
-        best: The best validation score.
-        best_epoch: The epoch that reached it.
-        waited: Epochs since then.
-        kept: The best epochs, whose weights are kept: [epoch, score], best first.
-        mixed: The epochs whose weights the final ones are the mean of; empty where one epoch's are final.
-        history: One record for each epoch.
-        ended: Why training ended; empty while it has not.
+    Attributes: epoch: Epochs that are done. step: Steps of the next one that are done. total: Steps
+        of all epochs. loss: Sum of the losses of the steps of the next epoch. seconds: Spent on
+        training so far, in all processes. best: The best validation score. best_epoch: The epoch
+        that reached it. waited: Epochs since then. kept: The best epochs, whose weights are kept:
+        [epoch, score], best first. mixed: The epochs whose weights the final ones are the mean of;
+        empty where one epoch's are final. history: One record for each epoch. ended: Why training
+        ended; empty while it has not.
     """
 
     epoch: int = 0
@@ -68,7 +63,9 @@ def drop_checkpoints(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], key: str, member: int = 0) -> None:
+def save_checkpoint(
+    folder: Path, state: State, tensors: Mapping[str, Tensor], key: str, member: int = 0
+) -> None:
     """Write a checkpoint.
 
     Args:
@@ -76,10 +73,14 @@ def save_checkpoint(folder: Path, state: State, tensors: Mapping[str, Tensor], k
     """
     content = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(asdict(state), allow_nan=False)
-    save_tensors(checkpoint_path(folder, member), content, {"format": str(FORMAT), "key": key, "state": text})
+    save_tensors(
+        checkpoint_path(folder, member), content, {"format": str(FORMAT), "key": key, "state": text}
+    )
 
 
-def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, dict[str, Tensor]] | None:
+def load_checkpoint(
+    folder: Path, key: str, member: int = 0
+) -> tuple[State, dict[str, Tensor]] | None:
     """The checkpoint of a folder, if there is one.
 
     Raises:
@@ -90,7 +91,11 @@ def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, dic
         return None
     tensors, meta = load_tensors(path)
     if meta.get("format") != str(FORMAT):
-        raise GelgtError("newer_run", f"{path.name} has format {meta.get('format')}, not {FORMAT}.", hint="Use the gelgt that wrote it.")
+        raise GelgtError(
+            "newer_run",
+            f"{path.name} has format {meta.get('format')}, not {FORMAT}.",
+            hint="Use the gelgt that wrote it.",
+        )
     check_key(meta.get("key"), key, folder)
     return State(**json.loads(meta["state"])), tensors
 

@@ -1,8 +1,8 @@
 """Whose a run folder is: one training at a time, and no folder that gelgt did not write.
 
-`.gelgt-run` is the first file of a run folder. It says that the folder is gelgt's to fill, and it is locked for as long as a training
-goes on. The lock is the system's (flock): it ends with its process, so that a killed training never blocks the one that resumes it.
-"""
+`.gelgt-run` is the first file of a run folder. It says that the folder is gelgt's to fill, and it
+is locked for as long as a training goes on. The lock is the system's (flock): it ends with its
+process, so that a killed training never blocks the one that resumes it."""
 
 import errno
 import os
@@ -18,17 +18,22 @@ from gelgt.training.run_folder import MARK, SUCCESS, read_json
 
 @contextmanager
 def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
-    """A run folder that nobody else trains into, for as long as the block runs; it is made where there is none.
+    """A run folder that nobody else trains into, for as long as the block runs; it is made where
+    there is none.
 
-    Raises:
-        GelgtError: ``run_busy``, ``run_exists``, ``not_empty`` or ``cannot_write``; nothing in the folder was changed.
+    Raises: GelgtError: ``run_busy``, ``run_exists``, ``not_empty`` or ``cannot_write``; nothing in
+        the folder was changed.
     """
     check_out(out, is_resumed)
     try:
         out.mkdir(parents=True, exist_ok=True)
         handle = _lock(out, os.O_CREAT)
     except OSError as error:
-        raise GelgtError("cannot_write", f"{out} cannot be written: {error.strerror or error}.", hint="Choose another --out.") from None
+        raise GelgtError(
+            "cannot_write",
+            f"{out} cannot be written: {error.strerror or error}.",
+            hint="Choose another --out.",
+        ) from None
     try:
         _check_content(out, is_resumed)  # another training may have ended here in the meantime
         for left in out.rglob(".*.tmp"):  # half-written files of a training that was killed
@@ -48,8 +53,8 @@ def check_out(out: Path, is_resumed: bool = False) -> None:
         out: The folder, which need not exist.
         is_resumed: Whether a run that was cut off in it is to go on.
 
-    Raises:
-        GelgtError: ``run_busy`` while another training writes to it, ``run_exists``, ``not_empty`` where it is not gelgt's.
+    Raises: GelgtError: ``run_busy`` while another training writes to it, ``run_exists``,
+        ``not_empty`` where it is not gelgt's.
     """
     _check_busy(out)
     _check_content(out, is_resumed)
@@ -67,7 +72,8 @@ def remove_run(out: Path) -> None:
 
 
 def is_run_folder(out: Path) -> bool:
-    """Whether gelgt wrote a folder. Runs of versions without the mark are known by their checksums or their checkpoint."""
+    """Whether gelgt wrote a folder. Runs of versions without the mark are known by their checksums
+    or their checkpoint."""
     if (out / MARK).is_file():
         return True
     try:
@@ -81,7 +87,8 @@ def is_run_folder(out: Path) -> bool:
 def _check_busy(out: Path) -> None:
     try:
         os.close(_lock(out))
-    except OSError:  # nobody has begun here, or the folder is another user's: to write to it will fail
+    except OSError:
+        # nobody has begun here, or the folder is another user's: to write to it will fail
         return
 
 
@@ -94,7 +101,9 @@ def _check_content(out: Path, is_resumed: bool) -> None:
     is_done, is_begun = (out / SUCCESS).exists(), (out / CHECKPOINT).exists()
     if (is_done or is_begun) and not is_resumed:
         what = "a finished run" if is_done else "a run that was cut off"
-        hint = "Choose another --out." if is_done else "Go on with --resume, or choose another --out."
+        hint = (
+            "Choose another --out." if is_done else "Go on with --resume, or choose another --out."
+        )
         raise GelgtError("run_exists", f"{out} holds {what}.", hint=hint)
 
 
@@ -112,6 +121,8 @@ def _lock(out: Path, flags: int = 0) -> int:
             return handle  # a disk without locks, such as some network disks
         os.close(handle)
         raise GelgtError(
-            "run_busy", f"Another training is writing to {out}.", hint="Wait until it has ended, or choose another --out."
+            "run_busy",
+            f"Another training is writing to {out}.",
+            hint="Wait until it has ended, or choose another --out.",
         ) from None
     return handle

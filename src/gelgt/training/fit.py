@@ -1,10 +1,12 @@
-"""The fit loop: Adam, warm-up, gradient clipping, early stopping on the validation metric, checkpoints.
+"""The fit loop: Adam, warm-up, gradient clipping, early stopping on the validation metric,
+checkpoints.
 
-Every step seeds its own dropout from (run seed, step, part), and the order of an epoch depends on the run's generator and the epoch alone.
-So a run that was killed and resumed takes the same steps as one that was not, and ends with the same weights.
+Every step seeds its own dropout from (run seed, step, part), and the order of an epoch depends on
+the run's generator and the epoch alone. So a run that was killed and resumed takes the same steps
+as one that was not, and ends with the same weights.
 
-On a CPU a step works on `parts` of its batch side by side, and adds their gradients up in order: the same sums on any number of cores.
-"""
+On a CPU a step works on `parts` of its batch side by side, and adds their gradients up in order:
+the same sums on any number of cores."""
 
 import math
 import time
@@ -32,27 +34,24 @@ from gelgt.training.optimiser import limit_gradients, make_optimiser
 from gelgt.training.predict import autocast, predict_seeds
 from gelgt.training.progress import Progress
 
-DOUBT = 0.25  # of the uncertainty of a validation score: what the mean of several epochs may be worse than the best by
+# of the uncertainty of a validation score: what the mean of several epochs may be worse than the
+# best by
+DOUBT = 0.25
 LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
 
 
 class Trainer:
     """Trains one model on one `TrainingData`.
 
-    Args:
-        model: Fresh; it is trained in place, and left with the best weights.
-        data: Seeds, labels, batches.
-        config: How.
-        device: Where.
-        folder: For checkpoints; None writes none.
-        key: What the run depends on; a checkpoint of another key is refused.
-        member: Its number among models that are trained one after the other; each has a checkpoint of its own.
-        splits: Whose labels are learned from.
-        watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
-        mixed: Without watching, the epochs whose mean weights are taken, the last of which ends it; none: the last of all.
-        progress: Is told of every step and epoch.
-        stop: Asked after every step; true ends training early, with the best weights so far.
-        is_graphed: Whether steps are recorded as CUDA graphs where that is possible.
+    Args: model: Fresh; it is trained in place, and left with the best weights. data: Seeds, labels,
+        batches. config: How. device: Where. folder: For checkpoints; None writes none. key: What
+        the run depends on; a checkpoint of another key is refused. member: Its number among models
+        that are trained one after the other; each has a checkpoint of its own. splits: Whose labels
+        are learned from. watch: Whether validation decides; a refit has nothing to watch and takes
+        all its epochs. mixed: Without watching, the epochs whose mean weights are taken, the last
+        of which ends it; none: the last of all. progress: Is told of every step and epoch. stop:
+        Asked after every step; true ends training early, with the best weights so far. is_graphed:
+        Whether steps are recorded as CUDA graphs where that is possible.
     """
 
     def __init__(
@@ -74,7 +73,12 @@ class Trainer:
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.folder, self.key, self.watch = torch.device(device), folder, key, watch
-        self.progress, self.stop, self.member, self.mixed = progress or Progress(), stop, member, mixed
+        self.progress, self.stop, self.member, self.mixed = (
+            progress or Progress(),
+            stop,
+            member,
+            mixed,
+        )
         seeds, labels = learnable(data, splits, config)
         if not len(seeds):
             raise nothing_to_learn(data)
@@ -82,20 +86,27 @@ class Trainer:
             torch.manual_seed(config.seed)
             self.objective = make_objective(model, data, seeds, labels, splits, self.device)
         self.parts = parts_of(model, config, self.device)
-        self.loader = data.loader(seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed))
+        self.loader = data.loader(
+            seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed)
+        )
         rows = min(len(seeds), sum(len(data.windows(split, config.windows)[0]) for split in splits))
-        steps = -(-rows // (self.loader.batch_size * self.parts))  # an epoch is no longer for its stale copies, of which it sees a part
+        # an epoch is no longer for its stale copies, of which it sees a part
+        steps = -(-rows // (self.loader.batch_size * self.parts))
         self.steps = min(steps, config.steps_per_epoch or steps)
         self.lanes = Lanes(self.parts)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.why_eager = why_not_graphed(model, data, self.device) if is_graphed else "not asked for"
+        self.why_eager = (
+            why_not_graphed(model, data, self.device) if is_graphed else "not asked for"
+        )
         if is_graphed and self.why_eager is not None and self.device.type == "cuda":
             self.progress.notice(f"steps are not recorded as CUDA graphs: {self.why_eager}")
         is_graphed = self.why_eager is None
         self.optimiser = make_optimiser(model, config, is_graphed=is_graphed)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self.graphed: Steps | None = self._record() if is_graphed else None
-        self.average = {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
+        self.average = (
+            {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
+        )
         self.best: list[dict[str, Tensor]] = []  # the weights of `state.kept`
         self.state = State()
 
@@ -114,7 +125,8 @@ class Trainer:
         return self.state
 
     def _choose(self) -> None:
-        """Take the mean of the best epochs' weights, unless validation finds it worse than the best epoch, beyond doubt."""
+        """Take the mean of the best epochs' weights, unless validation finds it worse than the best
+        epoch, beyond doubt."""
         state, metric = self.state, self.data.target.metric
         state.mixed = []
         if not self.watch and len(self.best) > 1:
@@ -124,8 +136,12 @@ class Trainer:
         if len(self.best) > 1 and state.best is not None:
             self.model.load_state_dict(_mean(self.best))
             found = self._validate()[metric]
-            doubt = DOUBT * uncertainty(self.data.target.task_type, state.best, self.data.labels("val"))
-            if not is_better(metric, state.best, found - doubt if metric in SMALLER_IS_BETTER else found + doubt):
+            doubt = DOUBT * uncertainty(
+                self.data.target.task_type, state.best, self.data.labels("val")
+            )
+            if not is_better(
+                metric, state.best, found - doubt if metric in SMALLER_IS_BETTER else found + doubt
+            ):
                 state.mixed = sorted(epoch for epoch, _ in state.kept)
                 return
         self.model.load_state_dict(self.best[0])
@@ -141,7 +157,13 @@ class Trainer:
                 now = time.perf_counter()
                 state.seconds, began = state.seconds + now - began, now
                 known = state.step - (len(self.graphed.waiting) if self.graphed else 0)
-                self.progress.step(state.epoch + 1, state.step, self.steps, state.loss / max(1, known), state.seconds)
+                self.progress.step(
+                    state.epoch + 1,
+                    state.step,
+                    self.steps,
+                    state.loss / max(1, known),
+                    state.seconds,
+                )
                 if self._is_over() or state.step >= self.steps:
                     break
                 if now - saved > self.config.checkpoint_seconds:
@@ -164,7 +186,8 @@ class Trainer:
         self._collect()
         is_whole = state.step >= self.steps
         if not is_whole:
-            self.save()  # before the part of an epoch is judged: a resumed run takes its other steps first
+            # before the part of an epoch is judged: a resumed run takes its other steps first
+            self.save()
             if state.step and not self.best:
                 self._judge(began)
             return
@@ -177,7 +200,11 @@ class Trainer:
         """Why no further epoch is taken, if none is."""
         if self.watch and self.state.waited >= self.config.patience:
             return "no better validation score"
-        return "all epochs" if self.state.epoch >= (max(self.mixed) if self.mixed else self.config.epochs) else ""
+        return (
+            "all epochs"
+            if self.state.epoch >= (max(self.mixed) if self.mixed else self.config.epochs)
+            else ""
+        )
 
     def _judge(self, began: float) -> None:
         """Score the validation rows and keep the weights if they are the best."""
@@ -186,7 +213,8 @@ class Trainer:
             scores = self._validate() if self.watch else {}
             value = scores.get(metric)
             self._keep(value)
-            if value is None or is_better(metric, value, state.best):  # nothing to compare: the newest are kept
+            # nothing to compare: the newest are kept
+            if value is None or is_better(metric, value, state.best):
                 state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
             else:
                 state.waited += 1
@@ -204,26 +232,36 @@ class Trainer:
         self.progress.epoch(record, state.best_epoch)
 
     def _keep(self, value: float | None) -> None:
-        """Keep the weights if they are among the best; without scores the newest are, or those of the epochs that were asked for."""
+        """Keep the weights if they are among the best; without scores the newest are, or those of
+        the epochs that were asked for."""
         state, metric, epoch = self.state, self.data.target.metric, self.state.epoch + 1
         if value is None:
             wanted = [place for place, (kept, _) in enumerate(state.kept) if kept in self.mixed]
             if wanted and epoch not in self.mixed:
                 return
-            state.kept, self.best = [state.kept[place] for place in wanted], [self.best[place] for place in wanted]
+            state.kept, self.best = (
+                [state.kept[place] for place in wanted],
+                [self.best[place] for place in wanted],
+            )
             place, most = len(wanted), len(wanted) + 1
         else:
-            place = next((i for i, (_, kept) in enumerate(state.kept) if is_better(metric, value, kept)), len(state.kept))
+            place = next(
+                (i for i, (_, kept) in enumerate(state.kept) if is_better(metric, value, kept)),
+                len(state.kept),
+            )
             most = self.config.mix
         if place >= most:
             return
-        weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        weights = {
+            name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()
+        }
         state.kept = [*state.kept[:place], (epoch, value), *state.kept[place:]][:most]
         self.best = [*self.best[:place], weights, *self.best[place:]][:most]
 
     # One step.
     def _take(self, parts: list[Any]) -> None:
-        """A step, by replay where its batch is packed; losses are added in order, some of them later."""
+        """A step, by replay where its batch is packed; losses are added in order, some of them
+        later."""
         state, graphed = self.state, self.graphed
         if graphed is None:
             state.loss += self._step(parts)
@@ -261,7 +299,9 @@ class Trainer:
     def _step(self, parts: list[ModelInput]) -> float:
         self._prepare()
         rows = sum(len(part.batch.index) for part in parts)
-        done = self.lanes.map(self._part, ((number, part, rows) for number, part in enumerate(parts)))
+        done = self.lanes.map(
+            self._part, ((number, part, rows) for number, part in enumerate(parts))
+        )
         loss, gradients = next(done)
         for more, others in done:
             loss = loss + more
@@ -285,7 +325,9 @@ class Trainer:
                 out = self.model(inputs)
             index = inputs.batch.index
             loss = self.objective.loss(out, index) * (len(index) / rows)
-            return loss.detach(), list(torch.autograd.grad(loss, self.parameters, allow_unused=True))
+            return loss.detach(), list(
+                torch.autograd.grad(loss, self.parameters, allow_unused=True)
+            )
 
     def _rate(self, step: int) -> float:
         """The rate of a step over the configured one."""
@@ -309,7 +351,11 @@ class Trainer:
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The model with its averaged weights, for as long as it is evaluated."""
-        own = {name: p.detach().clone() for name, p in self.model.named_parameters()} if self.average else {}
+        own = (
+            {name: p.detach().clone() for name, p in self.model.named_parameters()}
+            if self.average
+            else {}
+        )
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 if name in self.average:
@@ -330,7 +376,11 @@ class Trainer:
             seeds, labels = seeds.take(places), labels[places]
         if len(seeds) == 0:
             return {}
-        return score(self.data.target.task_type, labels, predict_seeds(self.model, self.data, seeds, self.config, self.device))
+        return score(
+            self.data.target.task_type,
+            labels,
+            predict_seeds(self.model, self.data, seeds, self.config, self.device),
+        )
 
     # Checkpoints.
     def save(self) -> None:
@@ -339,7 +389,11 @@ class Trainer:
             return
         self._collect()
         tensors = {f"model/{n}": t for n, t in self.model.state_dict().items()}
-        tensors |= {f"best/{place}/{n}": t for place, weights in enumerate(self.best) for n, t in weights.items()}
+        tensors |= {
+            f"best/{place}/{n}": t
+            for place, weights in enumerate(self.best)
+            for n, t in weights.items()
+        }
         tensors |= {f"average/{n}": t for n, t in self.average.items()}
         for place, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"adam/{place}/{name}": value for name, value in moments.items()}
@@ -351,7 +405,8 @@ class Trainer:
             return
         self.state, tensors = found
         if self.state.ended in ("interrupted", "time limit"):
-            # To go on is what resuming is for, where an epoch is left; a limit that is still spent ends it again.
+            # To go on is what resuming is for, where an epoch is left; a limit that is still spent
+            # ends it again.
             self.state.ended = "" if self.state.step else self._enough()
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "average": {}, "adam": {}}
         for name, tensor in tensors.items():
@@ -372,7 +427,8 @@ class Trainer:
 
 
 def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) -> int:
-    """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics of another."""
+    """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics
+    of another."""
     return 1 if device.type != "cpu" or model.is_coupled else config.parts
 
 
@@ -395,6 +451,8 @@ def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 def _mean(weights: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of some weights; counters and the like are those of the first."""
     return {
-        name: torch.stack([each[name] for each in weights]).mean(0) if tensor.is_floating_point() else tensor
+        name: torch.stack([each[name] for each in weights]).mean(0)
+        if tensor.is_floating_point()
+        else tensor
         for name, tensor in weights[0].items()
     }

@@ -1,9 +1,12 @@
-"""Steps and predictions as CUDA graphs: one replay instead of a thousand launches, one copy instead of many, and no waiting.
+"""Steps and predictions as CUDA graphs: one replay instead of a thousand launches, one copy instead
+of many, and no waiting.
 
-A `Replay` runs a function of a packed batch. On CUDA it records the function once for each shape and plays the record back from then on;
-elsewhere it just calls it. Losses and predictions come back some steps later, so that the host is always ahead of the device.
+A `Replay` runs a function of a packed batch. On CUDA it records the function once for each shape
+and plays the record back from then on; elsewhere it just calls it. Losses and predictions come back
+some steps later, so that the host is always ahead of the device.
 
-Dropout repeats: a replay draws from the generator as it stands, and every step sets it from (run seed, step).
+Dropout repeats: a replay draws from the generator as it stands, and every step sets it from (run
+seed, step).
 """
 
 from collections import deque
@@ -72,7 +75,9 @@ class Replay:
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
 
-    def __call__(self, batch: StaticBatch, seed: int | None = None, history: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, batch: StaticBatch, seed: int | None = None, history: Tensor | None = None
+    ) -> Tensor:
         """The function's output, valid until the next call.
 
         Args:
@@ -99,7 +104,8 @@ class Replay:
             return _Program(words, own, None, None)
         words.copy_(batch.words)
         _take_history(batch.shape, words, history, own)
-        # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must not contain that.
+        # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must
+        # not contain that.
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side), self.unchanged():
@@ -107,7 +113,8 @@ class Replay:
                 self.work(StaticInput(batch.shape, words, own))
         torch.cuda.current_stream(self.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording forbids.
+        # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording
+        # forbids.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             out = self.work(StaticInput(batch.shape, words, own))
         self.pool = self.pool or graph.pool()
@@ -143,7 +150,9 @@ class Steps:
         self.eager: Callable[[SubgraphBatch], ModelInput] = self.data.with_features
         self.parameters = [p for p in self.over.model.parameters() if p.requires_grad]
         self.weights = LowWeights(self.over.model, low_precision(self.precision, self.device))
-        self.replay = Replay(self._work, self.device, lambda: unchanged(self.over.model, self.optimiser))
+        self.replay = Replay(
+            self._work, self.device, lambda: unchanged(self.over.model, self.optimiser)
+        )
         self.events: deque[torch.cuda.Event] = deque()
 
     def pack(self, batch: SubgraphBatch) -> StaticBatch | ModelInput:
@@ -163,7 +172,8 @@ class Steps:
         self.waiting.append(host)
 
     def collect(self, total: float, most: int = LAG) -> float:
-        """Add the losses of steps that are done to a total, in order, until at most so many are waited for."""
+        """Add the losses of steps that are done to a total, in order, until at most so many are
+        waited for."""
         while len(self.waiting) > most:
             loss = self.waiting.popleft()
             if isinstance(loss, Tensor):
@@ -196,7 +206,10 @@ def unchanged(model: GelGTModel, optimiser: torch.optim.Optimizer) -> Iterator[N
     """Parameters, buffers and moments are afterwards what they were."""
     tensors = [*model.parameters(), *model.buffers()]
     before = [t.detach().clone() for t in tensors]
-    moments = {p: {name: value.clone() for name, value in state.items()} for p, state in optimiser.state.items()}
+    moments = {
+        p: {name: value.clone() for name, value in state.items()}
+        for p, state in optimiser.state.items()
+    }
     yield
     with torch.no_grad():
         for tensor, value in zip(tensors, before):
@@ -210,16 +223,29 @@ def unchanged(model: GelGTModel, optimiser: torch.optim.Optimizer) -> Iterator[N
 def low_precision(precision: Context, device: torch.device) -> torch.dtype | None:
     """The precision that autocast lowers products to; None where it is off."""
     with precision():
-        return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+        return (
+            torch.get_autocast_dtype(device.type)
+            if torch.is_autocast_enabled(device.type)
+            else None
+        )
 
 
-def make_packer(model: GelGTModel, data: TrainingData, loader: SubgraphLoader, pin_memory: bool) -> Packer:
+def make_packer(
+    model: GelGTModel, data: TrainingData, loader: SubgraphLoader, pin_memory: bool
+) -> Packer:
     """A packer whose shapes have room for batches like the loader's."""
     offsets, config = data.graph.offsets, model.config
     sizes = [measure(batch, offsets, config.keep) for batch in _some(loader)]
     rows = [int(n) for n in np.diff(offsets)]
     shapes = choose_shapes(sizes, loader.batch_size, loader.batch_size * data.sampling.budget, rows)
-    return Packer(shapes, offsets, config.keep, config.gnn_mean == "relation", len(data.graph.relations), pin_memory)
+    return Packer(
+        shapes,
+        offsets,
+        config.keep,
+        config.gnn_mean == "relation",
+        len(data.graph.relations),
+        pin_memory,
+    )
 
 
 def _some(loader: SubgraphLoader) -> Iterator[SubgraphBatch]:
@@ -238,7 +264,9 @@ class Predictions:
         precision: Autocast, or nothing.
     """
 
-    def __init__(self, model: GelGTModel, data: TrainingData, precision: Context, device: torch.device) -> None:
+    def __init__(
+        self, model: GelGTModel, data: TrainingData, precision: Context, device: torch.device
+    ) -> None:
         self.data, self.precision, self.device = data, precision, device
         self.over = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
         self.weights = LowWeights(model, low_precision(precision, device))
@@ -253,11 +281,19 @@ class Predictions:
         assert packer is not None
         assert otherwise is not None
         history = None if history is None else history.to(self.device)
-        loader.then, loader.threads, loader.prefetch = lambda batch: packer(batch) or otherwise(batch), THREADS, PREFETCH
+        loader.then, loader.threads, loader.prefetch = (
+            lambda batch: packer(batch) or otherwise(batch),
+            THREADS,
+            PREFETCH,
+        )
         found: list[Tensor] = []
         events: list[torch.cuda.Event] = []
         for batch in loader:
-            out = eager(batch) if isinstance(batch, ModelInput) else self.replay(batch, history=history)[: batch.seeds]
+            out = (
+                eager(batch)
+                if isinstance(batch, ModelInput)
+                else self.replay(batch, history=history)[: batch.seeds]
+            )
             host = torch.empty(out.shape, pin_memory=self.device.type == "cuda")
             found.append(host.copy_(out, non_blocking=True))
             if self.device.type == "cuda":
@@ -283,7 +319,9 @@ class Predictions:
             return self.over(inputs).float()
 
 
-def predictions_of(model: GelGTModel, data: TrainingData, precision: Context, device: torch.device, batches: int) -> Predictions | None:
+def predictions_of(
+    model: GelGTModel, data: TrainingData, precision: Context, device: torch.device, batches: int
+) -> Predictions | None:
     """Replays for a model, kept with the data; None where they cannot be, or are not worth it."""
     found: Predictions | None = data.kept.get("predictions")
     if found is not None and found.over.model is model and found.device == device:
@@ -308,7 +346,17 @@ def make_steps(
     packer = make_packer(model, data, loader, device.type == "cuda")
     over = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
     history = data.history(loader.seeds)
-    steps = Steps(over, packer, data, objective, optimiser, clip, precision, device, None if history is None else history.to(device))
+    steps = Steps(
+        over,
+        packer,
+        data,
+        objective,
+        optimiser,
+        clip,
+        precision,
+        device,
+        None if history is None else history.to(device),
+    )
     if loader.then is not None:
         steps.eager = loader.then
     loader.then, loader.threads, loader.prefetch = steps.pack, THREADS, PREFETCH

@@ -9,12 +9,13 @@ from gelgt.config import TrainConfig
 from gelgt.nn import RelationalModel
 
 
-def make_optimiser(model: RelationalModel, config: TrainConfig, *, is_graphed: bool = False) -> torch.optim.Optimizer:
+def make_optimiser(
+    model: RelationalModel, config: TrainConfig, *, is_graphed: bool = False
+) -> torch.optim.Optimizer:
     """Adam over a model's parameters.
 
-    ``adamw`` decays weights apart from the gradient, and spares μ and σ. ``adam`` is the published form: weight decay is an L2 term in
-    the gradient of every parameter, μ and σ among them.
-    """
+    ``adamw`` decays weights apart from the gradient, and spares μ and σ. ``adam`` is the published
+    form: weight decay is an L2 term in the gradient of every parameter, μ and σ among them."""
     groups = model.parameter_groups(config.rate, config.weight_decay)
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, fused=True, capturable=is_graphed)

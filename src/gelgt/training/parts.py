@@ -1,7 +1,7 @@
 """A prediction told apart: the network or networks alone, the trees alone, and both together.
 
-Raw outputs are mixed, (1 - share) · network + share · trees, so each part is computed once for a split and all three follow from it.
-"""
+Raw outputs are mixed, (1 - share) · network + share · trees, so each part is computed once for a
+split and all three follow from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,10 +28,9 @@ NETWORK, TREES = "network", "trees"
 class Parts:
     """Predictions for seeds, in their order.
 
-    Attributes:
-        together: What the model predicts: probabilities or values.
-        alone: What each part predicts by itself, by its name: ``network``, and ``trees`` where some were grown.
-        share: Of the trees in what the model predicts.
+    Attributes: together: What the model predicts: probabilities or values. alone: What each part
+        predicts by itself, by its name: ``network``, and ``trees`` where some were grown. share: Of
+        the trees in what the model predicts.
     """
 
     together: NDArray[np.float64]
@@ -40,9 +39,14 @@ class Parts:
 
 
 def network_outputs(
-    model: RelationalModel | Ensemble, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str
+    model: RelationalModel | Ensemble,
+    data: TrainingData,
+    seeds: Seeds,
+    config: TrainConfig,
+    device: torch.device | str,
 ) -> Tensor:
-    """(E, outputs) raw outputs of the network, or of the mean of several, for those seeds that exist at their time."""
+    """(E, outputs) raw outputs of the network, or of the mean of several, for those seeds that
+    exist at their time."""
     some = seeds.take(np.flatnonzero(data.exists(seeds)))
     if not len(some):
         return torch.zeros(0, data.target.outputs)
@@ -58,19 +62,28 @@ def tree_outputs(trees: Trees, data: TrainingData, seeds: Seeds) -> Tensor:
     return found
 
 
-def in_parts(data: TrainingData, seeds: Seeds, network: Tensor, trees: Trees | None, share: float) -> Parts:
-    """Predictions from the outputs of the network, and of trees where there are some; the base rate for entities that do not exist yet."""
+def in_parts(
+    data: TrainingData, seeds: Seeds, network: Tensor, trees: Trees | None, share: float
+) -> Parts:
+    """Predictions from the outputs of the network, and of trees where there are some; the base rate
+    for entities that do not exist yet."""
     alone = {NETWORK: _decoded(data, seeds, network)}
     if trees is None:
         return Parts(alone[NETWORK], alone)
     beside = tree_outputs(trees, data, seeds)
     alone[TREES] = _decoded(data, seeds, beside)
-    together = _decoded(data, seeds, (1 - share) * network + share * beside) if share else alone[NETWORK]
+    together = (
+        _decoded(data, seeds, (1 - share) * network + share * beside) if share else alone[NETWORK]
+    )
     return Parts(together, alone, share)
 
 
 def predict_parts(
-    model: RelationalModel | Ensemble, data: TrainingData, seeds: Seeds, config: TrainConfig, device: torch.device | str
+    model: RelationalModel | Ensemble,
+    data: TrainingData,
+    seeds: Seeds,
+    config: TrainConfig,
+    device: torch.device | str,
 ) -> Parts:
     """Predictions of a model with its trees, if it has some."""
     trees = model.trees if isinstance(model, Ensemble) else None
@@ -85,17 +98,27 @@ def without_trees(model: RelationalModel | Ensemble) -> RelationalModel | Ensemb
     return model.first if len(model.members) == 1 else Ensemble(list(model.members))  # type: ignore[arg-type]  # a ModuleList does not say
 
 
-def part_scores(task_type: str, labels: Mapping[str, NDArray[Any]], parts: Mapping[str, Parts]) -> dict[str, dict[str, dict[str, float]]]:
+def part_scores(
+    task_type: str, labels: Mapping[str, NDArray[Any]], parts: Mapping[str, Parts]
+) -> dict[str, dict[str, dict[str, float]]]:
     """The scores of each part alone: part → split → metric → value."""
-    names = [name for name in (NETWORK, TREES) if any(name in found.alone for found in parts.values())]
+    names = [
+        name for name in (NETWORK, TREES) if any(name in found.alone for found in parts.values())
+    ]
     return {
-        name: {split: score(task_type, labels[split], found.alone[name]) for split, found in parts.items() if name in found.alone}
+        name: {
+            split: score(task_type, labels[split], found.alone[name])
+            for split, found in parts.items()
+            if name in found.alone
+        }
         for name in names
     }
 
 
 def _decoded(data: TrainingData, seeds: Seeds, raw: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
+    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(
+        len(seeds), axis=0
+    )
     there = data.exists(seeds)
     if there.any():
         found[there] = data.target.decode(raw)

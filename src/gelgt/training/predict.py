@@ -1,4 +1,5 @@
-"""`predict_seeds`: predictions of a model in memory, for validation and scoring, as fast as the device allows."""
+"""`predict_seeds`: predictions of a model in memory, for validation and scoring, as fast as the
+device allows."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -35,12 +36,17 @@ def predict_seeds(
     batch_size: int = 0,
     is_graphed: bool = True,
 ) -> NDArray[np.float64]:
-    """Probabilities or values of seeds, in their order; the base rate for entities that do not exist yet."""
+    """Probabilities or values of seeds, in their order; the base rate for entities that do not
+    exist yet."""
     there = data.exists(seeds)
-    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(len(seeds), axis=0)
+    found: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(
+        len(seeds), axis=0
+    )
     if there.any():
         some = seeds.take(np.flatnonzero(there))
-        found[there] = data.target.decode(raw_outputs(model, data, some, config, device, batch_size, is_graphed))
+        found[there] = data.target.decode(
+            raw_outputs(model, data, some, config, device, batch_size, is_graphed)
+        )
     return found
 
 
@@ -66,7 +72,9 @@ def raw_outputs(
     size = batch_size or max(EVAL_BATCH, config.batch_size)
     replays = None
     if is_graphed and isinstance(model, GelGTModel):
-        replays = predictions_of(model, data, lambda: autocast(config, device), device, -(-len(seeds) // size))
+        replays = predictions_of(
+            model, data, lambda: autocast(config, device), device, -(-len(seeds) // size)
+        )
     if replays is not None:
         return replays.raw(seeds, size, raw).cpu()
     with Lanes(config.parts if device.type == "cpu" else 1) as lanes:

@@ -18,10 +18,17 @@ SEEDS = 512
 POINTS = 240
 
 
-def profile(trained: RelationalModel | Ensemble, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
-    """The profile of a model, or of the first of several, from validation seeds (training seeds where there are none)."""
+def profile(
+    trained: RelationalModel | Ensemble, data: TrainingData, device: torch.device | str
+) -> dict[str, Any]:
+    """The profile of a model, or of the first of several, from validation seeds (training seeds
+    where there are none)."""
     model = first_of(trained)
-    found: dict[str, Any] = {"bias": bias_curves(model, float(np.quantile(data.ages().numpy(), 0.99)) if len(data.ages()) else 1.0)}
+    found: dict[str, Any] = {
+        "bias": bias_curves(
+            model, float(np.quantile(data.ages().numpy(), 0.99)) if len(data.ages()) else 1.0
+        )
+    }
     if not isinstance(model, GelGTModel):
         return found
     if model.blocks:
@@ -33,7 +40,8 @@ def profile(trained: RelationalModel | Ensemble, data: TrainingData, device: tor
 
 @torch.no_grad()
 def bias_curves(model: RelationalModel, longest: float) -> list[dict[str, Any]]:
-    """Each set of kernels, and the bias of each head at ages up to `longest` days, closer together near the seed."""
+    """Each set of kernels, and the bias of each head at ages up to `longest` days, closer together
+    near the seed."""
     first = next(model.parameters())
     days = torch.linspace(0, 1, POINTS, dtype=torch.float64).square() * max(longest, 1.0)
     kernels = iter(model.temporal_profile())
@@ -52,7 +60,9 @@ def bias_curves(model: RelationalModel, longest: float) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def attention_shares(model: GelGTModel, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
+def attention_shares(
+    model: GelGTModel, data: TrainingData, device: torch.device | str
+) -> dict[str, Any]:
     """Where the seeds' attention goes, and where the rows are."""
     model.eval()
     seeds = data.seeds["val"] if len(data.seeds["val"]) else data.seeds["train"]
@@ -62,7 +72,11 @@ def attention_shares(model: GelGTModel, data: TrainingData, device: torch.device
     hops = np.zeros((2, data.sampling.hops + 2))
     for inputs in data.loader(seeds, 128):
         tokens, share = model.seed_attention(inputs.to(device))
-        weight, table, hop = share.cpu().numpy(), tokens.table.cpu().numpy(), tokens.hop.cpu().numpy()
+        weight, table, hop = (
+            share.cpu().numpy(),
+            tokens.table.cpu().numpy(),
+            tokens.hop.cpu().numpy(),
+        )
         for place, values in enumerate((weight, np.ones_like(weight))):
             tables[place] += np.bincount(table, values, minlength=tables.shape[1])
             hops[place] += np.bincount(hop, values, minlength=hops.shape[1])

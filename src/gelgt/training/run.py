@@ -35,33 +35,62 @@ from gelgt.tasks.folder import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.baselines import Baselines, Predictions, make_baselines
-from gelgt.training.checkpoint import CHECKPOINT, State, check_key, drop_checkpoints, load_checkpoint, save_tensors
+from gelgt.training.checkpoint import (
+    CHECKPOINT,
+    State,
+    check_key,
+    drop_checkpoints,
+    load_checkpoint,
+    save_tensors,
+)
 from gelgt.training.claim import claimed
 from gelgt.training.data import KNOWN, TrainingData, in_regime
 from gelgt.training.members import joined_state, refit_members, told, train_members
 from gelgt.training.parts import Parts, in_parts, network_outputs, part_scores
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
-from gelgt.training.run_folder import SUCCESS, Run, finish_run, load_run, schema_to_json, write_file, write_json
+from gelgt.training.run_folder import (
+    SUCCESS,
+    Run,
+    finish_run,
+    load_run,
+    schema_to_json,
+    write_file,
+    write_json,
+)
 from gelgt.training.table import key_table, label_column, prediction_columns, times_column
-from gelgt.training.trees import Partner, about_rows, choose_partner, regrown, wants_trees, with_partner
+from gelgt.training.trees import (
+    Partner,
+    about_rows,
+    choose_partner,
+    regrown,
+    wants_trees,
+    with_partner,
+)
 
-PACKAGES = ("gelgt", "torch", "torch_geometric", "pytorch-frame", "relbench", "lightgbm", "numpy", "pyarrow")
+PACKAGES = (
+    "gelgt",
+    "torch",
+    "torch_geometric",
+    "pytorch-frame",
+    "relbench",
+    "lightgbm",
+    "numpy",
+    "pyarrow",
+)
 
 
 @dataclass(frozen=True)
 class Options:
     """How a run is made, beside its configuration.
 
-    Attributes:
-        visibility: The regime; None is `frozen` for a RelBench folder and `seed-time` for everything else.
-        as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
-        resume: Go on where a run in this folder was cut off.
-        refit: After selection, train anew on all labelled windows for the chosen number of epochs.
-        baselines: Whether LightGBM and the entity's past labels are scored beside the model; a bench makes them once for many runs.
-        baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both.
-        device: ``auto``, ``cpu``, ``cuda``, …
-        command: What the user typed, for the report.
+    Attributes: visibility: The regime; None is `frozen` for a RelBench folder and `seed-time` for
+        everything else. as_of: Seconds since 1970 from which ages are measured at the latest, under
+        `seed-time`. resume: Go on where a run in this folder was cut off. refit: After selection,
+        train anew on all labelled windows for the chosen number of epochs. baselines: Whether
+        LightGBM and the entity's past labels are scored beside the model; a bench makes them once
+        for many runs. baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both. device:
+        ``auto``, ``cpu``, ``cuda``, … command: What the user typed, for the report.
     """
 
     visibility: Visibility | None = None
@@ -101,30 +130,34 @@ def train_run(
 ) -> Run:
     """Train a model on a task and leave a run folder.
 
-    Args:
-        db: The database.
-        task: What to predict.
-        out: The run folder.
-        config: The preset `cpu` if None.
-        options: See `Options`.
-        progress: Is told of phases, steps and epochs.
-        stop: Asked after every step; true takes the best weights so far, and leaves a checkpoint to resume from.
+    Args: db: The database. task: What to predict. out: The run folder. config: The preset `cpu` if
+        None. options: See `Options`. progress: Is told of phases, steps and epochs. stop: Asked
+        after every step; true takes the best weights so far, and leaves a checkpoint to resume
+        from.
 
     Returns:
         The run, as `load_run` reads it.
 
-    Raises:
-        GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to another run.
+    Raises: GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to
+        another run.
     """
     options, progress = options or Options(), progress or Progress()
-    config = in_regime(config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of)
+    config = in_regime(
+        config or RunConfig.of("cpu", task.task_type), task, options.visibility, options.as_of
+    )
     find_model(config.kind).check(config.model)
     with claimed(out, options.resume):
         return _train_claimed(db, task, out, config, options, progress, stop)
 
 
 def _train_claimed(
-    db: Database, task: Task, out: Path, config: RunConfig, options: Options, progress: Progress, stop: Callable[[], bool]
+    db: Database,
+    task: Task,
+    out: Path,
+    config: RunConfig,
+    options: Options,
+    progress: Progress,
+    stop: Callable[[], bool],
 ) -> Run:
     """`train_run`, in a folder that is held."""
     clock = _Clock(progress)
@@ -138,7 +171,8 @@ def _train_claimed(
     for text in data.notices(config.train.windows, config.train.refit):
         progress.notice(text)
     if config.train.refit:
-        data.windows(KNOWN, config.train.windows)  # labels that cannot be made are better known now than after training
+        # labels that cannot be made are better known now than after training
+        data.windows(KNOWN, config.train.windows)
     device = choose_device(options.device)
     baselines = _baselines(data, config, options, clock) if options.baselines else Baselines()
     stop()  # whoever raises here ends it before anything is trained
@@ -150,7 +184,8 @@ def _train_claimed(
     partner = _grow_trees(outputs, data, config, clock) if is_whole else None
     trees, share = (None, 0.0) if partner is None else (partner.trees.to(device), partner.share)
     parts = {"val": in_parts(data, data.seeds["val"], outputs, trees, share)}
-    for splits in wanted_refits(config, options):  # the test split is scored before its labels may be learned
+    # the test split is scored before its labels may be learned
+    for splits in wanted_refits(config, options):
         if splits != (KNOWN,):
             parts["test"] = _test_parts(network, data, config, device, partner)
         if is_whole:
@@ -169,15 +204,28 @@ def _train_claimed(
     state = state if is_whole else replace(state, ended="interrupted")
     labels, task_type = {split: data.labels(split) for split in parts}, data.target.task_type
     metrics = _describe(data, config, options, state, clock, parameters, content_hash) | {
-        "metrics": {split: score(task_type, labels[split], found.together) for split, found in parts.items()},
+        "metrics": {
+            split: score(task_type, labels[split], found.together) for split, found in parts.items()
+        },
         "parts": part_scores(task_type, labels, parts),
         "tree_share": 0.0 if partner is None else partner.share,
         "baselines": {
-            name: {split: score(task_type, labels[split], p) for split, p in found.items()} for name, found in baselines.predictions.items()
+            name: {split: score(task_type, labels[split], p) for split, p in found.items()}
+            for name, found in baselines.predictions.items()
         },
         "baseline_labels": baselines.labels,
-        "members": [{"best_epoch": s.best_epoch, "epochs": len(s.history), "validation": s.best, "mixed": s.mixed} for s in states],
-        "trees": None if partner is None or not partner.share else {"share": partner.share, "rounds": list(partner.rounds)},
+        "members": [
+            {
+                "best_epoch": s.best_epoch,
+                "epochs": len(s.history),
+                "validation": s.best,
+                "mixed": s.mixed,
+            }
+            for s in states
+        ],
+        "trees": None
+        if partner is None or not partner.share
+        else {"share": partner.share, "rounds": list(partner.rounds)},
         "refit": refit,
         "key": key,
     }
@@ -194,7 +242,11 @@ def wanted_refits(config: RunConfig, options: Options) -> list[tuple[str, ...]]:
 
 
 def _refitted(done: dict[str, Any] | None) -> str:
-    return "interrupted; the weights before are kept" if done is None else f"{done['rows']:,} labels, {done['epochs']} epochs"
+    return (
+        "interrupted; the weights before are kept"
+        if done is None
+        else f"{done['rows']:,} labels, {done['epochs']} epochs"
+    )
 
 
 def choose_device(name: str) -> torch.device:
@@ -204,7 +256,9 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise GelgtError("no_device", f"There is no device '{name}'.", hint="Use auto, cpu or cuda.") from None
+        raise GelgtError(
+            "no_device", f"There is no device '{name}'.", hint="Use auto, cpu or cuda."
+        ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise GelgtError("no_device", "There is no CUDA device here.", hint="Use --device cpu.")
     return device
@@ -217,19 +271,31 @@ def _prepare(out: Path, options: Options, key: str) -> bool:
         if (out / SUCCESS).exists() and not (out / CHECKPOINT).exists():
             check_key(load_run(out).metrics.get("key"), key, out)
             return False
-        (out / SUCCESS).unlink(missing_ok=True)  # what follows changes the folder: it is not whole until the end
+        # what follows changes the folder: it is not whole until the end
+        (out / SUCCESS).unlink(missing_ok=True)
     return True
 
 
 def _run_key(config: RunConfig, task: Task, content_hash: str, options: Options) -> str:
     """What a run depends on; limits of time and patience may change when it is resumed."""
-    content = config.model_dump(exclude={"origins": True, "train": {"time_limit", "checkpoint_seconds", "epochs", "patience"}})
+    content = config.model_dump(
+        exclude={
+            "origins": True,
+            "train": {"time_limit", "checkpoint_seconds", "epochs", "patience"},
+        }
+    )
     labels = hashlib.blake2b(digest_size=16)
     for split in SPLITS:
         for column in task.table(split).columns:
-            labels.update(repr(column.to_pylist()).encode() if pa.types.is_list(column.type) else _bytes(column))
+            labels.update(
+                repr(column.to_pylist()).encode()
+                if pa.types.is_list(column.type)
+                else _bytes(column)
+            )
     times = [str(task.val_timestamp), str(task.test_timestamp)]
-    text = json.dumps([content, content_hash, times, labels.hexdigest(), options.refit], default=str)
+    text = json.dumps(
+        [content, content_hash, times, labels.hexdigest(), options.refit], default=str
+    )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -238,32 +304,51 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def _baselines(data: TrainingData, config: RunConfig, options: Options, clock: _Clock) -> Baselines:
-    """What has to be beaten, on the same rows, with its scores on validation as a line of progress."""
+    """What has to be beaten, on the same rows, with its scores on validation as a line of
+    progress."""
     found = make_baselines(data, config, options.baseline_hops, clock.progress)
     metric, labels = data.target.metric, data.labels("val")
-    scores = {name: score(data.target.task_type, labels, p["val"]).get(metric) for name, p in found.predictions.items()}
+    scores = {
+        name: score(data.target.task_type, labels, p["val"]).get(metric)
+        for name, p in found.predictions.items()
+    }
     told = ", ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     clock.done("baselines", f"validation {metric}: {told}")
     return found
 
 
-def _grow_trees(outputs: Tensor, data: TrainingData, config: RunConfig, clock: _Clock) -> Partner | None:
-    """Trees beside the network, where they are asked for and can be grown; `outputs` are the network's on validation."""
+def _grow_trees(
+    outputs: Tensor, data: TrainingData, config: RunConfig, clock: _Clock
+) -> Partner | None:
+    """Trees beside the network, where they are asked for and can be grown; `outputs` are the
+    network's on validation."""
     if not wants_trees(data, config):
         if isinstance(config.model, GelGTConfig) and config.model.trees and not has_lightgbm():
-            clock.progress.notice("model.trees = false: LightGBM, which would predict beside the network, is not installed")
+            clock.progress.notice(
+                "model.trees = false: LightGBM, which would predict beside the network, is not "
+                "installed"
+            )
         return None
     text = about_rows(data, config.train)
     if text is not None:
         clock.progress.notice(text)
     partner = choose_partner(outputs, data, config)
     is_used = partner is not None and partner.share
-    clock.done("trees", f"{partner.share:.0%} of the prediction" if partner is not None and is_used else "validation takes none of them")
+    clock.done(
+        "trees",
+        f"{partner.share:.0%} of the prediction"
+        if partner is not None and is_used
+        else "validation takes none of them",
+    )
     return partner
 
 
 def _test_parts(
-    network: RelationalModel | Ensemble, data: TrainingData, config: RunConfig, device: torch.device, partner: Partner | None
+    network: RelationalModel | Ensemble,
+    data: TrainingData,
+    config: RunConfig,
+    device: torch.device,
+    partner: Partner | None,
 ) -> Parts:
     seeds = data.seeds["test"]
     outputs = network_outputs(network, data, seeds, config.train, device)
@@ -272,7 +357,13 @@ def _test_parts(
 
 
 def _describe(
-    data: TrainingData, config: RunConfig, options: Options, state: State, clock: _Clock, parameters: int, content_hash: str
+    data: TrainingData,
+    config: RunConfig,
+    options: Options,
+    state: State,
+    clock: _Clock,
+    parameters: int,
+    content_hash: str,
 ) -> dict[str, Any]:
     """Everything about a run but its scores."""
     task, sampling = data.task, data.sampling
@@ -293,7 +384,9 @@ def _describe(
             "sql": task.sql,
             "timedelta": None if task.timedelta is None else duration_text(task.timedelta),
             "val_timestamp": None if task.val_timestamp is None else time_text(task.val_timestamp),
-            "test_timestamp": None if task.test_timestamp is None else time_text(task.test_timestamp),
+            "test_timestamp": None
+            if task.test_timestamp is None
+            else time_text(task.test_timestamp),
             "rows": task.rows,
             "classes": list(data.target.space.labels),
         },
@@ -338,14 +431,25 @@ def _write(
     write_json(out / "config.json", config.model_dump())
     write_text(out / "task.yaml", yaml_text(manifest(data.task)))
     for split in ("train", "val", "test"):
-        write_file(out / "labels" / f"{split}.parquet", partial(pq.write_table, data.task.table(split)))
+        write_file(
+            out / "labels" / f"{split}.parquet", partial(pq.write_table, data.task.table(split))
+        )
     write_json(out / "target.json", data.target.to_dict())
     write_json(out / "schema.json", schema_to_json(data.db.schema))
     write_json(out / "features.json", data.features.statistics.to_dict())
-    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    weights = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in model.state_dict().items()
+    }
     save_tensors(out / "model.safetensors", weights, {"gelgt": metrics["versions"]["gelgt"]})
     for split, found in parts.items():
-        table = scored_table(data, split, found.together, {name: values[split] for name, values in baselines.items()}, found.alone)
+        table = scored_table(
+            data,
+            split,
+            found.together,
+            {name: values[split] for name, values in baselines.items()},
+            found.alone,
+        )
         write_file(out / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     write_json(out / "profile.json", shown)
     write_json(out / "metrics.json", {"run": out.name} | metrics)
@@ -359,15 +463,22 @@ def scored_table(
     baselines: Mapping[str, NDArray[Any]] | None = None,
     parts: Mapping[str, NDArray[Any]] | None = None,
 ) -> pa.Table:
-    """The predictions of a split with its labels; where they are one number a row, also those of each part alone, and of baselines."""
+    """The predictions of a split with its labels; where they are one number a row, also those of
+    each part alone, and of baselines."""
     seeds, task = data.seeds[split], data.task
     rows = seeds.node - data.graph.offsets[data.graph.table_number(task.entity_table)]
     table = key_table(data.db, task.entity_table, rows)
     columns = {"time": times_column(seeds.time), **prediction_columns(data.target, predictions)}
     columns["label"] = label_column(data.target, data.labels(split))
     if parts is not None and len(parts) > 1:
-        columns |= {f"part:{name}": pa.array(values) for name, values in parts.items() if values.ndim == 1}
-    columns |= {f"baseline:{name}": pa.array(values) for name, values in (baselines or {}).items() if values.ndim == 1}
+        columns |= {
+            f"part:{name}": pa.array(values) for name, values in parts.items() if values.ndim == 1
+        }
+    columns |= {
+        f"baseline:{name}": pa.array(values)
+        for name, values in (baselines or {}).items()
+        if values.ndim == 1
+    }
     for name, values in columns.items():
         table = table.append_column(name, values)
     return table
@@ -375,7 +486,10 @@ def scored_table(
 
 def _facts(data: TrainingData) -> str:
     rows = ", ".join(f"{split} {count:,}" for split, count in data.task.rows.items())
-    return f"{data.graph.num_nodes:,} rows in {len(data.graph.tables)} tables; labels: {rows}; {data.sampling.visibility}"
+    return (
+        f"{data.graph.num_nodes:,} rows in {len(data.graph.tables)} tables; labels: {rows}; "
+        f"{data.sampling.visibility}"
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -10,12 +10,13 @@
     metrics.json          every epoch, scores, baselines, versions, seed, regime, source
     profile.json          what the model attends to
     predictions/          the scored rows of validation and test
-    .gelgt-run            written first, empty: the folder is gelgt's, and locked while a training goes on
+    .gelgt-run            written first, empty: the folder is gelgt's, and locked while a training
+                          goes on
     _SUCCESS              written last: the format, and a checksum of each file above
     checkpoint.safetensors  while training, and after an interrupted one
 
-A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. Files are written under a temporary name and renamed.
-"""
+A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. Files are written
+under a temporary name and renamed."""
 
 import hashlib
 import json
@@ -38,7 +39,15 @@ from gelgt.training.target import Target
 FORMAT = 1
 MARK = ".gelgt-run"
 SUCCESS = "_SUCCESS"
-REQUIRED = ("config.json", "task.yaml", "target.json", "schema.json", "features.json", "model.safetensors", "metrics.json")
+REQUIRED = (
+    "config.json",
+    "task.yaml",
+    "target.json",
+    "schema.json",
+    "features.json",
+    "model.safetensors",
+    "metrics.json",
+)
 
 
 @dataclass(frozen=True)
@@ -78,42 +87,80 @@ def load_run(folder: str | Path) -> Run:
             read_json(path / "metrics.json"),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise GelgtError("bad_run", f"A file of the run {path} does not hold what it should ({error}).", hint="Train again.") from None
+        raise GelgtError(
+            "bad_run",
+            f"A file of the run {path} does not hold what it should ({error}).",
+            hint="Train again.",
+        ) from None
 
 
 def check_run(path: Path) -> None:
     """Whether a folder is a whole run of a format that we read."""
     if not path.is_dir():
-        raise GelgtError("no_run", f"There is no run folder {path}.", hint="Train one with: gelgt train SOURCE TASK --out RUN")
+        raise GelgtError(
+            "no_run",
+            f"There is no run folder {path}.",
+            hint="Train one with: gelgt train SOURCE TASK --out RUN",
+        )
     if not (path / SUCCESS).is_file():
-        is_started = any((path / name).exists() for name in ("checkpoint.safetensors", "config.json", MARK))
-        hint = "Finish it with: gelgt train … --resume" if is_started else "Train one with: gelgt train SOURCE TASK --out RUN"
+        is_started = any(
+            (path / name).exists() for name in ("checkpoint.safetensors", "config.json", MARK)
+        )
+        hint = (
+            "Finish it with: gelgt train … --resume"
+            if is_started
+            else "Train one with: gelgt train SOURCE TASK --out RUN"
+        )
         raise GelgtError("incomplete_run", f"{path} holds no finished run.", hint=hint)
     content = read_json(path / SUCCESS)
     if content.get("format") != FORMAT:
         raise GelgtError(
-            "newer_run", f"{path} has run format {content.get('format')!r}, not {FORMAT}.", hint="Use the gelgt that wrote it."
+            "newer_run",
+            f"{path} has run format {content.get('format')!r}, not {FORMAT}.",
+            hint="Use the gelgt that wrote it.",
         )
     listed = content.get("files")
     if not isinstance(listed, dict) or not set(REQUIRED) <= set(listed):
-        raise GelgtError("bad_run", f"{path / SUCCESS} does not list the files of a run.", hint="Copy the run folder again.")
+        raise GelgtError(
+            "bad_run",
+            f"{path / SUCCESS} does not list the files of a run.",
+            hint="Copy the run folder again.",
+        )
     for name, expected in listed.items():
         # Names are compared with what is there, so that a listed ../../file is never opened.
         if name not in _files(path):
-            raise GelgtError("bad_run", f"The run {path} lacks {name}.", hint="Copy the run folder again.")
+            raise GelgtError(
+                "bad_run", f"The run {path} lacks {name}.", hint="Copy the run folder again."
+            )
         if checksum(path / name) != expected:
-            raise GelgtError("damaged_file", f"{path / name} was changed after it was written.", hint="Copy the run folder again.")
+            raise GelgtError(
+                "damaged_file",
+                f"{path / name} was changed after it was written.",
+                hint="Copy the run folder again.",
+            )
 
 
 def finish_run(path: Path) -> None:
     """Say that a run is whole: checksums of its files, written last."""
-    write_json(path / SUCCESS, {"format": FORMAT, "files": {name: checksum(path / name) for name in sorted(_files(path))}})
+    write_json(
+        path / SUCCESS,
+        {"format": FORMAT, "files": {name: checksum(path / name) for name in sorted(_files(path))}},
+    )
 
 
 def _files(path: Path) -> list[str]:
     """The files that belong to a run; reports and checkpoints come and go."""
-    own = [*path.glob("*.json"), *path.glob("*.yaml"), path / "model.safetensors", *path.glob("predictions/*.parquet")]
-    return [str(p.relative_to(path)) for p in [*own, *path.glob("labels/*.parquet")] if p.is_file() and not p.name.startswith(".")]
+    own = [
+        *path.glob("*.json"),
+        *path.glob("*.yaml"),
+        path / "model.safetensors",
+        *path.glob("predictions/*.parquet"),
+    ]
+    return [
+        str(p.relative_to(path))
+        for p in [*own, *path.glob("labels/*.parquet")]
+        if p.is_file() and not p.name.startswith(".")
+    ]
 
 
 def checksum(path: Path) -> str:
@@ -128,9 +175,17 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise GelgtError("damaged_file", f"{path} is not readable: {error}.", hint="Copy the run folder again, or train again.") from None
+        raise GelgtError(
+            "damaged_file",
+            f"{path} is not readable: {error}.",
+            hint="Copy the run folder again, or train again.",
+        ) from None
     if not isinstance(content, dict):
-        raise GelgtError("damaged_file", f"{path} holds no mapping.", hint="Copy the run folder again, or train again.")
+        raise GelgtError(
+            "damaged_file",
+            f"{path} holds no mapping.",
+            hint="Copy the run folder again, or train again.",
+        )
     return content
 
 
@@ -149,7 +204,9 @@ def schema_to_json(schema: DatabaseSchema) -> dict[str, Any]:
     """A schema with its columns' types, which a manifest leaves to the files."""
     from gelgt.schema.manifest import schema_to_dict
 
-    return schema_to_dict(schema) | {"columns": {name: dict(table.columns) for name, table in schema.tables.items()}}
+    return schema_to_dict(schema) | {
+        "columns": {name: dict(table.columns) for name, table in schema.tables.items()}
+    }
 
 
 def schema_from_dict(content: Mapping[str, Any]) -> DatabaseSchema:

@@ -18,8 +18,11 @@ from gelgt.training.target import Target
 RESERVED = ("time", "prediction", "probability", "label")
 
 
-def key_table(db: Database, table: str, rows: NDArray[np.int64], keys: pa.Table | None = None) -> pa.Table:
-    """The user's keys of some rows, under their own names; row numbers where a table has no keys of its own.
+def key_table(
+    db: Database, table: str, rows: NDArray[np.int64], keys: pa.Table | None = None
+) -> pa.Table:
+    """The user's keys of some rows, under their own names; row numbers where a table has no keys of
+    its own.
 
     Args:
         keys: `db.keys(table)` where it is at hand already.
@@ -35,12 +38,23 @@ def prediction_columns(target: Target, predictions: NDArray[np.float64]) -> dict
     if target.task_type == "regression":
         return {"prediction": pa.array(predictions)}
     if target.task_type == "binary_classification":
-        return {"prediction": pa.array((predictions > 0.5).astype(np.int64)), "probability": pa.array(predictions)}
+        return {
+            "prediction": pa.array((predictions > 0.5).astype(np.int64)),
+            "probability": pa.array(predictions),
+        }
     labels = target.space.labels
-    probabilities = {f"probability_{name}": pa.array(np.ascontiguousarray(predictions[:, c])) for c, name in enumerate(labels)}
+    probabilities = {
+        f"probability_{name}": pa.array(np.ascontiguousarray(predictions[:, c]))
+        for c, name in enumerate(labels)
+    }
     if target.task_type == "multiclass_classification":
         return {"prediction": pa.array([labels[c] for c in predictions.argmax(1)]), **probabilities}
-    return {"prediction": pa.array([[labels[c] for c in np.flatnonzero(row > 0.5)] for row in predictions]), **probabilities}
+    return {
+        "prediction": pa.array(
+            [[labels[c] for c in np.flatnonzero(row > 0.5)] for row in predictions]
+        ),
+        **probabilities,
+    }
 
 
 def label_column(target: Target, labels: NDArray[Any]) -> pa.Array:

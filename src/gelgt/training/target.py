@@ -1,7 +1,9 @@
 """`Target`: between labels and what a network puts out.
 
-    binary       logit; the head starts at the base rate, so the first steps do not go into finding it
-    regression   standardised by the training labels; predictions stay within their 2nd and 98th percentile
+    binary       logit; the head starts at the base rate, so the first steps do not go into finding
+                 it
+    regression   standardised by the training labels; predictions stay within their 2nd and 98th
+                 percentile
     multiclass   one logit a class
     multilabel   one logit a label
 
@@ -23,7 +25,9 @@ from gelgt.metrics import MAIN
 from gelgt.tasks import Task
 from gelgt.tasks.label_space import LabelSpace, label_space, targets
 
-MOSTLY = 0.8  # of labels: from there on the median, which a mean absolute error rewards, is the same for nearly every row
+# of labels: from there on the median, which a mean absolute error rewards, is the same for nearly
+# every row
+MOSTLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -72,17 +76,31 @@ class Target:
         space = label_space(task)
         labels = targets(task, "train", space)
         if len(labels) == 0:
-            raise GelgtError("no_labels", f"The task '{task.name}' has no training labels.", hint="Choose earlier split times.")
+            raise GelgtError(
+                "no_labels",
+                f"The task '{task.name}' has no training labels.",
+                hint="Choose earlier split times.",
+            )
         if space.task_type == "regression":
             finite = labels[np.isfinite(labels)]
             low, high = np.percentile(finite, [2, 98])
-            return cls(space, float(finite.mean()), float(finite.std()) or 1.0, float(low), float(high))
+            return cls(
+                space, float(finite.mean()), float(finite.std()) or 1.0, float(low), float(high)
+            )
         if space.task_type == "multiclass_classification":
             shares = (np.bincount(labels, minlength=space.width) + 1) / (len(labels) + space.width)
             return cls(space, start=tuple(np.log(shares).tolist()))
         rates = np.clip(np.atleast_1d(labels.mean(0)), 1e-4, 1 - 1e-4)
-        weight = float((1 - rates[0]) / rates[0]) if balance and space.task_type == "binary_classification" else 1.0
-        return cls(space, start=tuple((np.log(rates / (1 - rates)) + np.log(weight)).tolist()), weight=weight)
+        weight = (
+            float((1 - rates[0]) / rates[0])
+            if balance and space.task_type == "binary_classification"
+            else 1.0
+        )
+        return cls(
+            space,
+            start=tuple((np.log(rates / (1 - rates)) + np.log(weight)).tolist()),
+            weight=weight,
+        )
 
     def labels(self, task: Task, split: str) -> NDArray[Any]:
         """The labels of a split, as `metrics.score` takes them."""
@@ -92,7 +110,9 @@ class Target:
         """Labels as the loss takes them."""
         if self.task_type == "regression":
             return torch.from_numpy(((labels - self.mean) / self.std).astype(np.float32))
-        return torch.from_numpy(labels.astype(np.int64 if self.task_type == "multiclass_classification" else np.float32))
+        return torch.from_numpy(
+            labels.astype(np.int64 if self.task_type == "multiclass_classification" else np.float32)
+        )
 
     def loss(self, out: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of a batch: (B, outputs), (B,) or (B, L) → ()."""
@@ -106,7 +126,9 @@ class Target:
         if self.task_type == "multiclass_classification":
             return functional.cross_entropy(out, labels, reduction="none")
         if self.task_type == "multilabel_classification":
-            return functional.binary_cross_entropy_with_logits(out, labels, reduction="none").mean(1)
+            return functional.binary_cross_entropy_with_logits(out, labels, reduction="none").mean(
+                1
+            )
         found = functional.binary_cross_entropy_with_logits(out[:, 0], labels, reduction="none")
         return found if self.weight == 1.0 else found * torch.where(labels > 0.5, self.weight, 1.0)
 
@@ -119,7 +141,8 @@ class Target:
             return torch.softmax(out, dim=1).numpy()
         if self.task_type == "multilabel_classification":
             return torch.sigmoid(out).numpy()
-        return torch.sigmoid(out[:, 0] - float(np.log(self.weight))).numpy()  # weighing moved the logits by that much
+        # weighing moved the logits by that much
+        return torch.sigmoid(out[:, 0] - float(np.log(self.weight))).numpy()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -130,13 +153,20 @@ class Target:
         try:
             space = dict(content["space"])
             rest = {k: v for k, v in content.items() if k not in ("space", "start")}
-            return cls(LabelSpace(**(space | {"labels": tuple(space["labels"])})), start=tuple(content["start"]), **rest)
+            return cls(
+                LabelSpace(**(space | {"labels": tuple(space["labels"])})),
+                start=tuple(content["start"]),
+                **rest,
+            )
         except (KeyError, TypeError, ValueError) as error:
-            raise GelgtError("bad_run", f"The run's target is not readable ({error}).", hint="Train again.") from None
+            raise GelgtError(
+                "bad_run", f"The run's target is not readable ({error}).", hint="Train again."
+            ) from None
 
 
 def mostly_alike(labels: NDArray[Any]) -> tuple[float, float] | None:
-    """The value that most of some regression labels have, and the share that has it; None where there is no such value, or no other."""
+    """The value that most of some regression labels have, and the share that has it; None where
+    there is no such value, or no other."""
     values, counts = np.unique(labels[np.isfinite(labels)], return_counts=True)
     if len(values) < 2 or counts.max() < MOSTLY * counts.sum():
         return None

@@ -1,8 +1,9 @@
-"""LightGBM beside the network, over the same history: grown on what the network learns from, weighed by validation.
+"""LightGBM beside the network, over the same history: grown on what the network learns from,
+weighed by validation.
 
-Trees find thresholds in a column that a network smooths over, and err elsewhere (measured on rel-f1: docs/research/rel-f1.md). How much of
-each is taken, validation says; where it says none, nothing is left of the trees.
-"""
+Trees find thresholds in a column that a network smooths over, and err elsewhere (measured on
+rel-f1: docs/research/rel-f1.md). How much of each is taken, validation says; where it says none,
+nothing is left of the trees."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,8 @@ SEEDS = 3  # forests whose mean is taken
 MOST_ROWS = 200_000  # labels that trees are grown on
 MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
-LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50  # labels in a leaf: a fiftieth of all, between these
+# labels in a leaf: a fiftieth of all, between these
+LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
@@ -36,12 +38,17 @@ PARAMETERS: dict[str, Any] = {
     "force_row_wise": True,
     "verbosity": -1,
 }
-OBJECTIVES = {"binary_classification": "binary", "regression": "l1", "multiclass_classification": "multiclass"}
+OBJECTIVES = {
+    "binary_classification": "binary",
+    "regression": "l1",
+    "multiclass_classification": "multiclass",
+}
 
 
 @dataclass(frozen=True)
 class Partner:
-    """Trees and their share of the prediction, 0 where validation takes none of them, with the rounds that each of their forests took."""
+    """Trees and their share of the prediction, 0 where validation takes none of them, with the
+    rounds that each of their forests took."""
 
     trees: Trees
     share: float
@@ -51,15 +58,21 @@ class Partner:
 def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     """Whether trees are asked for, and there is something that they can be grown on."""
     target = data.target
-    is_asked = isinstance(config.model, GelGTConfig) and config.model.trees and data.plan.hops > 0 and has_lightgbm()
+    is_asked = (
+        isinstance(config.model, GelGTConfig)
+        and config.model.trees
+        and data.plan.hops > 0
+        and has_lightgbm()
+    )
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 
 def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Partner | None:
-    """Trees beside a trained network, with the share that has the least validation loss, which may be 0; None where none can be grown.
+    """Trees beside a trained network, with the share that has the least validation loss, which may
+    be 0; None where none can be grown.
 
-    Args:
-        network: (E, outputs) what the network puts out for the validation seeds that exist (`parts.network_outputs`).
+    Args: network: (E, outputs) what the network puts out for the validation seeds that exist
+        (`parts.network_outputs`).
     """
     seeds, labels = data.seeds["val"], data.labels("val")
     there = np.flatnonzero(data.exists(seeds))
@@ -72,14 +85,19 @@ def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Pa
     trees, rounds = grow(data, config.train, ("train",), (columns, truth))
     if trees is None:
         return None
-    if max(rounds) == 1:  # stopped at once: all but a constant, which would only hide the network's ranks
+    # stopped at once: all but a constant, which would only hide the network's ranks
+    if max(rounds) == 1:
         return Partner(trees, 0.0, rounds)
     own, others = network[torch.from_numpy(usable)], trees(columns).float()
-    losses = [float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES]
+    losses = [
+        float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES
+    ]
     return Partner(trees, SHARES[int(np.argmin(losses))], rounds)
 
 
-def regrown(partner: Partner, data: TrainingData, config: RunConfig, splits: tuple[str, ...]) -> Partner:
+def regrown(
+    partner: Partner, data: TrainingData, config: RunConfig, splits: tuple[str, ...]
+) -> Partner:
     """The same share of trees that have learned the labels of other splits."""
     trees, rounds = grow(data, config.train, splits, rounds=partner.rounds)
     return partner if trees is None else Partner(trees, partner.share, rounds)
@@ -88,7 +106,11 @@ def regrown(partner: Partner, data: TrainingData, config: RunConfig, splits: tup
 def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
     """What to say where trees are grown on a part of the labels."""
     rows = len(learnable(data, ("train",), config)[0])
-    return f"trees are grown on {MOST_ROWS:,} of {rows:,} labels, drawn at random" if rows > MOST_ROWS else None
+    return (
+        f"trees are grown on {MOST_ROWS:,} of {rows:,} labels, drawn at random"
+        if rows > MOST_ROWS
+        else None
+    )
 
 
 def grow(
@@ -98,7 +120,8 @@ def grow(
     watched: tuple[Tensor, Tensor] | None = None,
     rounds: tuple[int, ...] = (),
 ) -> tuple[Trees | None, tuple[int, ...]]:
-    """Forests on the history of a split's seeds, as one; none where all labels are alike, or there are no columns.
+    """Forests on the history of a split's seeds, as one; none where all labels are alike, or there
+    are no columns.
 
     Args:
         watched: Columns and labels by whose loss each forest stops.
@@ -108,7 +131,9 @@ def grow(
 
     seeds, labels = learnable(data, splits, config)
     if len(seeds) > MOST_ROWS:
-        some = np.sort(np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False))
+        some = np.sort(
+            np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False)
+        )
         seeds, labels = seeds.take(some), labels[some]
     truth = data.target.encode(labels)
     if len(torch.unique(truth)) < 2:
@@ -121,12 +146,21 @@ def grow(
     leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
     dumps, taken = [], []
     for number in range(SEEDS):
-        own = {"min_data_in_leaf": leaf, "seed": (config.seed + 7_919 * number) % 2**31, "num_threads": torch.get_num_threads()}
+        own = {
+            "min_data_in_leaf": leaf,
+            "seed": (config.seed + 7_919 * number) % 2**31,
+            "num_threads": torch.get_num_threads(),
+        }
         table = lightgbm.Dataset(matrix, truth.numpy(), params={"verbosity": -1})
         more: dict[str, Any] = {}
         if watched is not None:
-            held = lightgbm.Dataset(watched[0].numpy(), watched[1].numpy(), reference=table, params={"verbosity": -1})
-            more = {"valid_sets": [held], "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)]}
+            held = lightgbm.Dataset(
+                watched[0].numpy(), watched[1].numpy(), reference=table, params={"verbosity": -1}
+            )
+            more = {
+                "valid_sets": [held],
+                "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)],
+            }
         most = ROUNDS if watched is not None else rounds[number]
         model = lightgbm.train(PARAMETERS | _objective(data) | own, table, most, **more)
         taken.append(model.best_iteration if watched is not None else most)
@@ -144,7 +178,9 @@ def _objective(data: TrainingData) -> dict[str, Any]:
     return found
 
 
-def with_partner(model: RelationalModel | Ensemble, partner: Partner | None) -> RelationalModel | Ensemble:
+def with_partner(
+    model: RelationalModel | Ensemble, partner: Partner | None
+) -> RelationalModel | Ensemble:
     """A model that predicts with its trees."""
     if partner is None or not partner.share:
         return model

@@ -1,17 +1,20 @@
-"""`griffin`: cells as tokens, and messages by a mean within and a maximum across relations (Wang et al., Griffin, 2025).
+"""`griffin`: cells as tokens, and messages by a mean within and a maximum across relations (Wang et
+al., Griffin, 2025).
 
     row ← row + attention(query: row, keys: names of its columns, values: its cells)
     row ← row + max over relations of  E_relation ⊙ mean over neighbours(W · row)
 
-Kept: a row is not a fixed mix of its columns. In every layer it asks its cells anew, by the names of their columns, and its question is
-what it knows so far; it starts from a vector that stands for task and table. Messages are averaged within each relation and direction, so
-that a hub does not drown the rest, and the largest is taken across them. All neighbours count: presets set large budgets, `paper` takes
-the whole neighbourhood (`strategy` ``full``).
+Kept: a row is not a fixed mix of its columns. In every layer it asks its cells anew, by the names
+of their columns, and its question is
+what it knows so far; it starts from a vector that stands for task and table. Messages are averaged
+within each relation and direction, so that a hub does not drown the rest, and the largest is taken
+across them. All neighbours count: presets set large budgets, `paper` takes the whole neighbourhood
+(`strategy` ``full``).
 
-Simplified: Griffin is pretrained across databases and reads names and values with a language model. Here one model is trained for one
-task, so names, relations and the task are learned vectors, and values go through PyTorch Frame's column encoders. The age of a row is
-one more cell. The head is gelgt's.
-"""
+Simplified: Griffin is pretrained across databases and reads names and values with a language model.
+Here one model is trained for one
+task, so names, relations and the task are learned vectors, and values go through PyTorch Frame's
+column encoders. The age of a row is one more cell. The head is gelgt's."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -41,11 +44,23 @@ from gelgt.nn.encoders import AgeEncoder, TableColumns
 from gelgt.nn.model import Tokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.zoo.parts import Blocks, Index, KeyWay, key_ways, mean, refined, seeds_of, take, tokens_of, way_tables
+from gelgt.zoo.parts import (
+    Blocks,
+    Index,
+    KeyWay,
+    key_ways,
+    mean,
+    refined,
+    seeds_of,
+    take,
+    tokens_of,
+    way_tables,
+)
 
 
 class GriffinConfig(AttentionConfig):
-    """Griffin. Heads attend over the cells of a row, where there are no ages to compare: `bias` can only be ``none``.
+    """Griffin. Heads attend over the cells of a row, where there are no ages to compare: `bias` can
+    only be ``none``.
 
     Attributes:
         layers: Of asking the cells and passing messages.
@@ -57,11 +72,15 @@ class GriffinConfig(AttentionConfig):
         super().model_post_init(context)
         if self.row_width % self.heads:
             raise GelgtError(
-                "bad_config", f"row_width = {self.row_width} is no multiple of heads = {self.heads}.", hint="Choose another row_width."
+                "bad_config",
+                f"row_width = {self.row_width} is no multiple of heads = {self.heads}.",
+                hint="Choose another row_width.",
             )
         if self.bias != "none":
             raise GelgtError(
-                "bad_config", f"bias = {self.bias!r} has no place: Griffin attends over cells, not over rows.", hint="Set none."
+                "bad_config",
+                f"bias = {self.bias!r} has no place: Griffin attends over cells, not over rows.",
+                hint="Set none.",
             )
 
 
@@ -71,7 +90,14 @@ class Griffin(RelationalModel):
     config_type = GriffinConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "row_width": 16, "row_layers": 1, "layers": 2, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "row_width": 16,
+                "row_layers": 1,
+                "layers": 2,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"hops": 2, "budget": 160, "fanout": None},
         },
         "gpu": {"sampling": {"hops": 2, "budget": 2048, "fanout": None}},
@@ -98,16 +124,23 @@ class Griffin(RelationalModel):
         self.start_vectors = nn.Embedding(len(self.names), config.width)  # of task and table
         self.cells = nn.ModuleList(Cells(config, self.columns[name]) for name in self.names)
         self.age = AgeEncoder(config.row_width)
-        self.layers = nn.ModuleList(GriffinLayer(config, len(self.pairs)) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            GriffinLayer(config, len(self.pairs)) for _ in range(config.layers)
+        )
         self.head = self.make_head(outputs)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
         # Which distinct row each one is travels along as its node: refinement drops rows.
-        tokens = replace(tokens_of(inputs, self.start_vectors(inputs.batch.to_packed().table)), node=inputs.rows.inverse)
+        tokens = replace(
+            tokens_of(inputs, self.start_vectors(inputs.batch.to_packed().table)),
+            node=inputs.rows.inverse,
+        )
         if self.config.keep is not None:
             blocks = Blocks.of(tokens, len(self.names))
-            asked = self.layers[0].ask(blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows))  # type: ignore[operator]
+            asked = self.layers[0].ask(
+                blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows)
+            )  # type: ignore[operator]
             kept = refined(replace(tokens, h=blocks.join(asked)), self.config.keep)
             tokens = replace(kept, h=self.start_vectors(kept.table))
         blocks = Blocks.of(tokens, len(self.names))
@@ -118,8 +151,11 @@ class Griffin(RelationalModel):
             h = layer(h, cells, names, ways)
         return seeds_of(tokens, blocks.join(h))
 
-    def read(self, tokens: Tokens, blocks: Blocks, rows: RowFrames) -> tuple[list[Tensor], list[Tensor]]:
-        """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of its columns' names (columns, w)."""
+    def read(
+        self, tokens: Tokens, blocks: Blocks, rows: RowFrames
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of
+        its columns' names (columns, w)."""
         found, names = [], []
         for name, encoder, mine in zip(self.names, self.cells, blocks.rows):
             assert isinstance(encoder, Cells)
@@ -130,13 +166,22 @@ class Griffin(RelationalModel):
                 continue
             known = encoder(rows.frames[name])  # distinct rows: (U, columns, w)
             index = Index.of(tokens.node[mine] - rows.places[name][0], len(known))
-            found.append(torch.cat([take(known.flatten(1), index).view(len(mine), *known.shape[1:]), age.to(known.dtype)], dim=1))
+            found.append(
+                torch.cat(
+                    [
+                        take(known.flatten(1), index).view(len(mine), *known.shape[1:]),
+                        age.to(known.dtype),
+                    ],
+                    dim=1,
+                )
+            )
             names.append(encoder.names)
         return found, names
 
 
 class Cells(nn.Module):
-    """The cells of a table's rows as vectors, and a vector for the name of each column, that of the age last."""
+    """The cells of a table's rows as vectors, and a vector for the name of each column, that of the
+    age last."""
 
     def __init__(self, config: GriffinConfig, columns: TableColumns) -> None:
         super().__init__()
@@ -151,7 +196,10 @@ class Cells(nn.Module):
         used = {kind: encoders[kind] for kind in columns.names}
         self.values = StypeWiseFeatureEncoder(width, columns.stats, columns.names, used)
         self.blocks = nn.ModuleList(
-            nn.Sequential(LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)) for _ in range(config.row_layers)
+            nn.Sequential(
+                LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)
+            )
+            for _ in range(config.row_layers)
         )
         self.names = nn.Parameter(torch.randn(sum(map(len, columns.names.values())) + 1, width))
 
@@ -169,14 +217,20 @@ class GriffinLayer(nn.Module):
     def __init__(self, config: GriffinConfig, ways: int) -> None:
         super().__init__()
         width, cell, self.heads = config.width, config.row_width, config.heads
-        self.question = nn.Sequential(LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, cell))
+        self.question = nn.Sequential(
+            LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, cell)
+        )
         self.answer = nn.Linear(cell, width)
         self.message = nn.Sequential(LayerNorm(width), nn.Linear(width, width))
         self.relations = nn.Parameter(torch.ones(ways, width) + 0.1 * torch.randn(ways, width))
-        self.feed = nn.Sequential(LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.feed = nn.Sequential(
+            LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor], ways: list[KeyWay]) -> list[Tensor]:
+    def forward(
+        self, h: list[Tensor], cells: list[Tensor], names: list[Tensor], ways: list[KeyWay]
+    ) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         h = self.ask(h, cells, names)
         h = [x + self.dropout(arrived) for x, arrived in zip(h, self.arriving(h, ways))]
@@ -184,24 +238,35 @@ class GriffinLayer(nn.Module):
 
     def ask(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor]) -> list[Tensor]:
         """Rows with what they find in their cells."""
-        return [x + self.dropout(self._answer(x, own, name)) for x, own, name in zip(h, cells, names)]
+        return [
+            x + self.dropout(self._answer(x, own, name)) for x, own, name in zip(h, cells, names)
+        ]
 
     def _answer(self, x: Tensor, cells: Tensor, names: Tensor) -> Tensor:
         query = self.question(x).unflatten(1, (self.heads, -1))  # (rows, H, w/H)
         key = names.to(query.dtype).view(len(names), self.heads, -1)  # (columns, H, w/H)
-        weights = torch.softmax(torch.einsum("nhi,chi->nhc", query, key) / math.sqrt(key.shape[2]), dim=2).to(cells.dtype)
-        value = cells.view(*cells.shape[:2], self.heads, cells.shape[2] // self.heads)  # (rows, columns, H, w/H)
+        weights = torch.softmax(
+            torch.einsum("nhi,chi->nhc", query, key) / math.sqrt(key.shape[2]), dim=2
+        ).to(cells.dtype)
+        # (rows, columns, H, w/H)
+        value = cells.view(*cells.shape[:2], self.heads, cells.shape[2] // self.heads)
         found: Tensor = self.answer((weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1))
         return found
 
     def arriving(self, h: list[Tensor], ways: list[KeyWay]) -> list[Tensor]:
-        """The mean of each relation's messages, the largest of all relations; 0 where there is no neighbour."""
+        """The mean of each relation's messages, the largest of all relations; 0 where there is no
+        neighbour."""
         sent = [self.message(x) for x in h]
         best: list[Tensor | None] = [None for _ in h]
         for number, way in enumerate(ways):
             if len(way):
                 found = mean(take(sent[way.source], way.sent), way.received)
-                found = (found * self.relations[number].to(found.dtype)).masked_fill(way.received.counts[:, None] == 0, -torch.inf)
+                found = (found * self.relations[number].to(found.dtype)).masked_fill(
+                    way.received.counts[:, None] == 0, -torch.inf
+                )
                 before = best[way.target]
                 best[way.target] = found if before is None else torch.maximum(before, found)
-        return [torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b) for x, b in zip(sent, best)]
+        return [
+            torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b)
+            for x, b in zip(sent, best)
+        ]

@@ -1,14 +1,18 @@
 """`hgt`: the Heterogeneous Graph Transformer (Hu et al., 2020) over RelBench's row vectors.
 
-    score of an edge  s → t    K_s W_att Qᵀ_t · μ / √(d/H)       softmax over all edges that reach t, whatever their relation
+    score of an edge  s → t K_s W_att Qᵀ_t · μ / √(d/H) softmax over all edges that reach t,
+                      whatever their relation
     message                    V_s W_msg
-    row                        skip · A(gelu(Σ weight · message)) + (1 - skip) · row, then layer norm
+    row                        skip · A(gelu(Σ weight · message)) + (1 - skip) · row, then layer
+                               norm
 
-Kept: K, Q, V, A and the skip are of a table, W_att, W_msg and the prior μ of a foreign key and a direction, each head with its own.
+Kept: K, Q, V, A and the skip are of a table, W_att, W_msg and the prior μ of a foreign key and a
+    direction, each head with its own.
 
-Simplified: the published model shifts a source by an encoding of the time between both ends; here rows carry their age, and `bias`
-can add gelgt's temporal bias to the scores. Its own sampler (HGSampling) is replaced by gelgt's, so that all models see the same rows.
-"""
+Simplified: the published model shifts a source by an encoding of the time between both ends; here
+rows carry their age, and `bias`
+can add gelgt's temporal bias to the scores. Its own sampler (HGSampling) is replaced by gelgt's, so
+that all models see the same rows."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -28,7 +32,19 @@ from gelgt.nn.dropout import Dropout
 from gelgt.nn.model import Tokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.parts import Blocks, Index, KeyWay, TokenEncoder, key_bias, key_ways, seeds_of, shares, take, total, way_tables
+from gelgt.zoo.parts import (
+    Blocks,
+    Index,
+    KeyWay,
+    TokenEncoder,
+    key_bias,
+    key_ways,
+    seeds_of,
+    shares,
+    take,
+    total,
+    way_tables,
+)
 
 
 class HGTConfig(AttentionConfig):
@@ -47,14 +63,26 @@ class HGT(RelationalModel):
     config_type = HGTConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"hops": 2, "budget": 96, "fanout": 48},
         },
         "gpu": {"sampling": {"hops": 2, "budget": 512, "fanout": 128}},
         "paper": {
             "model": {"width": 128, "heads": 8, "row_width": 128, "row_layers": 4, "dropout": 0.2},
             "sampling": {"hops": 2, "budget": 1024, "fanout": 128},
-            "train": {"epochs": 10, "batch_size": 256, "steps_per_epoch": 1000, "rate": 1e-3, "weight_decay": 1e-2},
+            "train": {
+                "epochs": 10,
+                "batch_size": 256,
+                "steps_per_epoch": 1000,
+                "rate": 1e-3,
+                "weight_decay": 1e-2,
+            },
         },
     }
 
@@ -72,7 +100,9 @@ class HGT(RelationalModel):
         self.tables = len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.biases = self.make_biases(1)
-        self.layers = nn.ModuleList(HGTLayer(config, self.tables, len(self.pairs)) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            HGTLayer(config, self.tables, len(self.pairs)) for _ in range(config.layers)
+        )
         self.head = self.make_head(outputs)
 
     def encode(self, inputs: ModelInput) -> Tokens:
@@ -92,12 +122,26 @@ class HGT(RelationalModel):
         return seeds_of(tokens, blocks.join(h))
 
 
-def way_biases(made: list[TemporalBias], tokens: Tokens, blocks: Blocks, ways: list[KeyWay]) -> list[Tensor | None]:
-    """The temporal bias (E', H) of the edges of each way; None where the configuration wants none."""
+def way_biases(
+    made: list[TemporalBias], tokens: Tokens, blocks: Blocks, ways: list[KeyWay]
+) -> list[Tensor | None]:
+    """The temporal bias (E', H) of the edges of each way; None where the configuration wants
+    none."""
     if not made:
         return [None for _ in ways]
-    age, known = ([values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time))
-    return [key_bias(made[0], *((x[way.source][way.sent.rows], x[way.target][way.received.rows]) for x in (age, known))) for way in ways]
+    age, known = (
+        [values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time)
+    )
+    return [
+        key_bias(
+            made[0],
+            *(
+                (x[way.source][way.sent.rows], x[way.target][way.received.rows])
+                for x in (age, known)
+            ),
+        )
+        for way in ways
+    ]
 
 
 class HGTLayer(nn.Module):
@@ -117,25 +161,40 @@ class HGTLayer(nn.Module):
         self.prior = nn.Parameter(torch.ones(ways, config.heads))
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, h: list[Tensor], ways: list[KeyWay], biases: list[Tensor | None]) -> list[Tensor]:
+    def forward(
+        self, h: list[Tensor], ways: list[KeyWay], biases: list[Tensor | None]
+    ) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
-        keys, queries, values = zip(*(linear(x).unflatten(1, (3, self.heads, -1)).unbind(1) for linear, x in zip(self.kqv, h)))
-        arrived: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in h]  # for each table: scores, messages, targets
+        keys, queries, values = zip(
+            *(
+                linear(x).unflatten(1, (3, self.heads, -1)).unbind(1)
+                for linear, x in zip(self.kqv, h)
+            )
+        )
+        # for each table: scores, messages, targets
+        arrived: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in h]
         for number, (way, bias) in enumerate(zip(ways, biases)):
             if len(way):
-                key = self._turned(keys[way.source], self.attending[number], way.sent)  # (E', H, d/H)
+                # (E', H, d/H)
+                key = self._turned(keys[way.source], self.attending[number], way.sent)
                 query = take(queries[way.target].flatten(1), way.received).view_as(key)
-                score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])  # (E', H)
+                # (E', H)
+                score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])
                 message = self._turned(values[way.source], self.sending[number], way.sent)
-                arrived[way.target].append((score if bias is None else score + bias, message, way.received.rows))
+                arrived[way.target].append(
+                    (score if bias is None else score + bias, message, way.received.rows)
+                )
         return [self._updated(table, x, arrived[table]) for table, x in enumerate(h)]
 
     def _turned(self, x: Tensor, weight: Tensor, sent: Index) -> Tensor:
-        """A relation's matrices applied to the rows of its source table, read along its edges: (rows, H, d/H) → (E', H, d/H)."""
+        """A relation's matrices applied to the rows of its source table, read along its edges:
+        (rows, H, d/H) → (E', H, d/H)."""
         turned = torch.einsum("nhi,hij->nhj", x, weight.to(x.dtype))
         return take(turned.flatten(1), sent).view(-1, *turned.shape[1:])
 
-    def _updated(self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+    def _updated(
+        self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor, Tensor]]
+    ) -> Tensor:
         """Rows with what has arrived at them, all relations together."""
         gathered = torch.zeros_like(x)
         if arrived:

@@ -1,13 +1,14 @@
 """`hgt-pe`: HGT with Laplacian positions (the baseline "HGT+PE" of RelGT's and GelGT's tables).
 
-Kept: the smoothest eigenvectors of the sampled subgraph's normalised Laplacian, all relations alike, through a linear map, are added
-to the rows' vectors. An eigenvector has no sign of its own: in training each is flipped at random, once for a whole subgraph, and in
-evaluation its largest entry is positive.
+Kept: the smoothest eigenvectors of the sampled subgraph's normalised Laplacian, all relations
+alike, through a linear map, are added
+to the rows' vectors. An eigenvector has no sign of its own: in training each is flipped at random,
+once for a whole subgraph, and in evaluation its largest entry is positive.
 
-Simplified: nothing of HGT changes (`zoo/hgt.py`). Among eigenvectors of one eigenvalue the solver chooses; the same subgraph always gets
-the same ones, wherever the model is, since they are always computed on the CPU. That is done for each subgraph anew, which makes this the
-slowest model for its size: its budgets are small.
-"""
+Simplified: nothing of HGT changes (`zoo/hgt.py`). Among eigenvectors of one eigenvalue the solver
+chooses; the same subgraph always gets
+the same ones, wherever the model is, since they are always computed on the CPU. That is done for
+each subgraph anew, which makes this the slowest model for its size: its budgets are small."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -68,14 +69,20 @@ class HGTWithPositions(HGT):
         return replace(tokens, h=tokens.h + self.positions(vectors).to(tokens.h.dtype))
 
     def scaled_vectors(self, tokens: Tokens) -> Tensor:
-        """Eigenvectors (T, k) with entries of about one: those of a unit vector shrink with the size of the subgraph."""
+        """Eigenvectors (T, k) with entries of about one: those of a unit vector shrink with the
+        size of the subgraph."""
         lengths = (tokens.offsets[1:] - tokens.offsets[:-1])[subgraph_of(tokens)]
-        # A GPU's solver would choose others, and a model that was trained there could not be used here.
-        vectors = laplacian_vectors(tokens.edges.cpu(), tokens.offsets.cpu(), self.config.positions).to(lengths.device)
+        # A GPU's solver would choose others, and a model that was trained there could not be used
+        # here.
+        vectors = laplacian_vectors(
+            tokens.edges.cpu(), tokens.offsets.cpu(), self.config.positions
+        ).to(lengths.device)
         return vectors * lengths.sqrt()[:, None]
 
 
 def random_signs(tokens: Tokens, vectors: int) -> Tensor:
-    """±1 for each eigenvector of each subgraph: (T, k). Drawn as dropout is, and so repeated by a run that is repeated."""
-    drawn = dropout(torch.ones(len(tokens.offsets) - 1, vectors, device=tokens.h.device), 0.5)  # 0 or 2
+    """±1 for each eigenvector of each subgraph: (T, k). Drawn as dropout is, and so repeated by a
+    run that is repeated."""
+    # 0 or 2
+    drawn = dropout(torch.ones(len(tokens.offsets) - 1, vectors, device=tokens.h.device), 0.5)
     return (drawn - 1)[subgraph_of(tokens)]

@@ -1,18 +1,24 @@
-"""`nodeformer`: all-pair attention at linear cost (NodeFormer; Wu et al., 2022), within each seed's subgraph.
+"""`nodeformer`: all-pair attention at linear cost (NodeFormer; Wu et al., 2022), within each seed's
+subgraph.
 
-Kept: softmax attention of every row to every row, with its exponential kernel replaced by m positive random features φ, so that sums over
-rows are taken once and not for each pair; Gumbel noise g on the keys in training, which makes attention a relaxed choice of neighbours; and
-a relational bias, by which the rows at the other end of a foreign key are added with a learned strength.
+Kept: softmax attention of every row to every row, with its exponential kernel replaced by m
+positive random features φ, so that sums over
+rows are taken once and not for each pair; Gumbel noise g on the keys in training, which makes
+attention a relaxed choice of neighbours; and a relational bias, by which the rows at the other end
+of a foreign key are added with a learned strength.
 
     φ(x)_i = exp(w_i · x - |x|²/2)                                    E φ(q)·φ(k) = exp(q · k)
-    z_u    = φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v) v_vᵀ / φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v)   + Σ_{v linked to u} sigmoid(b) v_v / √(degree_u degree_v)
+    z_u    = φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v) v_vᵀ / φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v) + Σ_{v linked to u}
+           sigmoid(b) v_v / √(degree_u degree_v)
 
 with q and k divided by τ^½ · (d/H)^¼, so that q·k is the usual score over the temperature τ.
 
-Simplified: pairs are those of one subgraph, not of the whole database, so that a prediction knows nothing of its batch; the random
-directions w are drawn once and kept with the weights, not anew in each step, so that predictions repeat; the strength b of the bias is one
-for each head, foreign key and direction, where the original has one for each power of its single adjacency matrix; the loss that rewards
-attention along edges is left out. gelgt's bias over time needs scores of pairs, which are never formed here.
+Simplified: pairs are those of one subgraph, not of the whole database, so that a prediction knows
+nothing of its batch; the random
+directions w are drawn once and kept with the weights, not anew in each step, so that predictions
+repeat; the strength b of the bias is one for each head, foreign key and direction, where the
+original has one for each power of its single adjacency matrix; the loss that rewards attention
+along edges is left out. gelgt's bias over time needs scores of pairs, which are never formed here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +65,11 @@ class NodeFormerConfig(ModelConfig):
 
     def model_post_init(self, context: object) -> None:
         if self.width % self.heads:
-            raise GelgtError("bad_config", f"width = {self.width} is no multiple of heads = {self.heads}.", hint="Choose another width.")
+            raise GelgtError(
+                "bad_config",
+                f"width = {self.width} is no multiple of heads = {self.heads}.",
+                hint="Choose another width.",
+            )
 
 
 class NodeFormer(RelationalModel):
@@ -68,7 +78,14 @@ class NodeFormer(RelationalModel):
     config_type = NodeFormerConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "samples": 1, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "samples": 1,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"budget": 128},
         },
         "gpu": {"model": {"width": 256}, "sampling": {"budget": 600}},
@@ -90,7 +107,9 @@ class NodeFormer(RelationalModel):
         super().__init__(config, graph, features, outputs, hide, noise_seed)
         self.config: NodeFormerConfig = config
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
-        self.layers = nn.ModuleList(NodeFormerLayer(config, len(graph.relations)) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            NodeFormerLayer(config, len(graph.relations)) for _ in range(config.layers)
+        )
         self.head = self.make_head(outputs)
 
     def embed(self, inputs: ModelInput) -> Tensor:
@@ -114,11 +133,17 @@ class Links:
         ends = torch.cat([tokens.edges, tokens.edges.flip(0)], dim=1)  # (2, 2E)
         degree = torch.bincount(ends[1], minlength=rows).clamp(min=1).float()
         kind = torch.cat([2 * tokens.relation, 2 * tokens.relation + 1])
-        return cls(Index.of(ends[0], rows), Index.of(ends[1], rows), kind, (degree[ends[0]] * degree[ends[1]]).rsqrt())
+        return cls(
+            Index.of(ends[0], rows),
+            Index.of(ends[1], rows),
+            kind,
+            (degree[ends[0]] * degree[ends[1]]).rsqrt(),
+        )
 
 
 class NodeFormerLayer(nn.Module):
-    """Attention of all pairs and along links, then a linear map, a residual connection, layer norm and ELU."""
+    """Attention of all pairs and along links, then a linear map, a residual connection, layer norm
+    and ELU."""
 
     directions: Tensor
 
@@ -127,9 +152,16 @@ class NodeFormerLayer(nn.Module):
         width, self.heads = config.width, config.heads
         self.temperature, self.samples = config.temperature, config.samples
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.strength = nn.Parameter(torch.zeros(max(1, 2 * relations), config.heads)) if config.has_links else None  # b
+        # b
+        self.strength = (
+            nn.Parameter(torch.zeros(max(1, 2 * relations), config.heads))
+            if config.has_links
+            else None
+        )
         self.norm, self.dropout = LayerNorm(width), Dropout(config.dropout)
-        self.register_buffer("directions", random_directions(config.directions, width // config.heads))
+        self.register_buffer(
+            "directions", random_directions(config.directions, width // config.heads)
+        )
 
     def forward(self, tokens: Tokens, mask: Tensor, links: Links | None) -> Tensor:
         """(T, d), with the mask (B, N) of the padded rows → (T, d)."""
@@ -149,22 +181,33 @@ class NodeFormerLayer(nn.Module):
         query = (query - query.detach().amax(-1, keepdim=True)).exp() + FLOOR
 
         def side_by_side(x: Tensor) -> Tensor:  # (T, H, n) → (B, H, N, n)
-            return pad_rows(x.flatten(1), offsets, mask).view(*mask.shape, self.heads, -1).transpose(1, 2)
+            return (
+                pad_rows(x.flatten(1), offsets, mask)
+                .view(*mask.shape, self.heads, -1)
+                .transpose(1, 2)
+            )
 
         query, key, value = side_by_side(query), side_by_side(key), side_by_side(v)
         there = mask[:, None, :, None]
-        draws = [self.attended(query, key, value, there) for _ in range(self.samples if self.training else 1)]
+        draws = [
+            self.attended(query, key, value, there)
+            for _ in range(self.samples if self.training else 1)
+        ]
         return torch.stack(draws).mean(0).transpose(1, 2)[mask]
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, there: Tensor) -> Tensor:
-        """One draw: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows (B, 1, N, 1) → (B, H, N, d/H)."""
+        """One draw: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows (B, 1, N, 1)
+        → (B, H, N, d/H)."""
         if self.training:
             key = key + gumbel_like(key[..., :1]) / self.temperature
         key = key.masked_fill(~there, float("-inf"))
-        key = (key - key.detach().amax((-2, -1), keepdim=True)).exp() + FLOOR  # a factor of all rows of a head leaves the quotient as it is
+        # a factor of all rows of a head leaves the quotient as it is
+        key = (key - key.detach().amax((-2, -1), keepdim=True)).exp() + FLOOR
         key = key.masked_fill(~there, 0.0)
-        sums = key.transpose(-1, -2) @ value  # (B, H, m, d/H): each row is read once, whatever asks for it
-        shares = (query @ key.sum(-2)[..., None]).masked_fill(~there, 1.0)  # padding asks nothing: 0 / 0 would spoil every gradient
+        # (B, H, m, d/H): each row is read once, whatever asks for it
+        sums = key.transpose(-1, -2) @ value
+        # padding asks nothing: 0 / 0 would spoil every gradient
+        shares = (query @ key.sum(-2)[..., None]).masked_fill(~there, 1.0)
         return query @ sums / shares
 
     def exponents(self, x: Tensor) -> Tensor:
@@ -174,7 +217,10 @@ class NodeFormerLayer(nn.Module):
     def along(self, links: Links, v: Tensor, strength: Tensor) -> Tensor:
         """What comes along foreign keys: (T, H, d/H) → (T, H, d/H)."""
         weight = links.share[:, None] * torch.sigmoid(strength.float())[links.kind]  # (2E, H)
-        sent = take(v.flatten(1), links.source).view(len(weight), self.heads, v.shape[2]) * weight[..., None]
+        sent = (
+            take(v.flatten(1), links.source).view(len(weight), self.heads, v.shape[2])
+            * weight[..., None]
+        )
         return total(sent.flatten(1), links.target).view(v.shape)
 
 
@@ -184,10 +230,12 @@ def gumbel_like(x: Tensor) -> Tensor:
 
 
 def random_directions(count: int, width: int) -> Tensor:
-    """(count, width) directions w: orthogonal in blocks, which spreads less than independent ones, with the lengths of normal vectors."""
+    """(count, width) directions w: orthogonal in blocks, which spreads less than independent ones,
+    with the lengths of normal vectors."""
     blocks = []
     for _ in range(-(-count // width)):
         turned, rest = torch.linalg.qr(torch.randn(width, width))
-        blocks.append(turned * rest.diagonal().sign())  # without it some signs are always the same, and the kernel would be another
+        # without it some signs are always the same, and the kernel would be another
+        blocks.append(turned * rest.diagonal().sign())
     lengths: Tensor = torch.linalg.vector_norm(torch.randn(count, width), dim=1, keepdim=True)
     return torch.cat(blocks)[:count] * lengths

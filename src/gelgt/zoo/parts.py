@@ -1,13 +1,18 @@
-"""What the models of the zoo share: rows as vectors, rows by table, foreign keys by relation and direction, sums in a fixed order.
+"""What the models of the zoo share: rows as vectors, rows by table, foreign keys by relation and
+direction, sums in a fixed order.
 
-    tokens = self.encoder(inputs)               Tokens: packed rows (T, d), refined where `config.keep` says so
-    x, mask = padded(tokens)                    (B, N, d) and (B, N), for models that attend over all rows
-    blocks = Blocks.of(tokens, tables)          rows table by table, for models with weights of their own for each table
-    ways = key_ways(tokens, blocks, relations)  edges relation by relation, from child to parent and from parent to child
+    tokens = self.encoder(inputs)               Tokens: packed rows (T, d), refined where
+                                                `config.keep` says so
+    x, mask = padded(tokens)                    (B, N, d) and (B, N), for models that attend over
+                                                all rows
+    blocks = Blocks.of(tokens, tables)          rows table by table, for models with weights of
+                                                their own for each table
+    ways = key_ways(tokens, blocks, relations)  edges relation by relation, from child to parent and
+                                                from parent to child
 
-`take` reads rows along edges and `total` sums up along them. Each is the other's gradient, and both add in one fixed order, so that a GPU
-gives the same bits twice; PyTorch's own scatters add with atomics there.
-"""
+`take` reads rows along edges and `total` sums up along them. Each is the other's gradient, and both
+add in one fixed order, so that a GPU gives the same bits twice; PyTorch's own scatters add with
+atomics there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,12 +51,18 @@ class Index:
         if not len(rows):  # most relations are absent from most batches: nothing to launch on a GPU
             return cls(rows, rows, rows.new_zeros(size))
         order = torch.argsort(rows, stable=True)
-        return cls(rows, order, torch.searchsorted(rows[order], torch.arange(size, device=rows.device)))
+        return cls(
+            rows, order, torch.searchsorted(rows[order], torch.arange(size, device=rows.device))
+        )
 
     @property
     def counts(self) -> Tensor:
         """(size,) items of each row."""
-        ends = torch.cat([self.starts[1:], self.starts.new_tensor([len(self.rows)])]) if len(self.starts) else self.starts
+        ends = (
+            torch.cat([self.starts[1:], self.starts.new_tensor([len(self.rows)])])
+            if len(self.starts)
+            else self.starts
+        )
         return ends - self.starts
 
 
@@ -77,13 +88,17 @@ def shares(scores: Tensor, index: Index) -> Tensor:
     scores = scores.float()
     largest = scores.new_full((len(index.starts), scores.shape[1]), -torch.inf)
     place = index.rows[:, None].expand_as(scores)
-    largest = largest.scatter_reduce(0, place, scores.detach(), "amax")  # no order changes a maximum
+    # no order changes a maximum
+    largest = largest.scatter_reduce(0, place, scores.detach(), "amax")
     weights = (scores - largest[index.rows]).exp()
     return weights / take(total(weights, index), index)
 
 
-def key_bias(bias: TemporalBias, age: tuple[Tensor, Tensor], has_time: tuple[Tensor, Tensor]) -> Tensor:
-    """The temporal bias of attention along n keys, from the ages (n,) of both ends: (n, H), 0 where either has no time."""
+def key_bias(
+    bias: TemporalBias, age: tuple[Tensor, Tensor], has_time: tuple[Tensor, Tensor]
+) -> Tensor:
+    """The temporal bias of attention along n keys, from the ages (n,) of both ends: (n, H), 0 where
+    either has no time."""
     scores = bias.scores((age[0] - age[1]).abs()[None, None])[0, :, 0].T
     return torch.where((has_time[0] & has_time[1])[:, None], scores, 0.0)
 
@@ -118,9 +133,11 @@ def _sum_up(items: Tensor, index: Index) -> Tensor:
 
 # Rows as vectors.
 class TokenEncoder(nn.Module):
-    """Rows of a batch as vectors: PyTorch Frame's ResNet of their table, plus their age through a linear map of their table.
+    """Rows of a batch as vectors: PyTorch Frame's ResNet of their table, plus their age through a
+    linear map of their table.
 
-    As in RelBench's baseline. Rows without a time get a learned vector of their table instead. The seed has age 0.
+    As in RelBench's baseline. Rows without a time get a learned vector of their table instead. The
+    seed has age 0.
 
     Args:
         config: Whose `width`, `row_width`, `row_layers` and `keep` are used.
@@ -129,19 +146,29 @@ class TokenEncoder(nn.Module):
         has_age: Whether ages are added.
     """
 
-    def __init__(self, config: ModelConfig, columns: Mapping[str, TableColumns], tables: Sequence[str], has_age: bool = True) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        columns: Mapping[str, TableColumns],
+        tables: Sequence[str],
+        has_age: bool = True,
+    ) -> None:
         super().__init__()
         self.keep = config.keep
         self.rows = RowEncoder(config.width, config.row_width, config.row_layers, "layer", columns)
         self.ages = nn.ModuleList(AgeEncoder(config.width) for _ in tables) if has_age else None
 
     def forward(self, inputs: ModelInput) -> Tokens:
-        """Packed rows with their vectors (T, d); only those that refinement keeps, where it is wanted."""
+        """Packed rows with their vectors (T, d); only those that refinement keeps, where it is
+        wanted."""
         h = row_vectors(self.rows, inputs.rows)
         batch = inputs.batch.to_packed()
         if self.ages is not None:
             table = by_table(batch.table, len(self.ages))
-            parts = [encoder(batch.age[rows], batch.has_time[rows]) for encoder, rows in zip(self.ages, table)]
+            parts = [
+                encoder(batch.age[rows], batch.has_time[rows])
+                for encoder, rows in zip(self.ages, table)
+            ]
             h = h + torch.cat(parts)[torch.argsort(torch.cat(table))].to(h.dtype)
         return refined(tokens_of(inputs, h), self.keep)
 
@@ -154,24 +181,46 @@ def row_vectors(encoder: nn.Module, rows: RowFrames) -> Tensor:
 def tokens_of(inputs: ModelInput, h: Tensor) -> Tokens:
     """The rows of a batch, packed, with their vectors (T, d)."""
     batch = inputs.batch.to_packed()
-    return Tokens(h, batch.age, batch.has_time, batch.hop, batch.table, batch.node, batch.offsets, batch.edge_index, batch.edge_relation)
+    return Tokens(
+        h,
+        batch.age,
+        batch.has_time,
+        batch.hop,
+        batch.table,
+        batch.node,
+        batch.offsets,
+        batch.edge_index,
+        batch.edge_relation,
+    )
 
 
 def refined(tokens: Tokens, keep: int | None) -> Tokens:
-    """The `keep` rows of each subgraph that semantic refinement chooses, with the keys among them; all if None."""
+    """The `keep` rows of each subgraph that semantic refinement chooses, with the keys among them;
+    all if None."""
     if keep is None:
         return tokens
     subgraph = subgraph_of(tokens)
-    kept = refine(semantic_scores(tokens.h, tokens.offsets, subgraph), tokens.hop, tokens.offsets, subgraph, keep)
+    kept = refine(
+        semantic_scores(tokens.h, tokens.offsets, subgraph),
+        tokens.hop,
+        tokens.offsets,
+        subgraph,
+        keep,
+    )
     offsets, edges, inside = restrict(kept, tokens.offsets, tokens.edges)
-    rows = {name: getattr(tokens, name)[kept] for name in ("h", "age", "has_time", "hop", "table", "node")}
+    rows = {
+        name: getattr(tokens, name)[kept]
+        for name in ("h", "age", "has_time", "hop", "table", "node")
+    }
     return replace(tokens, offsets=offsets, edges=edges, relation=tokens.relation[inside], **rows)
 
 
 def subgraph_of(tokens: Tokens) -> Tensor:
     """(T,) the subgraph of each row."""
     lengths = tokens.offsets[1:] - tokens.offsets[:-1]
-    return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths, output_size=len(tokens.table))
+    return torch.repeat_interleave(
+        torch.arange(len(lengths), device=lengths.device), lengths, output_size=len(tokens.table)
+    )
 
 
 def seeds_of(tokens: Tokens, h: Tensor) -> Tensor:
@@ -180,7 +229,8 @@ def seeds_of(tokens: Tokens, h: Tensor) -> Tensor:
 
 
 def padded(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """Rows as a rectangle: vectors (B, N, d), zeros on padding, and the mask (B, N) that is true for rows.
+    """Rows as a rectangle: vectors (B, N, d), zeros on padding, and the mask (B, N) that is true
+    for rows.
 
     `gelgt.sampling.batch.spread(tokens.age, mask, 0)` brings ages and the like into the same shape.
     """
@@ -192,7 +242,11 @@ def padded(tokens: Tokens) -> tuple[Tensor, Tensor]:
 # Rows by table, keys by relation.
 def by_table(table: Tensor, tables: int) -> list[Tensor]:
     """For each table the packed places of its rows, in their order."""
-    return list(torch.split(torch.argsort(table, stable=True), torch.bincount(table, minlength=tables).tolist()))
+    return list(
+        torch.split(
+            torch.argsort(table, stable=True), torch.bincount(table, minlength=tables).tolist()
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -214,7 +268,9 @@ class Blocks:
         rows = by_table(tokens.table, tables)
         joined = torch.argsort(torch.cat(rows))
         starts = torch.bincount(tokens.table, minlength=tables).cumsum(0)
-        return cls(rows, joined - torch.cat([starts.new_zeros(1), starts[:-1]])[tokens.table], joined)
+        return cls(
+            rows, joined - torch.cat([starts.new_zeros(1), starts[:-1]])[tokens.table], joined
+        )
 
     def split(self, h: Tensor) -> list[Tensor]:
         """(T, d) → for each table (rows, d)."""
@@ -229,9 +285,8 @@ class Blocks:
 class KeyWay:
     """The edges of one relation in one direction.
 
-    Attributes:
-        source, target: Table numbers.
-        sent, received: For each edge its source and its target, as places in the blocks of those tables.
+    Attributes: source, target: Table numbers. sent, received: For each edge its source and its
+        target, as places in the blocks of those tables.
     """
 
     source: int
@@ -244,7 +299,8 @@ class KeyWay:
 
 
 def way_tables(relations: Sequence[Relation], tables: Sequence[str]) -> list[tuple[int, int]]:
-    """Source and target table of each of the 2R ways: relation 0 from child to parent, from parent to child, relation 1, …"""
+    """Source and target table of each of the 2R ways: relation 0 from child to parent, from parent
+    to child, relation 1, …"""
     number = {name: place for place, name in enumerate(tables)}
     ends = [(number[relation.child], number[relation.parent]) for relation in relations]
     return [pair for child, parent in ends for pair in ((child, parent), (parent, child))]
@@ -259,5 +315,12 @@ def key_ways(tokens: Tokens, blocks: Blocks, pairs: Sequence[tuple[int, int]]) -
     for number, (source, target) in enumerate(pairs):
         ends = (child[number // 2], parent[number // 2])
         sent, received = ends if number % 2 == 0 else ends[::-1]
-        ways.append(KeyWay(source, target, Index.of(sent, len(blocks.rows[source])), Index.of(received, len(blocks.rows[target]))))
+        ways.append(
+            KeyWay(
+                source,
+                target,
+                Index.of(sent, len(blocks.rows[source])),
+                Index.of(received, len(blocks.rows[target])),
+            )
+        )
     return ways

@@ -1,13 +1,16 @@
-"""`rdl`: RelBench's baseline, heterogeneous GraphSAGE over PyTorch Frame's row vectors (Robinson et al., RelBench, 2024).
+"""`rdl`: RelBench's baseline, heterogeneous GraphSAGE over PyTorch Frame's row vectors (Robinson et
+al., RelBench, 2024).
 
-Kept: a ResNet for each table over its columns; the age of a row, through a linear map of its table, added to its vector; then layers of
-GraphSAGE with a weight matrix for each foreign key and direction, whose results are added up, layer norm and ReLU; the seed is read.
-One matrix for each table stands for the sum of the matrices that each relation has for the row itself: it is the same function.
+Kept: a ResNet for each table over its columns; the age of a row, through a linear map of its table,
+added to its vector; then layers of
+GraphSAGE with a weight matrix for each foreign key and direction, whose results are added up, layer
+norm and ReLU; the seed is read. One matrix for each table stands for the sum of the matrices that
+each relation has for the row itself: it is the same function.
 
-Simplified: neighbours are those of gelgt's sampler, so that all models see the same rows. The published sampler takes up to 128 rows for
-each relation at the first hop and 64 at the second, uniformly; here the newest `fanout` children of a row are taken (all relations
-together) up to `budget` rows. The head is gelgt's.
-"""
+Simplified: neighbours are those of gelgt's sampler, so that all models see the same rows. The
+published sampler takes up to 128 rows for
+each relation at the first hop and 64 at the second, uniformly; here the newest `fanout` children of
+a row are taken (all relations together) up to `budget` rows. The head is gelgt's."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
@@ -23,15 +26,24 @@ from gelgt.nn.base import RelationalModel
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.parts import Blocks, KeyWay, TokenEncoder, key_ways, mean, seeds_of, take, total, way_tables
+from gelgt.zoo.parts import (
+    Blocks,
+    KeyWay,
+    TokenEncoder,
+    key_ways,
+    mean,
+    seeds_of,
+    take,
+    total,
+    way_tables,
+)
 
 
 class RDLConfig(ModelConfig):
     """RelBench's baseline.
 
-    Attributes:
-        layers: Of GraphSAGE; as many as hops reach the seed.
-        aggregation: Of the messages of one relation: ``sum`` (RelBench's default) counts them, ``mean`` does not.
+    Attributes: layers: Of GraphSAGE; as many as hops reach the seed. aggregation: Of the messages
+        of one relation: ``sum`` (RelBench's default) counts them, ``mean`` does not.
     """
 
     layers: int = Field(default=2, ge=1)
@@ -44,14 +56,27 @@ class RDL(RelationalModel):
     config_type = RDLConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"hops": 2, "budget": 128, "fanout": 64},
         },
         "gpu": {"sampling": {"hops": 2, "budget": 1024, "fanout": 128}},
         "paper": {
             "model": {"width": 128, "row_width": 128, "row_layers": 4, "dropout": 0.0},
             "sampling": {"hops": 2, "budget": 4096, "fanout": 128},
-            "train": {"epochs": 10, "batch_size": 512, "steps_per_epoch": 2000, "rate": 5e-3, "weight_decay": 0.0, "warmup": 0},
+            "train": {
+                "epochs": 10,
+                "batch_size": 512,
+                "steps_per_epoch": 2000,
+                "rate": 5e-3,
+                "weight_decay": 0.0,
+                "warmup": 0,
+            },
         },
     }
 
@@ -69,7 +94,9 @@ class RDL(RelationalModel):
         self.pairs = way_tables(graph.relations, graph.tables)
         self.tables = len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
-        self.layers = nn.ModuleList(HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers)
+        )
         self.head = self.make_head(outputs)
 
     def embed(self, inputs: ModelInput) -> Tensor:
@@ -84,13 +111,16 @@ class RDL(RelationalModel):
 
 
 class HeteroSAGE(nn.Module):
-    """One layer: for each table its own matrix, for each relation and direction one for what arrives along it."""
+    """One layer: for each table its own matrix, for each relation and direction one for what
+    arrives along it."""
 
     def __init__(self, config: RDLConfig, tables: int, ways: int) -> None:
         super().__init__()
         self.gather = total if config.aggregation == "sum" else mean
         self.own = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(tables))
-        self.arriving = nn.ModuleList(nn.Linear(config.width, config.width, bias=False) for _ in range(ways))
+        self.arriving = nn.ModuleList(
+            nn.Linear(config.width, config.width, bias=False) for _ in range(ways)
+        )
         self.norms = nn.ModuleList(LayerNorm(config.width) for _ in range(tables))
         self.dropout = Dropout(config.dropout)
 
@@ -99,5 +129,7 @@ class HeteroSAGE(nn.Module):
         out = [own(x) for own, x in zip(self.own, h)]
         for linear, way in zip(self.arriving, ways):
             if len(way):
-                out[way.target] = out[way.target] + linear(self.gather(take(h[way.source], way.sent), way.received))
+                out[way.target] = out[way.target] + linear(
+                    self.gather(take(h[way.source], way.sent), way.received)
+                )
         return [self.dropout(functional.relu(norm(x))) for norm, x in zip(self.norms, out)]

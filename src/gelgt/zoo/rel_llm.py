@@ -1,20 +1,26 @@
-"""`rel-llm`: a graph encoder writes soft prompts for a causal language model (Rel-LLM; Wu, Dwivedi and Leskovec, 2025).
+"""`rel-llm`: a graph encoder writes soft prompts for a causal language model (Rel-LLM; Wu, Dwivedi
+and Leskovec, 2025).
 
-Kept: heterogeneous GraphSAGE encodes the subgraph; the vectors of the seed and of its nearest rows are projected to the width of the
-language model's word vectors and stand in its input like words; the language model stays as it is, and only encoder, projection and head
-learn; the entity's own row can stand before them as text (`model.has_text`).
+Kept: heterogeneous GraphSAGE encodes the subgraph; the vectors of the seed and of its nearest rows
+are projected to the width of the
+language model's word vectors and stand in its input like words; the language model stays as it is,
+and only encoder, projection and head learn; the entity's own row can stand before them as text
+(`model.has_text`).
 
-    [text of the entity's row]  row, row, …, row, seed   → language model →   last hidden state of the seed → head
+    [text of the entity's row]  row, row, …, row, seed → language model → last hidden state of the
+                                seed → head
 
-Simplified: the answer is read by a head from the last hidden state instead of being generated as words, so every kind of task works and a
-prediction is one pass; the rows that become prompts are those that gelgt's refinement would keep; the encoder is not pretrained by
-masking cells; text holds the entity's row, not the rows that it refers to, which the prompts stand for.
+Simplified: the answer is read by a head from the last hidden state instead of being generated as
+words, so every kind of task works and a
+prediction is one pass; the rows that become prompts are those that gelgt's refinement would keep;
+the encoder is not pretrained by masking cells; text holds the entity's row, not the rows that it
+refers to, which the prompts stand for.
 
-The language model is any folder that `transformers` wrote (``--set model.language_model=PATH``; nothing is ever downloaded). Its weights
-are not copied into a run, which holds the path and a fingerprint of the files; they are, if they are trained along (`model.is_tuned`).
-Without a path there is a tiny model of random weights, which knows no language: it is trained with everything else, and shows no more
-than that the machinery works.
-"""
+The language model is any folder that `transformers` wrote (``--set model.language_model=PATH``;
+nothing is ever downloaded). Its weights are not copied into a run, which holds the path and a
+fingerprint of the files; they are, if they are trained along (`model.is_tuned`). Without a path
+there is a tiny model of random weights, which knows no language: it is trained with everything
+else, and shows no more than that the machinery works."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -52,11 +58,10 @@ TINY = {
 class RelLLMConfig(RDLConfig):
     """A graph encoder, as `rdl` has it, before a language model.
 
-    Attributes:
-        language_model: A folder with a causal language model as `transformers` saves it; None is a tiny one of random weights.
-        is_tuned: Whether its weights are trained too, and kept in the run.
-        prompts: Rows that become soft prompts, the seed included.
-        has_text: Whether the entity's row stands before them as text; needs a tokenizer in the folder.
+    Attributes: language_model: A folder with a causal language model as `transformers` saves it;
+        None is a tiny one of random weights. is_tuned: Whether its weights are trained too, and
+        kept in the run. prompts: Rows that become soft prompts, the seed included. has_text:
+        Whether the entity's row stands before them as text; needs a tokenizer in the folder.
         text_length: Most tokens of that text.
     """
 
@@ -73,7 +78,13 @@ class RelLLM(RelationalModel):
     config_type = RelLLMConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"budget": 80},
             "train": {"members": 1},
         },
@@ -99,18 +110,31 @@ class RelLLM(RelationalModel):
         self.config: RelLLMConfig = config
         self.pairs, self.tables = way_tables(graph.relations, graph.tables), len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
-        self.layers = nn.ModuleList(HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers)
+        )
         language = open_language_model(config)
         self.is_frozen = config.language_model is not None and not config.is_tuned
         language.requires_grad_(not self.is_frozen)
-        language.get_input_embeddings().requires_grad_(config.has_text and not self.is_frozen)  # nothing else reads words
-        # Outside of `self.modules` a frozen one is not saved; `_apply` and `train` below do for it what modules do by themselves.
+        # nothing else reads words
+        language.get_input_embeddings().requires_grad_(config.has_text and not self.is_frozen)
+        # Outside of `self.modules` a frozen one is not saved; `_apply` and `train` below do for it
+        # what modules do by themselves.
         self.outside = [language] if self.is_frozen else []
         self.inside = nn.ModuleList([] if self.is_frozen else [language])
         words = int(language.config.hidden_size)
-        self.project = nn.Sequential(LayerNorm(config.width), nn.Linear(config.width, words), nn.GELU(), nn.Linear(words, words))
+        self.project = nn.Sequential(
+            LayerNorm(config.width),
+            nn.Linear(config.width, words),
+            nn.GELU(),
+            nn.Linear(words, words),
+        )
         self.narrow = nn.Sequential(LayerNorm(words), nn.Linear(words, config.width))
-        self.text = RowText.of(config.language_model, self.columns, config.text_length) if config.has_text else None
+        self.text = (
+            RowText.of(config.language_model, self.columns, config.text_length)
+            if config.has_text
+            else None
+        )
         self.register_buffer("fingerprint", fingerprint_of(config.language_model))
         self.head = self.make_head(outputs)
 
@@ -128,8 +152,15 @@ class RelLLM(RelationalModel):
     @property
     def facts(self) -> str:
         size = sum(p.numel() for p in self.language.parameters())
-        name = "a tiny random language model" if self.config.language_model is None else f"the language model {self.config.language_model}"
-        return f"before {name} of {size:,} parameters, {'frozen' if self.is_frozen else 'trained along'}"
+        name = (
+            "a tiny random language model"
+            if self.config.language_model is None
+            else f"the language model {self.config.language_model}"
+        )
+        return (
+            f"before {name} of {size:,} parameters, "
+            f"{'frozen' if self.is_frozen else 'trained along'}"
+        )
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
@@ -145,23 +176,37 @@ class RelLLM(RelationalModel):
         words = None
         if self.text is not None:
             words, before = self.text(inputs, lengths.device)  # (B, W) token numbers, (B,)
-        # A causal model sees only what stands before, so padding comes last and needs no mask. The seed is the last of its rows.
-        place = before[subgraph] + tokens.offsets[subgraph + 1] - 1 - torch.arange(len(subgraph), device=subgraph.device)
+        # A causal model sees only what stands before, so padding comes last and needs no mask. The
+        # seed is the last of its rows.
+        place = (
+            before[subgraph]
+            + tokens.offsets[subgraph + 1]
+            - 1
+            - torch.arange(len(subgraph), device=subgraph.device)
+        )
         longest = int((before + lengths).max())
         prompts: Tensor = self.project(tokens.h)
         x = prompts.new_zeros(len(lengths) * longest, prompts.shape[1])
         if words is not None:
             at = torch.arange(words.shape[1], device=words.device)
             is_word = at < before[:, None]  # (B, W)
-            where = (torch.arange(len(lengths), device=words.device)[:, None] * longest + at)[is_word]
-            x = x.index_copy(0, where, self.language.get_input_embeddings()(words[is_word]).to(x.dtype))
+            where = (torch.arange(len(lengths), device=words.device)[:, None] * longest + at)[
+                is_word
+            ]
+            x = x.index_copy(
+                0, where, self.language.get_input_embeddings()(words[is_word]).to(x.dtype)
+            )
         x = x.index_copy(0, subgraph * longest + place, prompts).view(len(lengths), longest, -1)
-        hidden = self.language(inputs_embeds=x, use_cache=False).last_hidden_state  # (B, longest, words)
-        out: Tensor = self.narrow(hidden[torch.arange(len(lengths), device=x.device), before + lengths - 1])
+        # (B, longest, words)
+        hidden = self.language(inputs_embeds=x, use_cache=False).last_hidden_state
+        out: Tensor = self.narrow(
+            hidden[torch.arange(len(lengths), device=x.device), before + lengths - 1]
+        )
         return out
 
     def train(self, mode: bool = True) -> "RelLLM":
-        """As ever, but the language model has no dropout of its own: its masks would not repeat on several threads."""
+        """As ever, but the language model has no dropout of its own: its masks would not repeat on
+        several threads."""
         super().train(mode)
         self.language.eval()
         return self
@@ -174,10 +219,15 @@ class RelLLM(RelationalModel):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         kept = state_dict.get(f"{prefix}fingerprint")
-        if self.is_frozen and kept is not None and not torch.equal(kept.cpu(), self.fingerprint.cpu()):
+        if (
+            self.is_frozen
+            and kept is not None
+            and not torch.equal(kept.cpu(), self.fingerprint.cpu())
+        ):
             raise GelgtError(
                 "other_language_model",
-                f"The language model in {self.config.language_model} is not the one that this run was trained with.",
+                f"The language model in {self.config.language_model} is not the one that this run "
+                "was trained with.",
                 hint="Put the files back, or train again.",
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -192,7 +242,11 @@ def transformers() -> Any:
     try:
         library = import_module("transformers")
     except ImportError:
-        raise GelgtError("missing_extra", "The model rel-llm needs transformers.", hint="pip install 'gelgt[llm]'") from None
+        raise GelgtError(
+            "missing_extra",
+            "The model rel-llm needs transformers.",
+            hint="pip install 'gelgt[llm]'",
+        ) from None
     library.utils.logging.disable_progress_bar()  # it would be written between gelgt's own lines
     return library
 
@@ -206,21 +260,31 @@ def open_language_model(config: RelLLMConfig) -> Any:
     library, path = transformers(), config.language_model
     longest = config.prompts + (config.text_length if config.has_text else 0)
     if path is None:
-        return library.LlamaModel(library.LlamaConfig(**TINY, max_position_embeddings=max(4096, longest))).eval()
+        return library.LlamaModel(
+            library.LlamaConfig(**TINY, max_position_embeddings=max(4096, longest))
+        ).eval()
     check_folder(path)
     try:
         found = library.AutoModelForCausalLM.from_pretrained(
-            Path(path).expanduser(), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
+            Path(path).expanduser(),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
         )
     except (OSError, ValueError, KeyError) as error:
         first = str(error).strip().splitlines()[0]
         raise GelgtError(
-            "no_language_model", f"{path} cannot be opened as a causal language model: {first}", hint="It must be saved as safetensors."
+            "no_language_model",
+            f"{path} cannot be opened as a causal language model: {first}",
+            hint="It must be saved as safetensors.",
         ) from None
     room = getattr(found.config, "max_position_embeddings", longest)
     if longest > room:
         raise GelgtError(
-            "bad_config", f"model.prompts and text make {longest} tokens, but the language model takes {room}.", hint="Set fewer prompts."
+            "bad_config",
+            f"model.prompts and text make {longest} tokens, but the language model takes {room}.",
+            hint="Set fewer prompts.",
         )
     return found.base_model.eval()
 
@@ -233,7 +297,9 @@ def check_folder(path: str | None) -> None:
     """
     if path is not None and not (Path(path).expanduser() / "config.json").is_file():
         raise GelgtError(
-            "no_language_model", f"{path} holds no language model.", hint="Name a folder that transformers' save_pretrained wrote."
+            "no_language_model",
+            f"{path} holds no language model.",
+            hint="Name a folder that transformers' save_pretrained wrote.",
         )
 
 
@@ -242,7 +308,11 @@ def fingerprint_of(path: str | None) -> Tensor:
     if path is None:
         return torch.zeros(16, dtype=torch.uint8)
     digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(p for p in Path(path).expanduser().iterdir() if p.suffix in (".json", ".safetensors", ".model", ".txt")):
+    for file in sorted(
+        p
+        for p in Path(path).expanduser().iterdir()
+        if p.suffix in (".json", ".safetensors", ".model", ".txt")
+    ):
         digest.update(file.name.encode())
         with file.open("rb") as content:
             while block := content.read(1 << 22):

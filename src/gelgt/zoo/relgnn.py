@@ -1,18 +1,24 @@
-"""`relgnn`: composite message passing over atomic routes (Chen, Kanatsoulis, Leskovec, RelGNN, 2025).
+"""`relgnn`: composite message passing over atomic routes (Chen, Kanatsoulis, Leskovec, RelGNN,
+2025).
 
-A table with two foreign keys or more stands between others: an order joins a customer and a product. Ordinary message passing needs two
-layers from product to customer, and the first of them mixes what all customers sent to the order into what it passes on. Here
-a route goes from one parent through the bridge row to the other parent in one step:
+A table with two foreign keys or more stands between others: an order joins a customer and a
+product. Ordinary message passing needs two layers from product to customer, and the first of them
+mixes what all customers sent to the order into what it passes on. Here a route goes from one parent
+through the bridge row to the other parent in one step:
 
-    fused = W_bridge · bridge + W_source · source            target ← attention over the fused rows of its bridge rows
+    fused = W_bridge · bridge + W_source · source            target ← attention over the fused rows
+                                                             of its bridge rows
 
-Kept: routes follow from the schema alone. For a table with several keys there is one for each ordered pair of them, for a table with one
-key one from child to parent and one from parent to child. Each route has its own weights and, where a target has several sources,
-multi-head attention; what arrives by all routes is added to the row's own, then layer norm and ReLU.
+Kept: routes follow from the schema alone. For a table with several keys there is one for each
+ordered pair of them, for a table with one
+key one from child to parent and one from parent to child. Each route has its own weights and, where
+a target has several sources, multi-head attention; what arrives by all routes is added to the row's
+own, then layer norm and ReLU.
 
-Added: a bridge row hears from each of its parents directly, without which it could be no seed; and one whose other key is empty, or whose
-other parent was not sampled, still passes on itself. `bias` can add gelgt's temporal bias (target and bridge row) to the scores.
-Simplified: gelgt's sampler in place of RelBench's, and gelgt's head.
+Added: a bridge row hears from each of its parents directly, without which it could be no seed; and
+one whose other key is empty, or whose
+other parent was not sampled, still passes on itself. `bias` can add gelgt's temporal bias (target
+and bridge row) to the scores. Simplified: gelgt's sampler in place of RelBench's, and gelgt's head.
 """
 
 import math
@@ -34,7 +40,18 @@ from gelgt.nn.dropout import Dropout
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
 from gelgt.zoo.hgt import way_biases
-from gelgt.zoo.parts import Blocks, Index, KeyWay, TokenEncoder, key_ways, seeds_of, shares, take, total, way_tables
+from gelgt.zoo.parts import (
+    Blocks,
+    Index,
+    KeyWay,
+    TokenEncoder,
+    key_ways,
+    seeds_of,
+    shares,
+    take,
+    total,
+    way_tables,
+)
 
 
 class RelGNNConfig(AttentionConfig):
@@ -51,9 +68,9 @@ class RelGNNConfig(AttentionConfig):
 class Route:
     """An atomic route.
 
-    Attributes:
-        way: Its last edge, from the bridge row (or the only source) to the target: a number of `way_tables`.
-        key: The relation by which the bridge row names the source; None where there is no bridge.
+    Attributes: way: Its last edge, from the bridge row (or the only source) to the target: a number
+        of `way_tables`. key: The relation by which the bridge row names the source; None where
+        there is no bridge.
     """
 
     way: int
@@ -63,14 +80,17 @@ class Route:
 def atomic_routes(relations: Sequence[Relation]) -> list[Route]:
     """The routes of a schema, in a fixed order.
 
-    Example:
-        >>> orders = [Relation("orders", "customer_id", "customers"), Relation("orders", "product_id", "products")]
-        >>> [(route.way, route.key) for route in atomic_routes(orders)]
+    Example: >>> orders = [Relation("orders", "customer_id", "customers"), Relation("orders",
+        "product_id", "products")] >>> [(route.way, route.key) for route in atomic_routes(orders)]
         [(0, 1), (1, None), (2, 0), (3, None)]
     """
     found = []
     for number, relation in enumerate(relations):
-        others = [other for other, r in enumerate(relations) if r.child == relation.child and other != number]
+        others = [
+            other
+            for other, r in enumerate(relations)
+            if r.child == relation.child and other != number
+        ]
         found += [Route(2 * number, other) for other in others] or [Route(2 * number)]
         found.append(Route(2 * number + 1))
     return found
@@ -82,14 +102,27 @@ class RelGNN(RelationalModel):
     config_type = RelGNNConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"hops": 2, "budget": 96, "fanout": 48},
         },
         "gpu": {"sampling": {"hops": 2, "budget": 512, "fanout": 128}},
         "paper": {
             "model": {"width": 128, "row_width": 128, "row_layers": 4, "heads": 4, "dropout": 0.0},
             "sampling": {"hops": 2, "budget": 4096, "fanout": 128},
-            "train": {"epochs": 10, "batch_size": 512, "steps_per_epoch": 2000, "rate": 5e-3, "weight_decay": 0.0, "warmup": 0},
+            "train": {
+                "epochs": 10,
+                "batch_size": 512,
+                "steps_per_epoch": 2000,
+                "rate": 5e-3,
+                "weight_decay": 0.0,
+                "warmup": 0,
+            },
         },
     }
 
@@ -108,7 +141,9 @@ class RelGNN(RelationalModel):
         self.routes = atomic_routes(graph.relations)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.biases = self.make_biases(1)
-        self.layers = nn.ModuleList(RelGNNLayer(config, self.tables, self.routes) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            RelGNNLayer(config, self.tables, self.routes) for _ in range(config.layers)
+        )
         self.head = self.make_head(outputs)
 
     def embed(self, inputs: ModelInput) -> Tensor:
@@ -148,11 +183,18 @@ class Leg:
         if route.key is None:
             return cls(way, None, None, way.sent.rows[:0], bias)
         other = ways[2 * route.key]  # from the same bridge rows to the source
-        parent = torch.full_like(way.sent.starts, -1)  # (bridge rows,); a row has one parent by a key at most
+        # (bridge rows,); a row has one parent by a key at most
+        parent = torch.full_like(way.sent.starts, -1)
         parent[other.sent.rows] = other.received.rows
         behind = parent[way.sent.rows]
         has_source = torch.nonzero(behind >= 0).flatten()
-        return cls(way, other.target, Index.of(behind[has_source], len(other.received.starts)), has_source, bias)
+        return cls(
+            way,
+            other.target,
+            Index.of(behind[has_source], len(other.received.starts)),
+            has_source,
+            bias,
+        )
 
 
 class RelGNNLayer(nn.Module):
@@ -163,11 +205,19 @@ class RelGNNLayer(nn.Module):
         width, self.heads = config.width, config.heads
         self.own = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(tables))
-        # From parent to child there is one source and nothing to choose among: values alone, no keys and queries.
+        # From parent to child there is one source and nothing to choose among: values alone, no
+        # keys and queries.
         self.is_single = [route.way % 2 == 1 for route in routes]
-        self.queries = nn.ModuleList(nn.Identity() if single else nn.Linear(width, width) for single in self.is_single)
-        self.bridge = nn.ModuleList(nn.Linear(width, width if single else 2 * width) for single in self.is_single)
-        self.behind = nn.ModuleList(nn.Linear(width, 2 * width, bias=False) if r.key is not None else nn.Identity() for r in routes)
+        self.queries = nn.ModuleList(
+            nn.Identity() if single else nn.Linear(width, width) for single in self.is_single
+        )
+        self.bridge = nn.ModuleList(
+            nn.Linear(width, width if single else 2 * width) for single in self.is_single
+        )
+        self.behind = nn.ModuleList(
+            nn.Linear(width, 2 * width, bias=False) if r.key is not None else nn.Identity()
+            for r in routes
+        )
         self.dropout = Dropout(config.dropout)
 
     def forward(self, h: list[Tensor], legs: list[Leg]) -> list[Tensor]:
@@ -190,5 +240,7 @@ class RelGNNLayer(nn.Module):
         key, value = fused.view(len(fused), 2, self.heads, -1).unbind(1)  # (E', H, d/H)
         query = take(self.queries[number](h[way.target]), way.received).view_as(key)
         score = (key * query).sum(2) / math.sqrt(key.shape[2])
-        weights = shares(score if leg.bias is None else score + leg.bias, way.received).to(value.dtype)
+        weights = shares(score if leg.bias is None else score + leg.bias, way.received).to(
+            value.dtype
+        )
         return total((weights[:, :, None] * value).flatten(1), way.received)

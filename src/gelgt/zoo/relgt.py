@@ -1,16 +1,20 @@
 """`relgt`: the Relational Graph Transformer (Dwivedi et al., 2025), on gelgt's neighbourhoods.
 
-Kept: each sampled row is a token of five elements (its columns, its table, its distance from the seed, its age, its place in the subgraph),
-mixed by an MLP; local blocks let every token attend to every other; a learned pooling reads the seed and its rows; beside them the seed
-attends to a codebook of centroids that follow all seeds of training by moving averages; local and global vectors, side by side, go through
-one more network to the head.
+Kept: each sampled row is a token of five elements (its columns, its table, its distance from the
+seed, its age, its place in the subgraph),
+mixed by an MLP; local blocks let every token attend to every other; a learned pooling reads the
+seed and its rows; beside them the seed attends to a codebook of centroids that follow all seeds of
+training by moving averages; local and global vectors, side by side, go through one more network to
+the head.
 
-Simplified: the noise that the structure GNN starts from is keyed by seed and place instead of drawn anew in every step, so that
-predictions repeat; layer norms stand where its code has batch norms, so that a row does not depend on its partners; rows are gelgt's own
-samples (`sampling.strategy=random` comes closest to RelGT's, which draws its K rows from two hops; the presets use it).
+Simplified: the noise that the structure GNN starts from is keyed by seed and place instead of drawn
+anew in every step, so that
+predictions repeat; layer norms stand where its code has batch norms, so that a row does not depend
+on its partners; rows are gelgt's own samples (`sampling.strategy=random` comes closest to RelGT's,
+which draws its K rows from two hops; the presets use it).
 
-The paper's generality experiment switches gelgt's parts on: ``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``.
-"""
+The paper's generality experiment switches gelgt's parts on:
+``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
@@ -39,15 +43,12 @@ from gelgt.zoo.parts import padded, refined, row_vectors, seeds_of, tokens_of
 class RelGTConfig(AttentionConfig):
     """RelGT; gelgt's bias and refinement (`bias`, `keep`) are off unless they are asked for.
 
-    Attributes:
-        layers: Local attention blocks.
-        ffn_ratio: Hidden width of a block's feed-forward network over d.
-        attention_dropout: Of attention weights; as `dropout` if None.
-        backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's interpreter).
+    Attributes: layers: Local attention blocks. ffn_ratio: Hidden width of a block's feed-forward
+        network over d. attention_dropout: Of attention weights; as `dropout` if None. backend: Of
+        attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's interpreter).
         structure_width: Width of the structure GNN and of the noise it starts from.
-        structure_layers: Its GIN layers.
-        centroids: Of the global module; 0 leaves the local blocks alone.
-        centroid_decay: Of their moving averages.
+        structure_layers: Its GIN layers. centroids: Of the global module; 0 leaves the local blocks
+        alone. centroid_decay: Of their moving averages.
     """
 
     layers: int = Field(default=4, ge=1)
@@ -61,7 +62,11 @@ class RelGTConfig(AttentionConfig):
 
     def as_gelgt(self) -> GelGTConfig:
         """The same blocks in the terms of gelgt's own configuration, which its attention reads."""
-        shared = {name: getattr(self, name) for name in type(self).model_fields if name in GelGTConfig.model_fields}
+        shared = {
+            name: getattr(self, name)
+            for name in type(self).model_fields
+            if name in GelGTConfig.model_fields
+        }
         return GelGTConfig(**shared)
 
 
@@ -88,7 +93,15 @@ class RelGT(RelationalModel):
             "sampling": {"strategy": "random", "budget": 300},
         },
         "paper": {
-            "model": {"width": 512, "layers": 4, "heads": 4, "dropout": 0.3, "row_width": 128, "row_layers": 4, "structure_width": 128},
+            "model": {
+                "width": 512,
+                "layers": 4,
+                "heads": 4,
+                "dropout": 0.3,
+                "row_width": 128,
+                "row_layers": 4,
+                "structure_width": 128,
+            },
             "sampling": {"strategy": "random", "budget": 300, "hops": 2},
             "train": {"batch_size": 256},
         },
@@ -110,14 +123,27 @@ class RelGT(RelationalModel):
         self.row = RowEncoder(width, config.row_width, config.row_layers, "layer", self.columns)
         self.table = nn.Embedding(len(graph.tables), width)
         self.hop, self.age = HopEncoder(width), AgeEncoder(width)
-        self.structure = StructureEncoder(width, config.structure_width, config.structure_layers, "layer")
+        self.structure = StructureEncoder(
+            width, config.structure_width, config.structure_layers, "layer"
+        )
         self.mixer = Mixer(5, width, config.dropout)
         self.biases = self.make_biases(1)
-        self.blocks = nn.ModuleList(AttentionBlock(self.blocks_config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            AttentionBlock(self.blocks_config) for _ in range(config.layers)
+        )
         self.pool = ReadOut(width)
-        self.everyone = GlobalModule(width, config.centroids, config.centroid_decay) if config.centroids else None
+        self.everyone = (
+            GlobalModule(width, config.centroids, config.centroid_decay)
+            if config.centroids
+            else None
+        )
         sides = 2 if self.everyone is not None else 1
-        self.join = nn.Sequential(LayerNorm(sides * width), nn.Linear(sides * width, width), nn.GELU(), Dropout(config.dropout))
+        self.join = nn.Sequential(
+            LayerNorm(sides * width),
+            nn.Linear(sides * width, width),
+            nn.GELU(),
+            Dropout(config.dropout),
+        )
         self.head = self.make_head(outputs)
 
     @property
@@ -143,7 +169,10 @@ class RelGT(RelationalModel):
         subgraph = batch.batch
         place = torch.arange(len(subgraph), device=subgraph.device) - batch.offsets[subgraph]
         width = self.config.structure_width
-        noise = structure_noise(batch.seed_key, batch.seed_time, place, subgraph, width, self.noise_seed)  # (T, width)
+        # (T, width)
+        noise = structure_noise(
+            batch.seed_key, batch.seed_time, place, subgraph, width, self.noise_seed
+        )
         elements = [
             row_vectors(self.row, inputs.rows),
             self.table(batch.table),
@@ -155,15 +184,23 @@ class RelGT(RelationalModel):
         return out
 
     def attend(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """The local blocks: every row of a subgraph attends to every other; → (B, N, d) and the mask (B, N)."""
+        """The local blocks: every row of a subgraph attends to every other; → (B, N, d) and the
+        mask (B, N)."""
         bias = next(iter(self.time_biases()), None)
         x, mask = padded(tokens)
         if choose_backend(self.blocks_config, x.device, x.dtype)[0] == "fused":
-            h, packed = tokens.h, TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, mask.shape[1])
+            h, packed = (
+                tokens.h,
+                TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, mask.shape[1]),
+            )
             for block in self.blocks:
                 h = block(h, packed)
             return pad_rows(h, tokens.offsets, mask), mask
-        over_time = None if bias is None else bias(spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0))
+        over_time = (
+            None
+            if bias is None
+            else bias(spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0))
+        )
         pairs = mask_bias(over_time, mask, x.dtype)
         for block in self.blocks:
             x = block(x, pairs)

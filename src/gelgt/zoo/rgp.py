@@ -1,19 +1,22 @@
 """`rgp`: the Relational Graph Perceiver (Lachi et al., 2025), on gelgt's neighbourhoods.
 
-Kept: the rows around a seed come from two contexts, the rows that foreign keys lead to and the rows that are near in time, linked or not
-(`sampling.strategy=recent`: half of the budget by breadth-first search, half the newest rows of any table); a fixed number of learned
-latent vectors attends to the tokens of both, so the cost is linear in the rows; the latents attend to each other; a query of the task
-reads the answer from them.
+Kept: the rows around a seed come from two contexts, the rows that foreign keys lead to and the rows
+that are near in time, linked or not
+(`sampling.strategy=recent`: half of the budget by breadth-first search, half the newest rows of any
+table); a fixed number of learned latent vectors attends to the tokens of both, so the cost is
+linear in the rows; the latents attend to each other; a query of the task reads the answer from
+them.
 
     latents (L, d) ── attend to ──► tokens (N, d)      L · N pairs, once
     latents ── attend to ──► latents                   L · L pairs, `layers` times
     query (task + seed) ── attends to ──► latents      → (d,)
 
-Simplified: nearness in time is that of rows, not of edges; one task at a time, so the query is one learned vector, to which the seed's own
-token is added, since the latents are few and the seed is one row of many; tokens are row, table, hop, age and context, without the
-original's further position encodings. gelgt's bias over time (`model.bias=gaussian`) can be added to the first attention: the latents
-stand at the seed time, so Δt is the age of a row.
-"""
+Simplified: nearness in time is that of rows, not of edges; one task at a time, so the query is one
+learned vector, to which the seed's own
+token is added, since the latents are few and the seed is one row of many; tokens are row, table,
+hop, age and context, without the original's further position encodings. gelgt's bias over time
+(`model.bias=gaussian`) can be added to the first attention: the latents stand at the seed time, so
+Δt is the age of a row."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -54,10 +57,19 @@ class RGP(RelationalModel):
     """Latents between the rows of two contexts and the query of a task."""
 
     config_type = RGPConfig
-    # The paper's own values are not listed in gelgt's paper; `paper` has the width, budget and training of the others beside it.
+    # The paper's own values are not listed in gelgt's paper; `paper` has the width, budget and
+    # training of the others beside it.
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
-            "model": {"width": 64, "latents": 16, "layers": 1, "row_width": 16, "row_layers": 1, "row_names": False, "row_times": False},
+            "model": {
+                "width": 64,
+                "latents": 16,
+                "layers": 1,
+                "row_width": 16,
+                "row_layers": 1,
+                "row_names": False,
+                "row_times": False,
+            },
             "sampling": {"strategy": "recent", "budget": 128},
         },
         "gpu": {"model": {"width": 256}, "sampling": {"strategy": "recent", "budget": 600}},
@@ -118,43 +130,71 @@ class RGP(RelationalModel):
         return out
 
     def closed(self, tokens: Tokens, mask: Tensor) -> Tensor:
-        """What the latents' scores get added: the bias over time, if any, and -∞ on padding: (B, H or 1, 1, N)."""
-        closed = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))[:, None, None]
+        """What the latents' scores get added: the bias over time, if any, and -∞ on padding: (B, H
+        or 1, 1, N)."""
+        closed = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))[
+            :, None, None
+        ]
         for bias in self.time_biases():
-            scores = bias.scores(spread(tokens.age, mask, 0)[:, None])  # (B, H, 1, N): the latents have age 0
-            closed = closed + torch.where(spread(tokens.has_time, mask, 0)[:, None, None], scores, 0.0)
+            # (B, H, 1, N): the latents have age 0
+            scores = bias.scores(spread(tokens.age, mask, 0)[:, None])
+            closed = closed + torch.where(
+                spread(tokens.has_time, mask, 0)[:, None, None], scores, 0.0
+            )
         return closed
 
 
 class CrossAttention(nn.Module):
-    """x + Attention(LN(x), LN(context)), then x + FFN(LN(x)); over itself where the context is x."""
+    """x + Attention(LN(x), LN(context)), then x + FFN(LN(x)); over itself where the context is
+    x."""
 
     def __init__(self, config: RGPConfig) -> None:
         super().__init__()
         width, hidden = config.width, config.ffn_ratio * config.width
         self.heads, self.rate = config.heads, config.dropout
-        self.norm_x, self.norm_context, self.norm_ffn = LayerNorm(width), LayerNorm(width), LayerNorm(width)
-        self.q, self.kv, self.out = nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)
-        self.ffn = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width))
+        self.norm_x, self.norm_context, self.norm_ffn = (
+            LayerNorm(width),
+            LayerNorm(width),
+            LayerNorm(width),
+        )
+        self.q, self.kv, self.out = (
+            nn.Linear(width, width),
+            nn.Linear(width, 2 * width),
+            nn.Linear(width, width),
+        )
+        self.ffn = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width)
+        )
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Tensor, bias: Tensor | None = None) -> Tensor:
         """(B, L, d), (B, N, d), (B, H or 1, 1, N) → (B, L, d)."""
         q = self.q(self.norm_x(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, L, d/H)
-        k, v = self.kv(self.norm_context(context)).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        open_to_all = q.new_zeros(1, 1, 1, k.shape[2])  # CUDA kernels want the last axis written out
-        attended = sdpa_attention(q, k, v, open_to_all if bias is None else bias, self.rate if self.training else 0.0)
+        k, v = (
+            self.kv(self.norm_context(context))
+            .unflatten(-1, (2, self.heads, -1))
+            .permute(2, 0, 3, 1, 4)
+        )
+        # CUDA kernels want the last axis written out
+        open_to_all = q.new_zeros(1, 1, 1, k.shape[2])
+        attended = sdpa_attention(
+            q, k, v, open_to_all if bias is None else bias, self.rate if self.training else 0.0
+        )
         x = x + self.dropout(self.out(attended.transpose(1, 2).flatten(2)))
         out: Tensor = x + self.dropout(self.ffn(self.norm_ffn(x)))
         return out
 
 
 def is_linked(batch: SubgraphBatch) -> Tensor:
-    """(T,) which rows foreign keys lead to, step by step from the seed; the others only time has brought.
+    """(T,) which rows foreign keys lead to, step by step from the seed; the others only time has
+    brought.
 
     A row is linked if a key joins it to a row that is nearer to the seed. The seed is.
     """
     linked = batch.hop == 0
     for end, other in (batch.edge_index, batch.edge_index.flip(0)):
-        linked = linked.index_put((end[batch.hop[other] < batch.hop[end]],), torch.ones((), dtype=torch.bool, device=linked.device))
+        linked = linked.index_put(
+            (end[batch.hop[other] < batch.hop[end]],),
+            torch.ones((), dtype=torch.bool, device=linked.device),
+        )
     return linked

@@ -1,8 +1,9 @@
-"""`RowText`: the entity's own row as words for a language model: ``users: segment a, joined 2024-03-01, score 12.5``.
+"""`RowText`: the entity's own row as words for a language model:
+``users: segment a, joined 2024-03-01, score 12.5``.
 
-The words come from the features of a batch, so they hold what a model may see and nothing else: hidden columns are not there. Numbers,
-categories and times are written out; empty cells, and text that is only there as an embedding, are left out.
-"""
+The words come from the features of a batch, so they hold what a model may see and nothing else:
+hidden columns are not there. Numbers, categories and times are written out; empty cells, and text
+that is only there as an embedding, are left out."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -41,18 +42,33 @@ class RowText:
         """
         hint = "Set model.has_text=false, or name a folder that holds a tokenizer."
         if folder is None:
-            raise GelgtError("no_tokenizer", "model.has_text needs a language model, and model.language_model names none.", hint=hint)
+            raise GelgtError(
+                "no_tokenizer",
+                "model.has_text needs a language model, and model.language_model names none.",
+                hint=hint,
+            )
         library = import_module("transformers")
         try:
             path = Path(folder).expanduser()
-            return cls(library.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False), columns, length)
+            return cls(
+                library.AutoTokenizer.from_pretrained(
+                    path, local_files_only=True, trust_remote_code=False
+                ),
+                columns,
+                length,
+            )
         except (OSError, ValueError, KeyError, ImportError) as error:
             first = str(error).strip().splitlines()[0]
-            raise GelgtError("no_tokenizer", f"{folder} holds no tokenizer: {first}", hint=hint) from None
+            raise GelgtError(
+                "no_tokenizer", f"{folder} holds no tokenizer: {first}", hint=hint
+            ) from None
 
     def __call__(self, inputs: ModelInput, device: torch.device) -> tuple[Tensor, Tensor]:
         """Token numbers (B, W), 0 where a text has ended, and the lengths (B,) of the texts."""
-        found = [self.tokenizer(text, truncation=True, max_length=self.length)["input_ids"] for text in self.texts(inputs)]
+        found = [
+            self.tokenizer(text, truncation=True, max_length=self.length)["input_ids"]
+            for text in self.texts(inputs)
+        ]
         lengths = torch.tensor([len(numbers) for numbers in found])
         words = torch.zeros(len(found), max(1, int(lengths.max())), dtype=torch.int64)
         for place, numbers in enumerate(found):
@@ -65,15 +81,23 @@ class RowText:
         seeds = rows.inverse[batch.offsets[:-1]].tolist()  # distinct rows
         names = list(batch.graph.tables)
         tables = [names[number] for number in batch.table[batch.offsets[:-1]].tolist()]
-        first = {name: int(places[0]) for name, places in rows.places.items()}  # the rows of a table lie together
-        return [f"{table}: {self.cells(table, rows.frames[table], seed - first[table])}" for table, seed in zip(tables, seeds)]
+        # the rows of a table lie together
+        first = {name: int(places[0]) for name, places in rows.places.items()}
+        return [
+            f"{table}: {self.cells(table, rows.frames[table], seed - first[table])}"
+            for table, seed in zip(tables, seeds)
+        ]
 
     def cells(self, table: str, frame: TensorFrame, row: int) -> str:
         """One row's cells, separated by commas."""
         found = []
         for kind in (stype.categorical, stype.timestamp, stype.numerical):
             for place, column in enumerate(frame.col_names_dict.get(kind, ())):
-                text = self._cell(table, column, kind, frame.feat_dict[kind][row, place]) if column != CONSTANT else ""
+                text = (
+                    self._cell(table, column, kind, frame.feat_dict[kind][row, place])
+                    if column != CONSTANT
+                    else ""
+                )
                 if text:
                     found.append(f"{column} {text}")
         return ", ".join(found)

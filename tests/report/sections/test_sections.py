@@ -11,7 +11,17 @@ import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, mean_absolute_error, roc_auc_score
 
 from gelgt.report.run import Run
-from gelgt.report.sections import attention, calibration, headline, learning, outcome, profile, scores, setup, slices
+from gelgt.report.sections import (
+    attention,
+    calibration,
+    headline,
+    learning,
+    outcome,
+    profile,
+    scores,
+    setup,
+    slices,
+)
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -32,14 +42,30 @@ def test_headline_names_task_regime_score_and_baselines(made_run: Any) -> None:
     folder = made_run()
     update(folder, regime="frozen", horizon="2024-07-01T00:00:00")
     text, found = words(headline.header(Run(folder))), told(folder)
-    own, rival = found["metrics"]["test"]["roc_auc"], found["baselines"]["lightgbm"]["test"]["roc_auc"]
-    assert "Predicts whether churn comes true (yes or no) for each row of customers , over the 30 days after the seed time." in text
-    assert f"gelgt reaches a test ROC-AUC of {own:.3f}, {own - rival:.3f} better than the best baseline, LightGBM." in text
+    own, rival = (
+        found["metrics"]["test"]["roc_auc"],
+        found["baselines"]["lightgbm"]["test"]["roc_auc"],
+    )
+    assert (
+        "Predicts whether churn comes true (yes or no) for each row of customers , over the 30 "
+        "days after the seed time." in text
+    )
+    assert (
+        f"gelgt reaches a test ROC-AUC of {own:.3f}, {own - rival:.3f} better than the best "
+        "baseline, LightGBM." in text
+    )
     assert "leaves out 0: it is more than chance" in text
     assert "Regime frozen : rows after the test timestamp are hidden" in text
     assert "Ages are measured from 2024-07-01 at the latest" in text
     assert "test rows were never used for a choice" in text
-    for fact in ("5 with 172,011 rows", "582,200 edges", "51,234 training", "1 min 11 s", "312,345", "PREDICT COUNT"):
+    for fact in (
+        "5 with 172,011 rows",
+        "582,200 edges",
+        "51,234 training",
+        "1 min 11 s",
+        "312,345",
+        "PREDICT COUNT",
+    ):
         assert fact in text
 
 
@@ -47,22 +73,36 @@ def test_it_says_who_predicts_and_what_was_learned_last(made_run: Any) -> None:
     folder = made_run()
     assert "Predicted by" not in words(headline.header(Run(folder)))
     assert "LightGBM, which has no such lines" not in words(profile.section(Run(folder)).body)
-    update(folder, members=[{}, {}, {}], trees={"share": 0.75, "rounds": [70]}, refit={"labels": "known", "rows": 8812, "epochs": 5})
+    update(
+        folder,
+        members=[{}, {}, {}],
+        trees={"share": 0.75, "rounds": [70]},
+        refit={"labels": "known", "rows": 8812, "epochs": 5},
+    )
     text = words(headline.header(Run(folder)))
     assert "Predicted by the mean of 3 networks, 25% LightGBM on the same history, 75%" in text
     assert "Refitted on the 8,812 labels known at the test time, before test was scored" in text
-    assert "25% of the prediction; LightGBM, which has no such lines, makes the rest" in words(profile.section(Run(folder)).body)
+    assert "25% of the prediction; LightGBM, which has no such lines, makes the rest" in words(
+        profile.section(Run(folder)).body
+    )
     update(folder, trees=None, refit={"rows": 99, "epochs": 5})
     text = words(headline.header(Run(folder)))
-    assert "Predicted by the mean of 3 networks Refitted on all 99 labels, after it was scored" in text
+    assert (
+        "Predicted by the mean of 3 networks Refitted on all 99 labels, after it was scored" in text
+    )
 
 
 def test_verdict_is_honest_when_behind_or_equal(made_run: Any) -> None:
     folder = made_run()
     found = told(folder)
-    update(folder, baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"] + 0.05}}})
+    update(
+        folder,
+        baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"] + 0.05}}},
+    )
     assert "0.050 worse than the best baseline" in headline.verdict(Run(folder))
-    update(folder, baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"]}}})
+    update(
+        folder, baselines={"lightgbm": {"test": {"roc_auc": found["metrics"]["test"]["roc_auc"]}}}
+    )
     assert "the same as the best baseline" in headline.verdict(Run(folder))
 
 
@@ -85,7 +125,8 @@ def test_scores_table_bolds_the_best_and_gives_intervals(made_run: Any) -> None:
     one, gain = run.intervals.models["gelgt"], run.intervals.gains["lightgbm"]
     assert f"{one.low:.3f} to {one.high:.3f}" in html
     assert f"+{gain.low:.3f} to +{gain.high:.3f}" in html
-    assert "1,000 bootstrap resamples of the entities of the 600 test rows" in words(html)  # some customers come twice
+    # some customers come twice
+    assert "1,000 bootstrap resamples of the entities of the 600 test rows" in words(html)
     assert "95 % interval over entities" in words(html)
     assert "warn" not in html
 
@@ -93,7 +134,10 @@ def test_scores_table_bolds_the_best_and_gives_intervals(made_run: Any) -> None:
 def test_scores_that_do_not_belong_to_the_predictions_are_pointed_out(made_run: Any) -> None:
     folder = made_run()
     update(folder, metrics={"test": {"roc_auc": 0.99}})
-    assert "metrics.json gives a test ROC-AUC of 0.990, but predictions/test.parquet gives" in words(scores.section(Run(folder)).body)
+    assert (
+        "metrics.json gives a test ROC-AUC of 0.990, but predictions/test.parquet gives"
+        in words(scores.section(Run(folder)).body)
+    )
 
 
 def test_learning_curve_marks_the_best_epoch_and_near_baselines(made_run: Any) -> None:
@@ -103,7 +147,13 @@ def test_learning_curve_marks_the_best_epoch_and_near_baselines(made_run: Any) -
     assert text.count('class="rule"') == 2
     assert "An epoch took 3.2 s (median of 12)" in text
     value = told(folder)["metrics"]["val"]["roc_auc"] - 0.02
-    update(folder, baselines={"lightgbm": {"val": {"roc_auc": value}}, "entity-mean": {"val": {"roc_auc": 0.1}}})
+    update(
+        folder,
+        baselines={
+            "lightgbm": {"val": {"roc_auc": value}},
+            "entity-mean": {"val": {"roc_auc": 0.1}},
+        },
+    )
     text = learning.section(Run(folder)).body
     assert "LightGBM" in text
     assert "entity mean" not in text  # so far away that it would flatten the curve
@@ -113,7 +163,11 @@ def test_roc_captions_equal_scikit_learn(made_run: Any) -> None:
     folder = made_run()
     rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()
     text = words(outcome.section(Run(folder)).body)
-    for name, column in (("gelgt", "probability"), ("LightGBM", "baseline:lightgbm"), ("entity mean", "baseline:entity-mean")):
+    for name, column in (
+        ("gelgt", "probability"),
+        ("LightGBM", "baseline:lightgbm"),
+        ("entity mean", "baseline:entity-mean"),
+    ):
         assert f"{name} {roc_auc_score(rows['label'], rows[column]):.3f}" in text
     assert f"the share of yes, {rows['label'].mean():.0%}".replace("%", " %") in text
 
@@ -148,7 +202,9 @@ def test_confusion_matrix_equals_scikit_learn(made_run: Any) -> None:
     matrix = confusion_matrix(rows["label"], rows["prediction"], labels=names)
     html = outcome.section(Run(folder)).body
     assert [int(n) for n in re.findall(r'title="(\d+) rows"', html)] == matrix.ravel().tolist()
-    assert accuracy_score(rows["label"], rows["prediction"]) == pytest.approx(np.trace(matrix) / matrix.sum())
+    assert accuracy_score(rows["label"], rows["prediction"]) == pytest.approx(
+        np.trace(matrix) / matrix.sum()
+    )
 
 
 def test_per_label_scores(made_run: Any) -> None:
@@ -157,14 +213,20 @@ def test_per_label_scores(made_run: Any) -> None:
     text = words(outcome.section(Run(folder)).body)
     has_toys = rows["label"].map(lambda given: "toys" in given)
     share = f"{has_toys.mean():.0%}".replace("%", " %")
-    assert f"toys {has_toys.sum()} {share} {roc_auc_score(has_toys, rows['probability_toys']):.3f}" in text
+    assert (
+        f"toys {has_toys.sum()} {share} {roc_auc_score(has_toys, rows['probability_toys']):.3f}"
+        in text
+    )
 
 
 def test_calibration_bins_and_error() -> None:
     probability = np.array([0.05] * 10 + [0.95] * 10)
     label = np.array([0.0] * 10 + [1.0] * 5 + [0.0] * 5)
     made = calibration.bins(label, probability)
-    assert [(b.rows, round(b.predicted, 2), b.observed) for b in made] == [(10, 0.05, 0.0), (10, 0.95, 0.5)]
+    assert [(b.rows, round(b.predicted, 2), b.observed) for b in made] == [
+        (10, 0.05, 0.0),
+        (10, 0.95, 0.5),
+    ]
     assert calibration.calibration_error(made) == pytest.approx((0.05 + 0.45) / 2)
     low, high = made[1].interval
     assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-3)  # Wilson, 5 of 10
@@ -178,7 +240,9 @@ def test_calibration_by_deciles(made_run: Any) -> None:
     assert found is not None
     assert run.test is not None
     first = np.argsort(run.test.scores["gelgt"])[:60]
-    assert f"1 60 {run.test.scores['gelgt'][first].mean():.2f}".replace("-", "−") in words(found.body)
+    assert f"1 60 {run.test.scores['gelgt'][first].mean():.2f}".replace("-", "−") in words(
+        found.body
+    )
     assert calibration.section(Run(made_run("multiclass_classification"))) is None
 
 
@@ -192,8 +256,12 @@ def test_slices_cover_every_row_once(made_run: Any) -> None:
     first = rows[rows["time"] == rows["time"].min()]
     assert made[3].first == "2024-07-01"
     assert made[3].rows == len(first)
-    assert made[3].scores["gelgt"] == pytest.approx(mean_absolute_error(first["label"], first["prediction"]))
-    assert made[3].scores["lightgbm"] == pytest.approx(mean_absolute_error(first["label"], first["baseline:lightgbm"]))
+    assert made[3].scores["gelgt"] == pytest.approx(
+        mean_absolute_error(first["label"], first["prediction"])
+    )
+    assert made[3].scores["lightgbm"] == pytest.approx(
+        mean_absolute_error(first["label"], first["baseline:lightgbm"])
+    )
 
 
 def test_many_seed_times_are_grouped(made_run: Any) -> None:
@@ -201,7 +269,9 @@ def test_many_seed_times_are_grouped(made_run: Any) -> None:
     for split, days in (("val", 40), ("test", 300)):
         path = folder / "predictions" / f"{split}.parquet"
         rows = pq.read_table(path)
-        times = np.datetime64("2024-01-01", "us") + (np.arange(len(rows)) % days) * np.timedelta64(1, "D")
+        times = np.datetime64("2024-01-01", "us") + (np.arange(len(rows)) % days) * np.timedelta64(
+            1, "D"
+        )
         pq.write_table(rows.set_column(rows.column_names.index("time"), "time", [times]), path)
     made = slices.slices(Run(folder))
     assert len(made) <= slices.MOST
@@ -219,7 +289,12 @@ def test_profile_draws_each_head_and_tells_kernels(made_run: Any) -> None:
     assert "Layer 1" in html
     assert "log scale" in html
     assert run.profile is not None
-    weights = [(abs(w), k.centre_days) for layer in run.profile.bias for k in layer.kernels for w in k.weights]
+    weights = [
+        (abs(w), k.centre_days)
+        for layer in run.profile.bias
+        for k in layer.kernels
+        for w in k.weights
+    ]
     assert f"rows about {max(weights)[1]:g} days old" in html
 
 
@@ -244,7 +319,9 @@ def test_attention_beside_rows(made_run: Any) -> None:
 def test_many_tables_are_taken_together(made_run: Any) -> None:
     folder = made_run()
     tables = {f"t{i:02}": 1 / 40 for i in range(40)}
-    (folder / "profile.json").write_text(json.dumps({"attention": {"by_table": tables, "rows_by_table": tables}}))
+    (folder / "profile.json").write_text(
+        json.dumps({"attention": {"by_table": tables, "rows_by_table": tables}})
+    )
     text = words(attention.section(Run(folder)).body)
     assert "29 other tables 29 other tables 73 % · 73 %" in text
 
@@ -256,8 +333,24 @@ def test_setup_gives_a_command_that_can_be_pasted(made_run: Any) -> None:
     line = shlex.split(setup.command(run))
     sentence = run.facts.task.sentence
     assert line[:4] == ["gelgt", "train", "postgresql://reader@db.example:5432/shop", sentence]
-    assert line[4:] == ["--out", "runs/shop-churn", "--preset", "cpu", "--seed", "0", "--visibility", "seed-time"]
+    assert line[4:] == [
+        "--out",
+        "runs/shop-churn",
+        "--preset",
+        "cpu",
+        "--seed",
+        "0",
+        "--visibility",
+        "seed-time",
+    ]
     text = words(setup.section(run).body)
-    for part in ("training 1 min 2 s 90 %", "torch 2.13.0", "encoders table, hop, age", "horizon none", "average yes", "orders 48,211"):
+    for part in (
+        "training 1 min 2 s 90 %",
+        "torch 2.13.0",
+        "encoders table, hop, age",
+        "horizon none",
+        "average yes",
+        "orders 48,211",
+    ):
         assert part in text
     assert "without its password" in text

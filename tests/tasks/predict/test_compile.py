@@ -45,12 +45,21 @@ def ten_days(make_db: Make, days: Callable[..., Any]) -> Database:
     return make_db(
         {
             "people": {
-                "columns": {"id": [0, 1, 2], "since": days("2024-01-01", "2024-01-01", "2024-02-20")},
+                "columns": {
+                    "id": [0, 1, 2],
+                    "since": days("2024-01-01", "2024-01-01", "2024-02-20"),
+                },
                 "pkey": "id",
                 "time_col": "since",
             },
             "events": {
-                "columns": {"id": range(len(events)), "at": days(*time), "person": list(owner), "x": list(x), "word": list(word)},
+                "columns": {
+                    "id": range(len(events)),
+                    "at": days(*time),
+                    "person": list(owner),
+                    "x": list(x),
+                    "word": list(word),
+                },
                 "pkey": "id",
                 "time_col": "at",
                 "fkeys": {"person": "people"},
@@ -82,8 +91,14 @@ def test_empty_aggregates(ten_days: Database) -> None:
     mean = labels(ten_days.task("PREDICT AVG(events.x, 0, 10, days) FOR EACH people.id"))
     assert ("2024-01-11", 1) not in mean
     assert mean["2024-01-11", 0] == 4.0
-    distinct = labels(ten_days.task("PREDICT COUNT_DISTINCT(events.word, 0, 10, days) FOR EACH people.id"))
-    assert (distinct["2024-01-11", 0], distinct["2024-01-11", 1], distinct["2024-01-21", 1]) == (0, 1, 0)
+    distinct = labels(
+        ten_days.task("PREDICT COUNT_DISTINCT(events.word, 0, 10, days) FOR EACH people.id")
+    )
+    assert (distinct["2024-01-11", 0], distinct["2024-01-11", 1], distinct["2024-01-21", 1]) == (
+        0,
+        1,
+        0,
+    )
 
 
 def test_comparison_of_an_empty_minimum_has_no_label(ten_days: Database) -> None:
@@ -108,23 +123,40 @@ def test_first_and_last_skip_nulls_and_break_ties_by_row(ten_days: Database) -> 
 def test_conditions_on_past_windows_and_columns(ten_days: Database) -> None:
     found = labels(
         ten_days.task(
-            "PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE COUNT(events.*, -10, 0, days) > 0 OR people.since > 2024-02-01"
+            "PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE COUNT(events.*, -10, "
+            "0, days) > 0 OR people.since > 2024-02-01"
         )
     )
-    assert {key for key in found if key[1] == 0 and key[0] < "2024-02-01"} == {("2024-01-01", 0), ("2024-01-11", 0), ("2024-01-21", 0)}
+    assert {key for key in found if key[1] == 0 and key[0] < "2024-02-01"} == {
+        ("2024-01-01", 0),
+        ("2024-01-11", 0),
+        ("2024-01-21", 0),
+    }
     assert ("2024-02-20", 2) in found
-    ever = labels(ten_days.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE SUM(events.x, -INF, 0, days) > 6"))
+    ever = labels(
+        ten_days.task(
+            "PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE SUM(events.x, -INF, 0, "
+            "days) > 6"
+        )
+    )
     assert ("2024-01-11", 0) not in ever
     assert ("2024-01-21", 0) in ever
 
 
-def test_columns_of_the_entity_that_are_named_like_ours(make_db: Make, days: Callable[..., Any]) -> None:
+def test_columns_of_the_entity_that_are_named_like_ours(
+    make_db: Make, days: Callable[..., Any]
+) -> None:
     db = make_db(
         {
-            "target": {"columns": {"timestamp": [0, 1], "entity": ["u", "v"], "order": [1, 2]}, "pkey": "timestamp"},
+            "target": {
+                "columns": {"timestamp": [0, 1], "entity": ["u", "v"], "order": [1, 2]},
+                "pkey": "timestamp",
+            },
             "population": {
                 "columns": {
-                    "value": days(*[f"2024-{m:02}-{d:02}" for m in range(1, 8) for d in (2, 12, 22)]),
+                    "value": days(
+                        *[f"2024-{m:02}-{d:02}" for m in range(1, 8) for d in (2, 12, 22)]
+                    ),
                     "my key": [0, 1, 1] * 7,
                     "select": range(21),
                 },
@@ -134,8 +166,10 @@ def test_columns_of_the_entity_that_are_named_like_ours(make_db: Make, days: Cal
         }
     )
     task = db.task(
-        'PREDICT SUM(population."select" WHERE "select" >= 0, 0, 10, days) FOR EACH target.timestamp '
-        "WHERE COUNT(population.*, -20, 0, days) >= 0 OR target.entity = 'u' OR target.\"order\" = 1"
+        'PREDICT SUM(population."select" WHERE "select" >= 0, 0, 10, days) FOR EACH '
+        "target.timestamp "
+        "WHERE COUNT(population.*, -20, 0, days) >= 0 OR target.entity = 'u' OR target.\"order\" "
+        "= 1"
     )
     assert task.time_col == "timestamp_"
     assert labels(task)["2024-05-11", 1] == 13
@@ -144,11 +178,19 @@ def test_columns_of_the_entity_that_are_named_like_ours(make_db: Make, days: Cal
 @pytest.mark.parametrize(
     ("target", "loop"),
     [
-        ("SUM(items.quantity WHERE items.product_id IN (1, 2), 0, 30, days)", lambda r: r[r.product_id.isin([1, 2])].quantity.sum()),
-        ("COUNT_DISTINCT(items.product_id, 5, 30, days)", lambda r: r[r.age > pd.Timedelta(days=5)].product_id.nunique()),
+        (
+            "SUM(items.quantity WHERE items.product_id IN (1, 2), 0, 30, days)",
+            lambda r: r[r.product_id.isin([1, 2])].quantity.sum(),
+        ),
+        (
+            "COUNT_DISTINCT(items.product_id, 5, 30, days)",
+            lambda r: r[r.age > pd.Timedelta(days=5)].product_id.nunique(),
+        ),
     ],
 )
-def test_two_hops_equal_a_plain_loop(shop_db: Database, target: str, loop: Callable[[pd.DataFrame], float]) -> None:
+def test_two_hops_equal_a_plain_loop(
+    shop_db: Database, target: str, loop: Callable[[pd.DataFrame], float]
+) -> None:
     task = shop_db.task(f"PREDICT {target} FOR EACH customers.id")
     tables = {name: shop_db.read(name).to_pandas() for name in shop_db.table_names}
     items = tables["items"].merge(tables["orders"], left_on="order_id", right_on="id")
@@ -166,9 +208,17 @@ def test_two_hops_equal_a_plain_loop(shop_db: Database, target: str, loop: Calla
 
 def test_lines_of_an_order_counted_for_each_product(shop_db: Database) -> None:
     task = shop_db.task("PREDICT COUNT(items.*, 0, 30, days) FOR EACH products.id")
-    items = shop_db.read("items").to_pandas().merge(shop_db.read("orders").to_pandas(), left_on="order_id", right_on="id")
+    items = (
+        shop_db.read("items")
+        .to_pandas()
+        .merge(shop_db.read("orders").to_pandas(), left_on="order_id", right_on="id")
+    )
     for time, entity, value in task.table("val").to_pandas().itertuples(index=False):
-        inside = (items.placed > time) & (items.placed <= time + pd.Timedelta(days=30)) & (items.product_id == entity)
+        inside = (
+            (items.placed > time)
+            & (items.placed <= time + pd.Timedelta(days=30))
+            & (items.product_id == entity)
+        )
         assert value == inside.sum()
 
 
@@ -189,9 +239,12 @@ def test_months_follow_the_calendar(make_db: Make, days: Callable[..., Any]) -> 
     task = db.task("PREDICT COUNT(visits.*, 0, 1, month) FOR EACH people.id")
     assert task.timedelta == pd.Timedelta(days=30)
     found = labels(task)
-    assert found == {(d, e): (pd.Timestamp(d) + pd.DateOffset(months=1) - pd.Timestamp(d)).days for d, e in found}
+    assert found == {
+        (d, e): (pd.Timestamp(d) + pd.DateOffset(months=1) - pd.Timestamp(d)).days for d, e in found
+    }
     assert set(found.values()) >= {28, 31}
-    # 2023-07-01 + 1 month would end on 2023-08-01, behind the validation time: left out. 2023-08-30 + 1 month fits before 2023-10-01.
+    # 2023-07-01 + 1 month would end on 2023-08-01, behind the validation time: left out. 2023-08-30
+    # + 1 month fits before 2023-10-01.
     assert "2023-07-01" not in {d for d, _ in found}
     assert [str(t)[:10] for t in task.preview().seed_times["val"]] == ["2023-07-31", "2023-08-30"]
 
@@ -209,7 +262,8 @@ def test_sql_is_short_and_plain(ten_days: Database) -> None:
         '  JOIN events a ON a."at" > t.timestamp AND a."at" <= t.timestamp + INTERVAL 10 DAY\n'
         "  GROUP BY ALL\n"
         ")\n"
-        "SELECT timestamp, entity AS id, CAST(COALESCE(count_events.value, 0) = 0 AS BIGINT) AS target\n"
+        "SELECT timestamp, entity AS id, CAST(COALESCE(count_events.value, 0) = 0 AS BIGINT) AS "
+        "target\n"
         "FROM population\n"
         "LEFT JOIN count_events USING (timestamp, entity)"
     )

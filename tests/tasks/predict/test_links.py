@@ -2,9 +2,18 @@ from gelgt.schema.model import Dating, ForeignKey, PrimaryKey, TableSchema, Time
 from gelgt.tasks.predict.links import chains, link
 
 
-def table(name: str, keys: dict[str, str], time: str | None = None, dated_by: tuple[str, ...] = ()) -> TableSchema:
+def table(
+    name: str, keys: dict[str, str], time: str | None = None, dated_by: tuple[str, ...] = ()
+) -> TableSchema:
     foreign_keys = tuple(ForeignKey((c,), t) for c, t in keys.items())
-    return TableSchema(name, {}, PrimaryKey(("id",)), TimeColumn(time) if time else None, foreign_keys, dating=Dating(dated_by))
+    return TableSchema(
+        name,
+        {},
+        PrimaryKey(("id",)),
+        TimeColumn(time) if time else None,
+        foreign_keys,
+        dating=Dating(dated_by),
+    )
 
 
 TABLES = {
@@ -54,4 +63,5 @@ def test_which_rows_have_a_time() -> None:
     assert has_time("returns", "products")
     assert has_time("items", "products")  # dated by their order
     assert has_time("labels", "products")  # through a chain of tables without a time
-    assert not has_time("items", "orders")  # the entity's own time says nothing about when the row came
+    # the entity's own time says nothing about when the row came
+    assert not has_time("items", "orders")

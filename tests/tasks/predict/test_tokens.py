@@ -5,7 +5,9 @@ from gelgt.tasks.predict.tokens import Span, sentence_error, tokenize
 
 
 def test_kinds_and_texts() -> None:
-    tokens = tokenize("""COUNT("my table"."a""b" WHERE x >= -1.5e3 AND s <> 'it''s' OR d < 2024-01-31T10:00, -INF)""")
+    tokens = tokenize(
+        """COUNT("my table"."a""b" WHERE x >= -1.5e3 AND s <> 'it''s' OR d < 2024-01-31T10:00, -INF)"""
+    )
     assert [(t.kind, t.text) for t in tokens if t.kind not in ("name", "symbol", "end")] == [
         ("quoted", "my table"),
         ("quoted", 'a"b'),
@@ -25,7 +27,11 @@ def test_spans_point_into_the_sentence() -> None:
 @pytest.mark.parametrize(
     ("text", "caret", "message"),
     [
-        ("PREDICT my-table.x", "          ^", "'-' cannot be read here. Put names with other signs"),
+        (
+            "PREDICT my-table.x",
+            "          ^",
+            "'-' cannot be read here. Put names with other signs",
+        ),
         ("PREDICT 'open", "        ^^^^^", "The text that starts here has no closing '."),
         ('PREDICT "open', "        ^^^^^", 'The name that starts here has no closing ".'),
         ("PREDICT 2fast.x", "        ^^^^^", "'2fast' cannot be read here."),

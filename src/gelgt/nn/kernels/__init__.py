@@ -1,4 +1,5 @@
-"""Triton kernels for attention with the Gaussian bias, which is computed where it is needed and never written to memory.
+"""Triton kernels for attention with the Gaussian bias, which is computed where it is needed and
+never written to memory.
 
     tiles.py      what the kernels share            launch.py   tile sizes, memory, launches
     forward.py    attention                         op.py       the differentiable function
@@ -56,4 +57,8 @@ def triton_version() -> tuple[int, ...]:
 @lru_cache(maxsize=8)
 def has_triton(device: torch.device) -> bool:
     """Whether a CUDA device can run Triton's kernels."""
-    return device.type == "cuda" and find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+    return (
+        device.type == "cuda"
+        and find_spec("triton") is not None
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )

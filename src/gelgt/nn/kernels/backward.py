@@ -1,14 +1,15 @@
 """The backward kernels. With P the weights, dS = P ∘ (dO Vᵀ - δ) and δ_i = dO_i · O_i:
 
-    queries_kernel   a tile of queries walks over the keys: δ, dQ = dS K /√D, and the sums over pairs that μ, s, W and b need
+    queries_kernel   a tile of queries walks over the keys: δ, dQ = dS K /√D, and the sums over
+                     pairs that μ, s, W and b need
     keys_kernel      a tile of keys walks over the queries: dV = Pᵀ dO, dK = dSᵀ Q /√D
     sums_kernel      adds the sums of all programs up, in a fixed order, and makes gradients of them
 
-With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and Gaussian: ∂W = A, ∂μ_g = 2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and
-∂b = Σ dS over pairs that both have a time. A row of dS sums to 0, so that is less the sum over keys without one, and nothing where all have
-one; summed up as it is written, large numbers would cancel, and what bf16 leaves of them is mostly rounding.
-Nothing is added atomically, so two runs give the same bits.
-"""
+With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and Gaussian: ∂W = A, ∂μ_g =
+2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and ∂b = Σ dS over pairs that both have a time. A row of dS
+sums to 0, so that is less the sum over keys without one, and nothing where all have one; summed up
+as it is written, large numbers would cancel, and what bf16 leaves of them is mostly rounding.
+Nothing is added atomically, so two runs give the same bits."""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)
@@ -36,7 +37,8 @@ from gelgt.nn.kernels.tiles import (
 
 @triton.jit
 def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sums within a row, (ROWS, COLUMNS) → (ROWS, 4): exactly those of numbers that one thread holds, so nothing is exchanged."""
+    """Sums within a row, (ROWS, COLUMNS) → (ROWS, 4): exactly those of numbers that one thread
+    holds, so nothing is exchanged."""
     return tl.sum(tl.sum(tl.reshape(tile, (ROWS, COLUMNS // 8, 4, 2)), 3), 1)
 
 
@@ -48,7 +50,8 @@ def queries_kernel(
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs, 3G + 1)."""
+    """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs,
+    3G + 1)."""
     tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     row_q = rows_of(start, length, place_q)
@@ -180,14 +183,37 @@ def keys_kernel(
         d_score = weight * (d_weight - tl.load(delta + line + row_q)[None, :])
         d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision=PRECISION)
     end = length if IS_PACKED else longest
-    at_d = d_qkv + (start + place_k).to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
+    at_d = (
+        d_qkv
+        + (start + place_k).to(tl.int64)[:, None] * (3 * H * D)
+        + (H + h) * D
+        + columns[None, :]
+    )
     written = (place_k < end)[:, None]
-    tl.store(at_d, (d_k * tl.where(place_k < length, scale, 0.0)[:, None]).to(d_qkv.dtype.element_ty), mask=written)
-    tl.store(at_d + H * D, (d_v * tl.where(place_k < length, 1.0, 0.0)[:, None]).to(d_qkv.dtype.element_ty), mask=written)
+    tl.store(
+        at_d,
+        (d_k * tl.where(place_k < length, scale, 0.0)[:, None]).to(d_qkv.dtype.element_ty),
+        mask=written,
+    )
+    tl.store(
+        at_d + H * D,
+        (d_v * tl.where(place_k < length, 1.0, 0.0)[:, None]).to(d_qkv.dtype.element_ty),
+        mask=written,
+    )
 
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
-def sums_kernel(partial, sigma, mix, gradient, count, H: tl.constexpr, G: tl.constexpr, WIDE: tl.constexpr, CHUNK: tl.constexpr):
+def sums_kernel(
+    partial,
+    sigma,
+    mix,
+    gradient,
+    count,
+    H: tl.constexpr,
+    G: tl.constexpr,
+    WIDE: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
     """(H, programs, 3G + 1) → ∂μ (G), ∂s (G), ∂W (H, G), ∂b (H), one after the other."""
     g = tl.arange(0, WIDE)
     is_kernel = g < G

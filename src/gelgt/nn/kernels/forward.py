@@ -1,8 +1,9 @@
-"""The forward kernel: a program takes a tile of queries of one subgraph and head and walks over the keys, with a running maximum and sum.
+"""The forward kernel: a program takes a tile of queries of one subgraph and head and walks over the
+keys, with a running maximum and sum.
 
-Two heads in a program would share their Gaussians, and polynomials would relieve the special-function unit. Both were measured and are
-slower: what they save is less than what two fewer programs on a multiprocessor, or the instructions, cost.
-"""
+Two heads in a program would share their Gaussians, and polynomials would relieve the
+special-function unit. Both were measured and are slower: what they save is less than what two fewer
+programs on a multiprocessor, or the instructions, cost."""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)
@@ -34,7 +35,8 @@ def forward_kernel(
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens` reads tiles of BLOCK_K rows of `qkv`."""
+    """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens`
+    reads tiles of BLOCK_K rows of `qkv`."""
     tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     row_q = rows_of(start, length, place_q)
@@ -70,7 +72,11 @@ def forward_kernel(
         summed = summed * fade + tl.sum(weight, 1)
         top = highest
         if HAS_DROPOUT:
-            weight = tl.where(kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold), weight * upscale, 0.0)
+            weight = tl.where(
+                kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold),
+                weight * upscale,
+                0.0,
+            )
         v = tokens.load([start + first, (2 * H + h) * D])
         mixed = tl.dot(weight.to(v.dtype), v, mixed * fade[:, None], input_precision=PRECISION)
     row_out = start + place_q
@@ -78,6 +84,10 @@ def forward_kernel(
     whole = tl.where(is_row, summed, 1.0)
     value = mixed * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
     at_out = out + row_out.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
-    tl.store(at_out, value.to(out.dtype.element_ty), mask=(place_q < (length if IS_PACKED else longest))[:, None])
+    tl.store(
+        at_out,
+        value.to(out.dtype.element_ty),
+        mask=(place_q < (length if IS_PACKED else longest))[:, None],
+    )
     level = tl.where(is_row, top, 0.0) + tl.log2(whole) / factor
     tl.store(lse + h.to(tl.int64) * total + row_out, level, mask=place_q < length)

@@ -16,7 +16,8 @@ LOG2E = math.log2(math.e)
 
 
 class Tiling(NamedTuple):
-    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, and steps that are read ahead."""
+    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, and steps
+    that are read ahead."""
 
     queries: int
     keys: int
@@ -25,10 +26,19 @@ class Tiling(NamedTuple):
 
 
 def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: torch.dtype) -> Tiling:
-    """Tiles that were measured to be fast on an H200: for ``forward``, ``queries`` or ``keys``, by head size and longest subgraph."""
+    """Tiles that were measured to be fast on an H200: for ``forward``, ``queries`` or ``keys``, by
+    head size and longest subgraph."""
     if dtype == torch.float32:
-        return {"forward": Tiling(64, 32, 4, 1), "queries": Tiling(64, 32, 4, 1), "keys": Tiling(32, 32, 4, 1)}[kernel]
-    return {"forward": Tiling(64, 32, 4, 2), "queries": Tiling(64, 32, 4, 3), "keys": Tiling(64, 64, 4, 2)}[kernel]
+        return {
+            "forward": Tiling(64, 32, 4, 1),
+            "queries": Tiling(64, 32, 4, 1),
+            "keys": Tiling(32, 32, 4, 1),
+        }[kernel]
+    return {
+        "forward": Tiling(64, 32, 4, 2),
+        "queries": Tiling(64, 32, 4, 3),
+        "keys": Tiling(64, 64, 4, 2),
+    }[kernel]
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,16 @@ class Problem:
         return self.time.numel()
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        return self.qkv, self.time, self.places, self.mu, self.sigma, self.mix, self.shift, self.seed
+        return (
+            self.qkv,
+            self.time,
+            self.places,
+            self.mu,
+            self.sigma,
+            self.mix,
+            self.shift,
+            self.seed,
+        )
 
     def draws(self) -> tuple[int, float]:
         """Below which of 2^24 draws a weight is dropped, and what the others are multiplied by."""
@@ -98,7 +117,8 @@ class Problem:
             "IS_LOG": self.is_log,
             "IS_PACKED": self.is_packed,
             "HAS_DROPOUT": self.rate > 0,
-            "PRECISION": "tf32x3" if self.qkv.dtype == torch.float32 else "tf32",  # bf16 and fp16 are exact factors either way
+            # bf16 and fp16 are exact factors either way
+            "PRECISION": "tf32x3" if self.qkv.dtype == torch.float32 else "tf32",
             "BLOCK_Q": tiling.queries,
             "BLOCK_K": tiling.keys,
         }
@@ -118,7 +138,8 @@ def aligned(values: Tensor) -> Tensor:
 
 
 def tiles_of(values: Tensor, count: int, rows: int) -> TensorDescriptor:
-    """Reads tiles of so many rows of one head, out of `count`: the copy engine fetches them, so no thread computes their addresses."""
+    """Reads tiles of so many rows of one head, out of `count`: the copy engine fetches them, so no
+    thread computes their addresses."""
     size, width = values.shape[-1], values.numel() // count
     return TensorDescriptor(values, [count, width], [width, 1], [rows, size])
 
@@ -127,18 +148,34 @@ _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
 def start(
-    kernel: Any, programs: int, problem: Problem, arguments: tuple[Any, ...], constants: dict[str, Any], warps: int, stages: int = 1
+    kernel: Any,
+    programs: int,
+    problem: Problem,
+    arguments: tuple[Any, ...],
+    constants: dict[str, Any],
+    warps: int,
+    stages: int = 1,
 ) -> None:
     """Run so many programs of a kernel.
 
-    Triton's way from arguments to a compiled kernel takes longer than attention over 300 rows, so the kernel is kept. That is safe as the
-    key holds all that Triton specialises on: integers and small tensors are exempt from it, the others are aligned.
-    """
+    Triton's way from arguments to a compiled kernel takes longer than attention over 300 rows, so
+    the kernel is kept. That is safe as the key holds all that Triton specialises on: integers and
+    small tensors are exempt from it, the others are aligned."""
     given = tuple(constants.values())
-    key = (kernel.__name__, problem.qkv.device, problem.qkv.dtype, problem.places.dtype, warps, stages, given)
+    key = (
+        kernel.__name__,
+        problem.qkv.device,
+        problem.qkv.dtype,
+        problem.places.dtype,
+        warps,
+        stages,
+        given,
+    )
     compiled = _COMPILED.get(key)
     if compiled is None:  # always so in the interpreter
-        _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=warps, num_stages=stages)
+        _COMPILED[key] = kernel[(programs,)](
+            *arguments, **constants, num_warps=warps, num_stages=stages
+        )
     else:
         compiled[programs, 1, 1](*arguments, *given)
 
@@ -146,18 +183,29 @@ def start(
 def launch_forward(problem: Problem) -> tuple[Tensor, Tensor]:
     """(T, H, D) or (B, N, H, D), and (H, T) log Σ exp of the scores times √D."""
     qkv, heads = problem.qkv, problem.heads
-    out = torch.empty((*problem.time.shape, heads, problem.size), dtype=qkv.dtype, device=qkv.device)
+    out = torch.empty(
+        (*problem.time.shape, heads, problem.size), dtype=qkv.dtype, device=qkv.device
+    )
     lse = torch.empty((heads, problem.rows), dtype=torch.float32, device=qkv.device)
     tiling = problem.tiling("forward")
     tiles = -(-problem.longest // tiling.queries)
     numbers = tiles, problem.rows, problem.longest, *problem.factors(), *problem.draws()
     tokens = tiles_of(qkv, problem.rows, tiling.keys)
     arguments = (tokens, *problem.tensors(), out, lse, *numbers)
-    start(forward_kernel, tiles * heads * problem.subgraphs, problem, arguments, problem.constants(tiling), *tiling[2:])
+    start(
+        forward_kernel,
+        tiles * heads * problem.subgraphs,
+        problem,
+        arguments,
+        problem.constants(tiling),
+        *tiling[2:],
+    )
     return out, lse
 
 
-def launch_backward(problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor]:
+def launch_backward(
+    problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor
+) -> tuple[Tensor, Tensor]:
     """Gradients of `qkv`, and of μ, σ, W and b one after the other."""
     d_qkv, delta = torch.empty_like(problem.qkv), torch.empty_like(lse)
     partial = launch_queries(problem, out, lse, d_out, delta, d_qkv)
@@ -165,17 +213,38 @@ def launch_backward(problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor) -
     return d_qkv, launch_sums(problem, partial)
 
 
-def launch_queries(problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor, delta: Tensor, d_qkv: Tensor) -> Tensor:
-    """Fills `delta` and the queries' part of `d_qkv`; the programs' sums for the bias are (H, programs of a head, 3G + 1)."""
+def launch_queries(
+    problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor, delta: Tensor, d_qkv: Tensor
+) -> Tensor:
+    """Fills `delta` and the queries' part of `d_qkv`; the programs' sums for the bias are (H,
+    programs of a head, 3G + 1)."""
     tiling = problem.tiling("queries")
     tiles = -(-problem.longest // tiling.queries)
     count = tiles * problem.subgraphs
-    partial = torch.empty((problem.heads, count, 3 * problem.kernels + 1), dtype=torch.float32, device=lse.device)
+    partial = torch.empty(
+        (problem.heads, count, 3 * problem.kernels + 1), dtype=torch.float32, device=lse.device
+    )
     root, factor = problem.factors()
-    numbers = tiles, problem.rows, problem.longest, count, root, factor, 1.0 / root, *problem.draws()
+    numbers = (
+        tiles,
+        problem.rows,
+        problem.longest,
+        count,
+        root,
+        factor,
+        1.0 / root,
+        *problem.draws(),
+    )
     tokens = tiles_of(problem.qkv, problem.rows, tiling.keys)
     arguments = (tokens, *problem.tensors(), out, lse, d_out, delta, d_qkv, partial, *numbers)
-    start(queries_kernel, count * problem.heads, problem, arguments, problem.constants(tiling), *tiling[2:])
+    start(
+        queries_kernel,
+        count * problem.heads,
+        problem,
+        arguments,
+        problem.constants(tiling),
+        *tiling[2:],
+    )
     return partial
 
 
@@ -185,17 +254,37 @@ def launch_keys(problem: Problem, lse: Tensor, d_out: Tensor, delta: Tensor, d_q
     tiles = -(-problem.longest // tiling.keys)
     root, factor = problem.factors()
     numbers = tiles, problem.rows, problem.longest, root, factor, 1.0 / root, *problem.draws()
-    tokens, outputs = (tiles_of(values, problem.rows, tiling.queries) for values in (problem.qkv, d_out))
+    tokens, outputs = (
+        tiles_of(values, problem.rows, tiling.queries) for values in (problem.qkv, d_out)
+    )
     arguments = (tokens, outputs, *problem.tensors(), lse, delta, d_qkv, *numbers)
-    start(keys_kernel, tiles * problem.subgraphs * problem.heads, problem, arguments, problem.constants(tiling), *tiling[2:])
+    start(
+        keys_kernel,
+        tiles * problem.subgraphs * problem.heads,
+        problem,
+        arguments,
+        problem.constants(tiling),
+        *tiling[2:],
+    )
 
 
 def launch_sums(problem: Problem, partial: Tensor) -> Tensor:
     """The gradients of μ, σ, W and b, one after the other."""
     heads, kernels = problem.heads, problem.kernels
-    gradient = torch.empty((heads + 2) * kernels + (heads if kernels else 0), dtype=torch.float32, device=partial.device)
+    gradient = torch.empty(
+        (heads + 2) * kernels + (heads if kernels else 0),
+        dtype=torch.float32,
+        device=partial.device,
+    )
     if kernels:
         wide = triton.next_power_of_2(kernels)
         sizes = {"H": heads, "G": kernels, "WIDE": wide, "CHUNK": 1024 // wide}
-        start(sums_kernel, 1, problem, (partial, problem.sigma, problem.mix, gradient, partial.shape[1]), sizes, warps=8)
+        start(
+            sums_kernel,
+            1,
+            problem,
+            (partial, problem.sigma, problem.mix, gradient, partial.shape[1]),
+            sizes,
+            warps=8,
+        )
     return gradient

@@ -1,8 +1,9 @@
-"""Layer norm and batch norm in one precision from memory to memory: they read what a product wrote and write what the next one reads.
+"""Layer norm and batch norm in one precision from memory to memory: they read what a product wrote
+and write what the next one reads.
 
-PyTorch's own norms under autocast read and write float32, with a conversion before and after. Inside, everything here is float32 too.
-Gradients of the scales are sums over rows: each program adds up its own, and the programs' sums are added in a fixed order.
-"""
+PyTorch's own norms under autocast read and write float32, with a conversion before and after.
+Inside, everything here is float32 too. Gradients of the scales are sums over rows: each program
+adds up its own, and the programs' sums are added in a fixed order."""
 
 # mypy: ignore-errors
 import torch
@@ -17,7 +18,9 @@ SUMS = 32  # of the chunks' sums that are added at once
 
 
 @triton.jit
-def layer_forward_kernel(x, weight, bias, out, means, scales, rows, width, eps, WIDE: tl.constexpr, ROWS: tl.constexpr):
+def layer_forward_kernel(
+    x, weight, bias, out, means, scales, rows, width, eps, WIDE: tl.constexpr, ROWS: tl.constexpr
+):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDE)
     is_row, is_column = row < rows, column < width
@@ -37,7 +40,19 @@ def layer_forward_kernel(x, weight, bias, out, means, scales, rows, width, eps, 
 
 @triton.jit
 def layer_backward_kernel(
-    x, weight, means, scales, gradient, d_x, partial, rows, width, tiles, programs, WIDE: tl.constexpr, ROWS: tl.constexpr
+    x,
+    weight,
+    means,
+    scales,
+    gradient,
+    d_x,
+    partial,
+    rows,
+    width,
+    tiles,
+    programs,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     """d_x, and each program's sums for the weight and the bias: (2, programs, width)."""
     program = tl.program_id(0)
@@ -67,17 +82,23 @@ def layer_backward_kernel(
     tl.store(partial + (programs + program) * width + column, for_bias, mask=is_column)
 
 
-def layer_forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def layer_forward(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
     """(T, d) → (T, d) of the type asked for, and the rows' means and scales."""
     rows, width = x.shape
     out = torch.empty(rows, width, dtype=dtype, device=x.device)
     means, scales = (torch.empty(rows, dtype=torch.float32, device=x.device) for _ in range(2))
     sizes = {"WIDE": triton.next_power_of_2(width), "ROWS": ROWS}
-    layer_forward_kernel[(triton.cdiv(rows, ROWS),)](x, weight, bias, out, means, scales, rows, width, eps, **sizes, num_warps=8)
+    layer_forward_kernel[(triton.cdiv(rows, ROWS),)](
+        x, weight, bias, out, means, scales, rows, width, eps, **sizes, num_warps=8
+    )
     return out, means, scales
 
 
-def layer_backward(x: Tensor, weight: Tensor, means: Tensor, scales: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def layer_backward(
+    x: Tensor, weight: Tensor, means: Tensor, scales: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, weight and bias."""
     rows, width = x.shape
     tiles = triton.cdiv(rows, ROWS)
@@ -85,7 +106,21 @@ def layer_backward(x: Tensor, weight: Tensor, means: Tensor, scales: Tensor, gra
     d_x = torch.empty_like(x)
     partial = torch.empty(2, programs, width, dtype=torch.float32, device=x.device)
     sizes = {"WIDE": triton.next_power_of_2(width), "ROWS": ROWS}
-    layer_backward_kernel[(programs,)](x, weight, means, scales, gradient, d_x, partial, rows, width, tiles, programs, **sizes, num_warps=8)
+    layer_backward_kernel[(programs,)](
+        x,
+        weight,
+        means,
+        scales,
+        gradient,
+        d_x,
+        partial,
+        rows,
+        width,
+        tiles,
+        programs,
+        **sizes,
+        num_warps=8,
+    )
     for_weight, for_bias = partial.sum(1)
     return d_x, for_weight, for_bias
 
@@ -101,7 +136,9 @@ def chunk_rows(chunk, count, height, width, table, WIDE: tl.constexpr, CHUNK: tl
 
 
 @triton.jit
-def batch_stats_kernel(x, counts, partial, height, width, chunks, WIDE: tl.constexpr, CHUNK: tl.constexpr):
+def batch_stats_kernel(
+    x, counts, partial, height, width, chunks, WIDE: tl.constexpr, CHUNK: tl.constexpr
+):
     """Each chunk's mean, and its sum of squares around it: (2, n, chunks, width)."""
     chunk, table = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDE)
@@ -113,7 +150,11 @@ def batch_stats_kernel(x, counts, partial, height, width, chunks, WIDE: tl.const
     centred = tl.where(is_real, value - mean[None, :], 0.0)
     to = partial + (table * chunks + chunk) * width + column
     tl.store(to, mean, mask=column < width)
-    tl.store(to + tl.num_programs(1) * chunks * width, tl.sum(centred * centred, axis=0), mask=column < width)
+    tl.store(
+        to + tl.num_programs(1) * chunks * width,
+        tl.sum(centred * centred, axis=0),
+        mask=column < width,
+    )
 
 
 @triton.jit
@@ -133,7 +174,11 @@ def batch_forward_kernel(
         k = start + tl.arange(0, SUMS)
         own = tl.maximum(tl.minimum(count - k * CHUNK, CHUNK), 0).to(tl.float32)
         part = (table * chunks + k)[:, None] * width + column[None, :]
-        mean += tl.sum(tl.load(partial + part, mask=(k < chunks)[:, None] & is_column[None, :], other=0.0) * own[:, None], axis=0)
+        mean += tl.sum(
+            tl.load(partial + part, mask=(k < chunks)[:, None] & is_column[None, :], other=0.0)
+            * own[:, None],
+            axis=0,
+        )
     mean = mean / total
     square = tl.zeros((WIDE,), tl.float32)
     for start in range(0, chunks, SUMS):
@@ -142,23 +187,47 @@ def batch_forward_kernel(
         part = (table * chunks + k)[:, None] * width + column[None, :]
         inside = (k < chunks)[:, None] & is_column[None, :]
         apart = tl.load(partial + part, mask=inside, other=0.0) - mean[None, :]
-        square += tl.sum(tl.load(partial + second + part, mask=inside, other=0.0) + apart * apart * own[:, None], axis=0)
+        square += tl.sum(
+            tl.load(partial + second + part, mask=inside, other=0.0) + apart * apart * own[:, None],
+            axis=0,
+        )
     scale = 1.0 / tl.sqrt(square / total + eps)
     if chunk == 0:
         tl.store(means + table * width + column, mean, mask=is_column)
         tl.store(scales + table * width + column, scale, mask=is_column)
-        tl.store(variances + table * width + column, square / tl.maximum(total - 1.0, 1.0), mask=is_column)
+        tl.store(
+            variances + table * width + column,
+            square / tl.maximum(total - 1.0, 1.0),
+            mask=is_column,
+        )
     factor = tl.load(weight + table * width + column, mask=is_column, other=0.0).to(tl.float32)
     shift = tl.load(bias + table * width + column, mask=is_column, other=0.0).to(tl.float32)
     place, is_real, exists = chunk_rows(chunk, count, height, width, table, WIDE, CHUNK)
     value = tl.load(x + place, mask=is_real, other=0.0).to(tl.float32)
     normed = tl.where(is_real, (value - mean[None, :]) * scale[None, :], 0.0)
-    tl.store(out + place, (normed * factor[None, :] + shift[None, :]).to(out.dtype.element_ty), mask=exists)
+    tl.store(
+        out + place,
+        (normed * factor[None, :] + shift[None, :]).to(out.dtype.element_ty),
+        mask=exists,
+    )
 
 
 @triton.jit
-def batch_sums_kernel(x, gradient, counts, means, scales, partial, height, width, chunks, WIDE: tl.constexpr, CHUNK: tl.constexpr):
-    """Each chunk's sums of the gradient, and of it times the normalised rows: (2, n, chunks, width)."""
+def batch_sums_kernel(
+    x,
+    gradient,
+    counts,
+    means,
+    scales,
+    partial,
+    height,
+    width,
+    chunks,
+    WIDE: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Each chunk's sums of the gradient, and of it times the normalised rows: (2, n, chunks,
+    width)."""
     chunk, table = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, WIDE)
     is_column = column < width
@@ -171,7 +240,9 @@ def batch_sums_kernel(x, gradient, counts, means, scales, partial, height, width
     normed = (value - mean[None, :]) * scale[None, :]
     to = partial + (table * chunks + chunk) * width + column
     tl.store(to, tl.sum(given, axis=0), mask=is_column)
-    tl.store(to + tl.num_programs(1) * chunks * width, tl.sum(given * normed, axis=0), mask=is_column)
+    tl.store(
+        to + tl.num_programs(1) * chunks * width, tl.sum(given * normed, axis=0), mask=is_column
+    )
 
 
 @triton.jit
@@ -208,32 +279,75 @@ def batch_backward_kernel(
     tl.store(d_x + place, found.to(d_x.dtype.element_ty), mask=exists)
 
 
-def batch_forward(x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(n, R, c), of which the first `counts` (n,) rows are real → (n, R, c), and means, scales and unbiased variances (n, c)."""
+def batch_forward(
+    x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(n, R, c), of which the first `counts` (n,) rows are real → (n, R, c), and means, scales and
+    unbiased variances (n, c)."""
     tables, height, width = x.shape
     chunks = triton.cdiv(height, CHUNK)
     partial = torch.empty(2, tables, chunks, width, dtype=torch.float32, device=x.device)
     out = torch.empty_like(x)
-    means, scales, variances = (torch.empty(tables, width, dtype=torch.float32, device=x.device) for _ in range(3))
+    means, scales, variances = (
+        torch.empty(tables, width, dtype=torch.float32, device=x.device) for _ in range(3)
+    )
     sizes = {"WIDE": triton.next_power_of_2(width), "CHUNK": CHUNK}
-    batch_stats_kernel[(chunks, tables)](x, counts, partial, height, width, chunks, **sizes, num_warps=8)
+    batch_stats_kernel[(chunks, tables)](
+        x, counts, partial, height, width, chunks, **sizes, num_warps=8
+    )
     batch_forward_kernel[(chunks, tables)](
-        x, counts, weight, bias, partial, out, means, scales, variances, height, width, chunks, eps, **sizes, SUMS=SUMS, num_warps=8
+        x,
+        counts,
+        weight,
+        bias,
+        partial,
+        out,
+        means,
+        scales,
+        variances,
+        height,
+        width,
+        chunks,
+        eps,
+        **sizes,
+        SUMS=SUMS,
+        num_warps=8,
     )
     return out, means, scales, variances
 
 
-def batch_backward(x: Tensor, counts: Tensor, weight: Tensor, means: Tensor, scales: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+def batch_backward(
+    x: Tensor, counts: Tensor, weight: Tensor, means: Tensor, scales: Tensor, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Gradients of x, weight and bias."""
     tables, height, width = x.shape
     chunks = triton.cdiv(height, CHUNK)
     partial = torch.empty(2, tables, chunks, width, dtype=torch.float32, device=x.device)
     d_x = torch.empty_like(x)
-    d_weight, d_bias = (torch.empty(tables, width, dtype=torch.float32, device=x.device) for _ in range(2))
+    d_weight, d_bias = (
+        torch.empty(tables, width, dtype=torch.float32, device=x.device) for _ in range(2)
+    )
     sizes = {"WIDE": triton.next_power_of_2(width), "CHUNK": CHUNK}
     grid = (chunks, tables)
-    batch_sums_kernel[grid](x, gradient, counts, means, scales, partial, height, width, chunks, **sizes, num_warps=8)
+    batch_sums_kernel[grid](
+        x, gradient, counts, means, scales, partial, height, width, chunks, **sizes, num_warps=8
+    )
     batch_backward_kernel[grid](
-        x, gradient, counts, weight, means, scales, partial, d_x, d_weight, d_bias, height, width, chunks, **sizes, SUMS=SUMS, num_warps=8
+        x,
+        gradient,
+        counts,
+        weight,
+        means,
+        scales,
+        partial,
+        d_x,
+        d_weight,
+        d_bias,
+        height,
+        width,
+        chunks,
+        **sizes,
+        SUMS=SUMS,
+        num_warps=8,
     )
     return d_x, d_weight, d_bias

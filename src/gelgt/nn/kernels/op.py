@@ -1,8 +1,8 @@
 """`gaussian_attention`: the kernels as one differentiable function.
 
-Eager code calls the launches directly. Under `torch.compile` they are two operators of `torch.library`, which the compiler takes as they
-are: no graph breaks. (Their dispatch would cost eager code more than a launch.)
-"""
+Eager code calls the launches directly. Under `torch.compile` they are two operators of
+`torch.library`, which the compiler takes as they are: no graph breaks. (Their dispatch would cost
+eager code more than a launch.)"""
 
 from typing import Any
 
@@ -32,12 +32,14 @@ def gaussian_attention(
         is_log: Whether Δ is log(1 + days).
         rate: Of dropout.
 
-    Returns:
-        (T, H, D) or (B, N, H, D), 0 on padding. Two runs on the same inputs give the same bits, gradients too.
+    Returns: (T, H, D) or (B, N, H, D), 0 on padding. Two runs on the same inputs give the same
+        bits, gradients too.
     """
     seed = torch.randint(2**31 - 1, (1,), device=qkv.device) if rate else None
     mu, sigma, mix, shift = kernels or (None, None, None, None)
-    out: Tensor = _GaussianAttention.apply(qkv, time, places, mu, sigma, mix, shift, seed, longest, is_log, rate)  # type: ignore[no-untyped-call]
+    out: Tensor = _GaussianAttention.apply(
+        qkv, time, places, mu, sigma, mix, shift, seed, longest, is_log, rate
+    )  # type: ignore[no-untyped-call]
     return out
 
 
@@ -57,12 +59,28 @@ class _GaussianAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         qkv, time, places, mu, sigma, mix, shift, seed, out, lse = ctx.saved_tensors
         run: Any = _backward if torch.compiler.is_compiling() else backward
-        d_qkv, gradient = run(qkv, time, places, mu, sigma, mix, shift, seed, *ctx.settings, out, lse, d_out)
+        d_qkv, gradient = run(
+            qkv, time, places, mu, sigma, mix, shift, seed, *ctx.settings, out, lse, d_out
+        )
         if mu is None:
             return (d_qkv, *([None] * 10))
         heads, kernels = mix.shape
-        for_mu, for_sigma, for_mix, for_shift = gradient.split([kernels, kernels, heads * kernels, heads])
-        return d_qkv, None, None, for_mu, for_sigma, for_mix.view(heads, kernels), for_shift, None, None, None, None
+        for_mu, for_sigma, for_mix, for_shift = gradient.split(
+            [kernels, kernels, heads * kernels, heads]
+        )
+        return (
+            d_qkv,
+            None,
+            None,
+            for_mu,
+            for_sigma,
+            for_mix.view(heads, kernels),
+            for_shift,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def forward(
@@ -71,7 +89,9 @@ def forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The attention, and what its gradient needs of the scores."""
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
-        return launch_forward(Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate))
+        return launch_forward(
+            Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate)
+        )
 
 
 def backward(
@@ -79,7 +99,9 @@ def backward(
     seed: Tensor | None, longest: int, is_log: bool, rate: float, out: Tensor, lse: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of `qkv`, and of μ, s, W and b one after the other."""
-    problem = Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate)
+    problem = Problem(
+        aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate
+    )
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
         return launch_backward(problem, out, lse, aligned(d_out))
 

@@ -1,10 +1,12 @@
-"""What the forward and the backward kernels share: scores of a tile, their Gaussians, dropout, and the rows of a subgraph.
+"""What the forward and the backward kernels share: scores of a tile, their Gaussians, dropout, and
+the rows of a subgraph.
 
-Instructions other than the products are what costs, so each score has as few as possible. `exp2` is one where `exp` is two: a Gaussian
-exp(-((Δ - μ)/s)²) is exp2(-d²) with d = (Δ - μ) · √log2(e)/s. The product QKᵀ starts from the bias times √D instead of from 0, which adds
-it for nothing; a weight is exp2 of the sum times `factor` = log2(e)/√D. A row without time stands at `FAR`, or at -FAR among a program's
-own rows: its Gaussians vanish without a mask, and only b needs one, which is a product of two vectors.
-"""
+Instructions other than the products are what costs, so each score has as few as possible. `exp2` is
+one where `exp` is two: a Gaussian exp(-((Δ - μ)/s)²) is exp2(-d²) with d = (Δ - μ) · √log2(e)/s.
+The product QKᵀ starts from the bias times √D instead of from 0, which adds it for nothing; a weight
+is exp2 of the sum times `factor` = log2(e)/√D. A row without time stands at `FAR`, or at -FAR among
+a program's own rows: its Gaussians vanish without a mask, and only b needs one, which is a product
+of two vectors."""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)
@@ -13,8 +15,10 @@ import triton.language as tl
 
 from gelgt.nn import kernels
 
-INTEGERS = ["tiles", "total", "longest", "count", "threshold"]  # one compiled kernel serves all of their values,
-UNALIGNED = ["time", "places", "mu", "sigma", "mix", "shift", "seed"]  # and all addresses of these, which may be parts of other tensors
+# one compiled kernel serves all of their values,
+INTEGERS = ["tiles", "total", "longest", "count", "threshold"]
+# and all addresses of these, which may be parts of other tensors
+UNALIGNED = ["time", "places", "mu", "sigma", "mix", "shift", "seed"]
 LOG2E = tl.constexpr(1.4426950408889634)
 ROOT = tl.constexpr(1.2011224087864498)  # √log2(e)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -23,7 +27,8 @@ FAR = tl.constexpr(kernels.FAR)  # days
 
 @triton.jit
 def locate(places, tiles, longest, H: tl.constexpr, IS_PACKED: tl.constexpr):
-    """Tile, head and subgraph of this program, and where the subgraph's rows begin and how many there are."""
+    """Tile, head and subgraph of this program, and where the subgraph's rows begin and how many
+    there are."""
     program = tl.program_id(0)
     tile = program % tiles
     h = (program // tiles) % H
@@ -39,13 +44,15 @@ def locate(places, tiles, longest, H: tl.constexpr, IS_PACKED: tl.constexpr):
 
 @triton.jit
 def rows_of(start, length, place):
-    """Rows of the flattened batch at places of a subgraph; behind its end the last row again, so that every read is a valid one."""
+    """Rows of the flattened batch at places of a subgraph; behind its end the last row again, so
+    that every read is a valid one."""
     return tl.maximum(tl.minimum(place, length - 1) + start, 0)
 
 
 @triton.jit
 def flipped(time):
-    """Times of a program's own rows: one without time stands at -FAR, as far from the others' FAR as from any age."""
+    """Times of a program's own rows: one without time stands at -FAR, as far from the others' FAR
+    as from any age."""
     return tl.where(time < 0.5 * FAR, time, -FAR)
 
 
@@ -59,7 +66,8 @@ def is_known(time):
 def between(time, others, IS_LOG: tl.constexpr):
     """Δ in days, or log2(1 + Δ)."""
     delta = time - others
-    delta = tl.maximum(delta, delta * -1.0)  # an absolute value would be taken anew for every Gaussian, and -x is a subtraction
+    # an absolute value would be taken anew for every Gaussian, and -x is a subtraction
+    delta = tl.maximum(delta, delta * -1.0)
     if IS_LOG:
         delta = tl.where(delta > 0.1 * FAR, FAR, tl.log2(1.0 + delta))
     return delta
@@ -115,7 +123,8 @@ def drop_columns(place):
 
 @triton.jit
 def kept(of_rows, of_columns, threshold):
-    """Whether a weight is kept: a draw of its own from a query and a key, the same in every kernel."""
+    """Whether a weight is kept: a draw of its own from a query and a key, the same in every
+    kernel."""
     x = (of_rows ^ of_columns) * 0x9E3779B1
     x = (x ^ (x >> 15)) * 0x85EBCA6B
     return (x >> 8).to(tl.int32) >= threshold

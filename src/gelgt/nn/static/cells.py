@@ -1,8 +1,9 @@
-"""Row features on the device: what the column encoders compute before their first weight, once for every row of the database.
+"""Row features on the device: what the column encoders compute before their first weight, once for
+every row of the database.
 
-PyTorch Frame's encoders are a fixed function of a cell followed by a linear map or a lookup. The fixed part (missing values filled,
-numbers standardised, times as waves) is kept; a batch takes its rows from it by their numbers, so no feature travels with a batch.
-"""
+PyTorch Frame's encoders are a fixed function of a cell followed by a linear map or a lookup. The
+fixed part (missing values filled, numbers standardised, times as waves) is kept; a batch takes its
+rows from it by their numbers, so no feature travels with a batch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ SHARE = 0.25  # of the device's free memory that features may take
 
 @dataclass(frozen=True)
 class Kind:
-    """The columns of one kind in a table: how many, and where their numbers begin and how many each has. Categories have none."""
+    """The columns of one kind in a table: how many, and where their numbers begin and how many each
+    has. Categories have none."""
 
     name: str
     columns: int
@@ -55,7 +57,9 @@ def why_not_cells(encoder: RowEncoder, features: Features, free: float) -> str |
     for name, module in zip(encoder.names, modules):
         if "multicategorical" in module.encoder.encoder_dict:
             return f"'{name}' has a column of several categories"
-    size = sum(features.rows[name] * _width(module) * 4 for name, module in zip(encoder.names, modules))
+    size = sum(
+        features.rows[name] * _width(module) * 4 for name, module in zip(encoder.names, modules)
+    )
     if size > SHARE * free:
         return f"row features take {size / 2**30:.1f} GiB, more than {SHARE:.0%} of the free memory"
     return None
@@ -66,12 +70,19 @@ def _width(module: Any) -> int:
     found = 0
     for kind, encoder in module.encoder.encoder_dict.items():
         columns = len(encoder.stats_list)
-        found += {"timestamp": 7 * 8, "embedding": max(getattr(encoder, "emb_dim_list", (0,)))}.get(kind, 1) * columns
+        found += {"timestamp": 7 * 8, "embedding": max(getattr(encoder, "emb_dim_list", (0,)))}.get(
+            kind, 1
+        ) * columns
     return found
 
 
 @torch.no_grad()
-def make_cells(encoder: RowEncoder, features: Features, hide: Mapping[str, Collection[str]], device: torch.device) -> dict[str, TableCells]:
+def make_cells(
+    encoder: RowEncoder,
+    features: Features,
+    hide: Mapping[str, Collection[str]],
+    device: torch.device,
+) -> dict[str, TableCells]:
     """The cells of every table."""
     found = {}
     for name, module in zip(encoder.names, encoder.tables):
@@ -125,7 +136,9 @@ def encode_columns(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
     for kind in cells.kinds:
         encoder: Any = module.encoder.encoder_dict[kind.name]
         if kind.name == "categorical":
-            part = look_up(encoder.emb, cells.places.index_select(0, rows).flatten()).view(len(rows), kind.columns, -1)
+            part = look_up(encoder.emb, cells.places.index_select(0, rows).flatten()).view(
+                len(rows), kind.columns, -1
+            )
         else:
             values = numbers[:, kind.start : kind.start + kind.columns * kind.width]
             if kind.name == "numerical":
@@ -143,4 +156,6 @@ def _linear(values: Tensor, weight: Tensor, bias: nn.Parameter) -> Tensor:
     columns, width, _ = weight.shape
     if columns == 1:
         return torch.addmm(bias[0], values, weight[0])[:, None]
-    return torch.baddbmm(bias[:, None], values.view(-1, columns, width).transpose(0, 1), weight).transpose(0, 1)
+    return torch.baddbmm(
+        bias[:, None], values.view(-1, columns, width).transpose(0, 1), weight
+    ).transpose(0, 1)

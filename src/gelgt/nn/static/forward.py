@@ -1,8 +1,8 @@
 """`StaticModel`: a `GelGTModel` over batches of fixed shapes, with the model's own parameters.
 
-Every size comes from the shape, every choice from a mask. Rows that refinement drops and filler rows stand behind the kept ones; fused
-attention gives them subgraphs of their own, so that every row of every tensor is written and finite, and their gradients are 0.
-"""
+Every size comes from the shape, every choice from a mask. Rows that refinement drops and filler
+rows stand behind the kept ones; fused attention gives them subgraphs of their own, so that every
+row of every tensor is written and finite, and their gradients are 0."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,9 @@ from gelgt.nn.structure import StructureEncoder, structure_noise
 MOST_ROWS = 4096  # of a subgraph; longer ones are few to a batch, and launches no longer what costs
 
 
-def why_not_static(model: GelGTModel, sampling: SamplingConfig, features: Features, free: float) -> str | None:
+def why_not_static(
+    model: GelGTModel, sampling: SamplingConfig, features: Features, free: float
+) -> str | None:
     """Why a model cannot work on fixed shapes; None if it can."""
     if sampling.strategy == "full":
         return "subgraphs without a budget have no largest size"
@@ -40,20 +42,36 @@ def why_not_static(model: GelGTModel, sampling: SamplingConfig, features: Featur
 
 
 class StaticInput:
-    """The parts of a packed batch, as tensors on its device, and the aggregates (B, F) of its seeds."""
+    """The parts of a packed batch, as tensors on its device, and the aggregates (B, F) of its
+    seeds."""
 
     def __init__(self, shape: Shape, words: Tensor, history: Tensor | None = None) -> None:
         self.shape, self.history = shape, history
         parts = {name: words[part] for name, part in shape.parts.items()}
-        self.seed_time, self.seed_key = (parts[name].view(torch.int64) for name in ("seed_time", "seed_key"))
-        self.index, self.offsets, self.kept_offsets = parts["index"], parts["offsets"], parts["kept_offsets"]
+        self.seed_time, self.seed_key = (
+            parts[name].view(torch.int64) for name in ("seed_time", "seed_key")
+        )
+        self.index, self.offsets, self.kept_offsets = (
+            parts["index"],
+            parts["offsets"],
+            parts["kept_offsets"],
+        )
         counts = parts["counts"]
         self.table_rows, self.num_rows, self.num_seeds = counts[:-2], counts[-2], counts[-1]
         self.table, self.hop, self.subgraph = parts["table"], parts["hop"], parts["subgraph"]
         self.age, self.has_time = parts["age"].view(torch.float32), parts["has_time"].bool()
-        self.source, self.used, self.used_starts, self.cells = parts["source"], parts["used"], parts["used_starts"], parts["cells"]
+        self.source, self.used, self.used_starts, self.cells = (
+            parts["source"],
+            parts["used"],
+            parts["used_starts"],
+            parts["cells"],
+        )
         self.starts, self.row, self.other = parts["starts"], parts["row"], parts["other"]
-        self.run_start, self.run_end, self.reverse = parts["run_start"], parts["run_end"], parts["reverse"]
+        self.run_start, self.run_end, self.reverse = (
+            parts["run_start"],
+            parts["run_end"],
+            parts["reverse"],
+        )
 
     @property
     def is_row(self) -> Tensor:
@@ -72,7 +90,8 @@ class StaticInput:
 
 @dataclass(frozen=True)
 class StaticTokens:
-    """Rows on their way through the branches: as `Tokens`, with the subgraph of each row, B for those that nobody reads."""
+    """Rows on their way through the branches: as `Tokens`, with the subgraph of each row, B for
+    those that nobody reads."""
 
     h: Tensor
     age: Tensor
@@ -94,7 +113,12 @@ class StaticModel:
     """
 
     def __init__(
-        self, model: GelGTModel, graph: Graph, sampling: SamplingConfig, features: Features, hide: Mapping[str, Collection[str]]
+        self,
+        model: GelGTModel,
+        graph: Graph,
+        sampling: SamplingConfig,
+        features: Features,
+        hide: Mapping[str, Collection[str]],
     ) -> None:
         self.model, self.config = model, model.config
         self.longest = longest_kept(model.config, sampling)
@@ -131,7 +155,9 @@ class StaticModel:
         """As `GelGTModel.branches`."""
         everything = self.every_link(inputs)
         h = self.encode(inputs, everything)
-        tokens = StaticTokens(h, inputs.age, inputs.has_time, inputs.subgraph, inputs.offsets, everything)
+        tokens = StaticTokens(
+            h, inputs.age, inputs.has_time, inputs.subgraph, inputs.offsets, everything
+        )
         gnn = self.model.gnn
         if gnn is None:
             return self.refined(tokens, inputs), None
@@ -146,7 +172,11 @@ class StaticModel:
     def every_link(self, inputs: StaticInput) -> Links:
         """All messages, each with weight 1."""
         weight = inputs.is_message.to(torch.float32)
-        return Links(Segments(inputs.row, inputs.other, inputs.starts[:-1], inputs.starts[1:]), weight, weight)
+        return Links(
+            Segments(inputs.row, inputs.other, inputs.starts[:-1], inputs.starts[1:]),
+            weight,
+            weight,
+        )
 
     def averaged(self, links: Links, inputs: StaticInput) -> Links:
         """The messages of weight 1, averaged."""
@@ -188,15 +218,25 @@ class StaticModel:
         used = Segments(by_row, inputs.used, inputs.used_starts[:-1], inputs.used_starts[1:])
         return repeat(encoded, inputs.source, used, inputs.is_row.to(torch.float32))
 
-    def encode_structure(self, encoder: StructureEncoder, inputs: StaticInput, links: Links, moved: list[Moved]) -> Tensor:
+    def encode_structure(
+        self, encoder: StructureEncoder, inputs: StaticInput, links: Links, moved: list[Moved]
+    ) -> Tensor:
         config, subgraph = self.config, inputs.subgraph.clamp(max=inputs.shape.seeds - 1)
         place = torch.arange(inputs.shape.rows, device=subgraph.device) - inputs.offsets[subgraph]
-        start = structure_noise(inputs.seed_key, inputs.seed_time, place, subgraph, config.structure_width, self.model.noise_seed)
+        start = structure_noise(
+            inputs.seed_key,
+            inputs.seed_time,
+            place,
+            subgraph,
+            config.structure_width,
+            self.model.noise_seed,
+        )
         return encoder.over(start, links, lambda norm, x: one_norm(norm, x, inputs.num_rows, moved))
 
     # Refinement.
     def refined(self, tokens: StaticTokens, inputs: StaticInput) -> StaticTokens:
-        """The rows that refinement keeps, in front; behind them the last row, a filler, again and again."""
+        """The rows that refinement keeps, in front; behind them the last row, a filler, again and
+        again."""
         if not self.is_refining:
             return tokens
         rows, size = inputs.shape.rows, inputs.shape.kept
@@ -206,38 +246,62 @@ class StaticModel:
             subgraph = tokens.subgraph
             near = subgraph.clamp(max=inputs.shape.seeds - 1)
             scores = semantic_scores(tokens.h, tokens.offsets, near)
-            kept = refine(scores, inputs.hop, tokens.offsets, subgraph, self.config.keep) & (subgraph < inputs.shape.seeds)
+            kept = refine(scores, inputs.hop, tokens.offsets, subgraph, self.config.keep) & (
+                subgraph < inputs.shape.seeds
+            )
             place = kept.cumsum(0) - 1  # where a kept row goes
             to = torch.where(kept, place, size)
-            index = torch.full((size + 1,), rows - 1, device=device).scatter_(0, to, torch.arange(rows, device=device))[:-1]
+            index = torch.full((size + 1,), rows - 1, device=device).scatter_(
+                0, to, torch.arange(rows, device=device)
+            )[:-1]
         h = take(tokens.h, index, place, kept)
         age, has_time = (values.index_select(0, index) for values in (tokens.age, tokens.has_time))
         subgraph = subgraph.index_select(0, index)
-        return StaticTokens(h, age, has_time, subgraph, inputs.kept_offsets, self._among(tokens.links, kept, place, index))
+        return StaticTokens(
+            h,
+            age,
+            has_time,
+            subgraph,
+            inputs.kept_offsets,
+            self._among(tokens.links, kept, place, index),
+        )
 
-    def _among(self, links: Links | None, kept: Tensor, place: Tensor, index: Tensor) -> Links | None:
-        """The messages between kept rows, in their new numbering; it keeps the order of rows, and so that of messages."""
+    def _among(
+        self, links: Links | None, kept: Tensor, place: Tensor, index: Tensor
+    ) -> Links | None:
+        """The messages between kept rows, in their new numbering; it keeps the order of rows, and
+        so that of messages."""
         if links is None or self.model.gnn is None or self.config.wiring != "parallel":
             return None
         segments = links.segments
-        inside = kept.index_select(0, segments.row) & kept.index_select(0, segments.other) & (links.received > 0)
+        inside = (
+            kept.index_select(0, segments.row)
+            & kept.index_select(0, segments.other)
+            & (links.received > 0)
+        )
         weight = inside.to(torch.float32)
-        row, other = (place.index_select(0, ends).clamp(min=0) for ends in (segments.row, segments.other))
+        row, other = (
+            place.index_select(0, ends).clamp(min=0) for ends in (segments.row, segments.other)
+        )
         ends = (values.index_select(0, index) for values in (segments.start, segments.end))
         return Links(Segments(row, other, *ends), weight, weight)
 
     # Attention.
     def attend(self, tokens: StaticTokens) -> tuple[Tensor, Tensor]:
-        """The attention blocks: padded tokens (B, N, d) and their mask; N is the longest that a subgraph can be."""
+        """The attention blocks: padded tokens (B, N, d) and their mask; N is the longest that a
+        subgraph can be."""
         offsets, size = tokens.offsets, len(tokens.h)
         device = tokens.h.device
         seeds, longest = len(offsets) - 1, self.longest
         places = torch.arange(longest, device=device)
-        lengths = (offsets[1:] - offsets[:-1]).clamp(min=1)  # a filler seed has one row, so that nothing is divided by 0
+        # a filler seed has one row, so that nothing is divided by 0
+        lengths = (offsets[1:] - offsets[:-1]).clamp(min=1)
         mask = places < lengths[:, None]  # (B, N)
         index = (offsets[:-1, None] + places).clamp(max=size - 1).flatten()
         is_read = tokens.subgraph < seeds
-        back = tokens.subgraph * longest + torch.arange(size, device=device) - offsets[tokens.subgraph]
+        back = (
+            tokens.subgraph * longest + torch.arange(size, device=device) - offsets[tokens.subgraph]
+        )
 
         def padded(x: Tensor) -> Tensor:
             return take(x, index, back, is_read).view(seeds, longest, -1)
@@ -245,19 +309,29 @@ class StaticModel:
         if choose_backend(self.config, device, tokens.h.dtype)[0] == "fused":
             return padded(self.attend_packed(tokens)), mask
         x = padded(tokens.h)
-        ages, known = (values.index_select(0, index).view(seeds, longest) for values in (tokens.age, tokens.has_time))
-        biases = [mask_bias(bias(ages, known & mask), mask, x.dtype) for bias in self.model.biases] or [mask_bias(None, mask, x.dtype)]
+        ages, known = (
+            values.index_select(0, index).view(seeds, longest)
+            for values in (tokens.age, tokens.has_time)
+        )
+        biases = [
+            mask_bias(bias(ages, known & mask), mask, x.dtype) for bias in self.model.biases
+        ] or [mask_bias(None, mask, x.dtype)]
         for number, block in enumerate(self.model.blocks):
             x = block(x, biases[min(number, len(biases) - 1)])
         return x, mask
 
     def attend_packed(self, tokens: StaticTokens) -> Tensor:
-        """The attention blocks by the fused backend: (T, d) → (T, d). Rows that nobody reads are subgraphs of their own."""
+        """The attention blocks by the fused backend: (T, d) → (T, d). Rows that nobody reads are
+        subgraphs of their own."""
         size, offsets = len(tokens.h), tokens.offsets
         more = torch.arange(1, -(-size // self.longest) + 1, device=offsets.device) * self.longest
-        offsets = torch.cat([offsets.long(), (offsets[-1] + more).clamp(max=size)])  # as eager code has them: one kernel for both
+        # as eager code has them: one kernel for both
+        offsets = torch.cat([offsets.long(), (offsets[-1] + more).clamp(max=size)])
         made = [bias for bias in self.model.biases if isinstance(bias, GaussianBias)]
-        biases = [TimeBias.of(bias, tokens.age, tokens.has_time, offsets, self.longest) for bias in made or (None,)]
+        biases = [
+            TimeBias.of(bias, tokens.age, tokens.has_time, offsets, self.longest)
+            for bias in made or (None,)
+        ]
         x = tokens.h
         for number, block in enumerate(self.model.blocks):
             x = block(x, biases[min(number, len(biases) - 1)])

@@ -29,7 +29,8 @@ def fill_rows(
     offsets: Any, node: Any, table: Any, place: Any, stacked: Any, bases: Any, first: Any,
     subgraph: Any, source: Any, used: Any, used_starts: Any, cells: Any,
 ) -> None:  # fmt: skip
-    """Subgraphs of rows, their places in the stack of distinct rows, and for each of those the rows that use it."""
+    """Subgraphs of rows, their places in the stack of distinct rows, and for each of those the rows
+    that use it."""
     for b in range(len(offsets) - 1):
         for i in range(offsets[b], offsets[b + 1]):
             subgraph[i] = b
@@ -39,7 +40,8 @@ def fill_rows(
             used_starts[source[i] + 1] += 1
     for s in range(len(used_starts) - 1):
         used_starts[s + 1] += used_starts[s]
-    for i in range(len(node) - 1, -1, -1):  # backwards, with the ends counting down, so that equal sources keep their order
+    # backwards, with the ends counting down, so that equal sources keep their order
+    for i in range(len(node) - 1, -1, -1):
         used_starts[source[i] + 1] -= 1
         used[used_starts[source[i] + 1]] = i
     # Counting down left each end at its own start: the starts lie one place too late.
@@ -53,7 +55,8 @@ def fill_messages(
     child: Any, parent: Any, relation: Any, rows: int, groups: int, ends: Any, scratch: Any,
     starts: Any, row: Any, other: Any, run_start: Any, run_end: Any, reverse: Any,
 ) -> None:  # fmt: skip
-    """Messages sorted by their row, then by group; message 2e goes to the parent of edge e, 2e + 1 to its child.
+    """Messages sorted by their row, then by group; message 2e goes to the parent of edge e, 2e + 1
+    to its child.
 
     A run is the messages of one row and one group, which are averaged together.
     """

@@ -1,7 +1,8 @@
-"""Gathers and sums whose gradients are gathers and sums again, one sum in a fixed order for each row: the same bits every time.
+"""Gathers and sums whose gradients are gathers and sums again, one sum in a fixed order for each
+row: the same bits every time.
 
-Autograd's own gradient of a gather adds with atomics on CUDA, or sorts the indices first; here whoever gathers knows the way back.
-"""
+Autograd's own gradient of a gather adds with atomics on CUDA, or sorts the indices first; here
+whoever gathers knows the way back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,12 +39,15 @@ def segment_sum(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
 
         return launch_segment_sum(x, segments.other, weight, segments.start, segments.end)
     out = torch.zeros(len(segments.start), x.shape[1], dtype=x.dtype, device=x.device)
-    return out.index_add_(0, segments.row, x.index_select(0, segments.other) * weight.to(x.dtype)[:, None])
+    return out.index_add_(
+        0, segments.row, x.index_select(0, segments.other) * weight.to(x.dtype)[:, None]
+    )
 
 
 @dataclass(frozen=True)
 class Links:
-    """Messages along foreign keys, both ways, with their weights: those that a row receives, and those of what it sends."""
+    """Messages along foreign keys, both ways, with their weights: those that a row receives, and
+    those of what it sends."""
 
     segments: Segments
     received: Tensor
@@ -66,8 +70,11 @@ class _Pass(torch.autograd.Function):
         return segment_sum(gradient.contiguous(), ctx.links.segments, ctx.links.sent), None
 
 
-def means(inside: Tensor, run_start: Tensor, run_end: Tensor, reverse: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of messages whose runs are averaged, those outside left out: as received, and as sent. All (S,)."""
+def means(
+    inside: Tensor, run_start: Tensor, run_end: Tensor, reverse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weights of messages whose runs are averaged, those outside left out: as received, and as
+    sent. All (S,)."""
     before = functional.pad(inside.to(torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
     count = before.index_select(0, run_end) - before.index_select(0, run_start)
     received = torch.where(inside, 1.0 / count.clamp(min=1), 0.0)
@@ -95,11 +102,17 @@ class _Take(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         back, has_back = ctx.saved_tensors
         last = gradient.shape[0] - 1
-        return torch.where(has_back[:, None], gradient.index_select(0, back.clamp(0, last)), 0.0), None, None, None
+        return (
+            torch.where(has_back[:, None], gradient.index_select(0, back.clamp(0, last)), 0.0),
+            None,
+            None,
+            None,
+        )
 
 
 def repeat(x: Tensor, source: Tensor, used: Segments, weight: Tensor) -> Tensor:
-    """x[source], where a row may be taken many times: (X, d), (T,) → (T, d). `used` lists the places of each row, with weights of 1."""
+    """x[source], where a row may be taken many times: (X, d), (T,) → (T, d). `used` lists the
+    places of each row, with weights of 1."""
     out: Tensor = _Repeat.apply(x, source, used, weight)  # type: ignore[no-untyped-call]
     return out
 
@@ -142,7 +155,8 @@ class _LookUp(torch.autograd.Function):
 
 
 class StackedLinear(torch.autograd.Function):
-    """n linear layers on n batches: (n, R, a), (n, b, a), (n, b) → (n, R, b). The weights' gradients are contiguous, as optimisers want."""
+    """n linear layers on n batches: (n, R, a), (n, b, a), (n, b) → (n, R, b). The weights'
+    gradients are contiguous, as optimisers want."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -156,7 +170,13 @@ class StackedLinear(torch.autograd.Function):
 
 
 def masked_batch_norm(
-    x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor], training: bool, eps: float
+    x: Tensor,
+    counts: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running: tuple[Tensor, Tensor],
+    training: bool,
+    eps: float,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Batch norm of n batches at once, each over its first rows.
 
@@ -166,8 +186,8 @@ def masked_batch_norm(
         weight, bias: (n, c).
         running: (n, c) mean and variance, which evaluation uses.
 
-    Returns:
-        (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in evaluation.
+    Returns: (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running
+        ones in evaluation.
     """
     if not training:
         scale = weight * torch.rsqrt(running[1] + eps)
@@ -185,7 +205,9 @@ class _FusedNorm(torch.autograd.Function):
     """`MaskedNorm` by Triton's kernels."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         from gelgt.nn.kernels.norms import batch_forward  # imports Triton
 
         x = x.contiguous()
@@ -199,15 +221,20 @@ class _FusedNorm(torch.autograd.Function):
         from gelgt.nn.kernels.norms import batch_backward
 
         x, counts, weight, means, scales = ctx.saved_tensors
-        d_x, d_weight, d_bias = batch_backward(x, counts, weight, means, scales, gradient.contiguous())
+        d_x, d_weight, d_bias = batch_backward(
+            x, counts, weight, means, scales, gradient.contiguous()
+        )
         return d_x, None, d_weight, d_bias, None
 
 
 class MaskedNorm(torch.autograd.Function):
-    """(n, R, c), (n, R) of booleans, (n, c), (n, c) → (n, R, c), and mean and unbiased variance (n, c)."""
+    """(n, R, c), (n, R) of booleans, (n, c), (n, c) → (n, R, c), and mean and unbiased variance (n,
+    c)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, valid: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         real = valid.to(torch.float32)[:, :, None]
         count = real.sum(1)  # (n, 1)
         share = 1.0 / count.clamp(min=1.0)
@@ -230,7 +257,13 @@ class MaskedNorm(torch.autograd.Function):
         for_weight = (gradient * normed).sum(1)
         inner = gradient - (for_bias * share)[:, None]
         inner = torch.addcmul(inner, normed, (for_weight * share)[:, None], value=-1.0)
-        return (inner * (scale * weight)[:, None] * real).to(ctx.dtype), None, for_weight, for_bias, None
+        return (
+            (inner * (scale * weight)[:, None] * real).to(ctx.dtype),
+            None,
+            for_weight,
+            for_bias,
+            None,
+        )
 
 
 Moved = tuple[Sequence[Any], tuple[Tensor, Tensor], Tensor]
@@ -238,16 +271,23 @@ Moved = tuple[Sequence[Any], tuple[Tensor, Tensor], Tensor]
 
 @torch.no_grad()
 def move_running(moved: Sequence[Moved]) -> None:
-    """Move running statistics towards those of their batches, where there is one: for each, n norms, (n, c) statistics and (n,) counts."""
+    """Move running statistics towards those of their batches, where there is one: for each, n
+    norms, (n, c) statistics and (n,) counts."""
     own: list[Tensor] = []
     found: list[Tensor] = []
     shares: list[Tensor] = []
     for norms, (means, variances), counts in moved:
-        share = ((counts > 1).to(means.dtype) * (norms[0].momentum or 0.0))[:, None].expand_as(means).contiguous()
+        share = (
+            ((counts > 1).to(means.dtype) * (norms[0].momentum or 0.0))[:, None]
+            .expand_as(means)
+            .contiguous()
+        )
         for number, norm in enumerate(norms):
             own += [norm.running_mean, norm.running_var]
             found += [means[number], variances[number]]
             shares += [share[number]] * 2
     if own:
         torch._foreach_lerp_(own, found, shares)
-        torch._foreach_add_([norm.num_batches_tracked for norms, _, _ in moved for norm in norms], 1)
+        torch._foreach_add_(
+            [norm.num_batches_tracked for norms, _, _ in moved for norm in norms], 1
+        )

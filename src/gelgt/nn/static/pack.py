@@ -1,4 +1,5 @@
-"""A sampled batch as one buffer of 32-bit words, laid out by its `Shape`: one copy brings it to the device.
+"""A sampled batch as one buffer of 32-bit words, laid out by its `Shape`: one copy brings it to the
+device.
 
 Compiled, and without the interpreter's lock: several threads pack at once while another one trains.
 """
@@ -29,17 +30,20 @@ class StaticBatch:
 class Packer:
     """Packs batches.
 
-    Args:
-        shapes: Smallest first.
-        offsets: (tables + 1,) first node of each table.
-        keep: Rows that refinement keeps; None keeps all.
-        by_relation: Whether a row's messages are averaged by relation and direction, or all together.
-        relations: Number of relations of the graph.
+    Args: shapes: Smallest first. offsets: (tables + 1,) first node of each table. keep: Rows that
+        refinement keeps; None keeps all. by_relation: Whether a row's messages are averaged by
+        relation and direction, or all together. relations: Number of relations of the graph.
         pin_memory: Whether buffers are page-locked.
     """
 
     def __init__(
-        self, shapes: Sequence[Shape], offsets: NDArray[np.int64], keep: int | None, by_relation: bool, relations: int, pin_memory: bool
+        self,
+        shapes: Sequence[Shape],
+        offsets: NDArray[np.int64],
+        keep: int | None,
+        by_relation: bool,
+        relations: int,
+        pin_memory: bool,
     ) -> None:
         self.shapes, self.offsets, self.keep = list(shapes), np.asarray(offsets, np.int64), keep
         self.groups = 2 * relations if by_relation else 1
@@ -49,7 +53,9 @@ class Packer:
         """The batch in the smallest shape that has room for it; None if none has."""
         batch = batch.to_packed()
         found = _Found(batch, self.offsets, self.keep)
-        shape = next((s for s in self.shapes if batch.num_seeds <= s.seeds and s.fits(found.size)), None)
+        shape = next(
+            (s for s in self.shapes if batch.num_seeds <= s.seeds and s.fits(found.size)), None
+        )
         if shape is None:
             return None
         words = torch.zeros(shape.words, dtype=torch.int32, pin_memory=self.pin_memory)
@@ -57,7 +63,9 @@ class Packer:
         self._fill(parts, shape, batch, found)
         return StaticBatch(shape, words, batch.num_seeds, batch.index.numpy())
 
-    def _fill(self, parts: dict[str, Any], shape: Shape, batch: SubgraphBatch, found: "_Found") -> None:
+    def _fill(
+        self, parts: dict[str, Any], shape: Shape, batch: SubgraphBatch, found: "_Found"
+    ) -> None:
         from gelgt.nn.static.loops import fill_messages, fill_rows  # imports numba
 
         seeds, rows = batch.num_seeds, found.size.rows
@@ -92,7 +100,8 @@ class Packer:
 
 
 class _Found:
-    """What is known of a batch before its shape: its size, and for each row its place among the distinct rows of its table."""
+    """What is known of a batch before its shape: its size, and for each row its place among the
+    distinct rows of its table."""
 
     def __init__(self, batch: SubgraphBatch, offsets: NDArray[np.int64], keep: int | None) -> None:
         from gelgt.nn.static.loops import find_distinct
@@ -100,13 +109,27 @@ class _Found:
         self.offsets: NDArray[np.int64] = batch.offsets.numpy()
         self.kept_offsets = self.offsets
         if keep is not None:
-            self.kept_offsets = np.concatenate([[0], np.cumsum(np.minimum(np.diff(self.offsets), keep))])
+            self.kept_offsets = np.concatenate(
+                [[0], np.cumsum(np.minimum(np.diff(self.offsets), keep))]
+            )
         node = batch.node.numpy()
         self.place = np.empty(len(node), np.int32)
         counts = np.zeros(len(offsets) - 1, np.int64)
         slots = 1 << int(max(2, 2 * len(node)) - 1).bit_length()
-        find_distinct(node, batch.table.numpy(), self.place, counts, np.full(slots, -1, np.int64), np.empty(slots, np.int32))
-        self.size = Size(len(node), int(self.kept_offsets[-1]), 2 * batch.edge_index.shape[1], tuple(counts.tolist()))
+        find_distinct(
+            node,
+            batch.table.numpy(),
+            self.place,
+            counts,
+            np.full(slots, -1, np.int64),
+            np.empty(slots, np.int32),
+        )
+        self.size = Size(
+            len(node),
+            int(self.kept_offsets[-1]),
+            2 * batch.edge_index.shape[1],
+            tuple(counts.tolist()),
+        )
 
 
 def measure(batch: SubgraphBatch, offsets: NDArray[np.int64], keep: int | None) -> Size:

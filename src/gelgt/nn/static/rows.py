@@ -1,7 +1,8 @@
-"""The row encoder over all tables at once: behind their first layer the tables' networks have the same widths, so they are one stack.
+"""The row encoder over all tables at once: behind their first layer the tables' networks have the
+same widths, so they are one stack.
 
-The tables' own parameters are stacked anew in every step, which is one copy each; nothing is kept twice.
-"""
+The tables' own parameters are stacked anew in every step, which is one copy each; nothing is kept
+twice."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +44,9 @@ def encode_rows(
     def norm(norms: Sequence[Any], x: Tensor) -> Tensor:
         return _norm(norms, x, counts, moved)
 
-    starts = [_first(module, cells[number], own) for module, number, own in zip(modules, present, rows)]
+    starts = [
+        _first(module, cells[number], own) for module, number, own in zip(modules, present, rows)
+    ]
     x, short = (_stacked([part[side] for part in starts], height) for side in (0, 1))
     for depth in range(len(modules[0].backbone)):
         blocks = [module.backbone[depth] for module in modules]
@@ -51,7 +54,14 @@ def encode_rows(
             short = x
             x = _linear([block.lin1 for block in blocks], x)
         x = torch.relu(norm([block.norm1 for block in blocks], x))
-        x = torch.relu(norm([block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x))) + short
+        x = (
+            torch.relu(
+                norm(
+                    [block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x)
+                )
+            )
+            + short
+        )
     x = torch.relu(norm([module.decoder[0] for module in modules], x))
     return _linear([module.decoder[-1] for module in modules], x)
 
@@ -63,13 +73,19 @@ def _first(module: ResNet, cells: TableCells, rows: Tensor) -> tuple[Tensor, Ten
     if block.shortcut is None:
         return block.lin1(x), x
     layers = (block.lin1, block.shortcut)
-    both = functional.linear(x, torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers]))
+    both = functional.linear(
+        x,
+        torch.cat([layer.weight for layer in layers]),
+        torch.cat([layer.bias for layer in layers]),
+    )
     first, short = both.chunk(2, dim=1)
     return first, short
 
 
 def _stacked(parts: Sequence[Tensor], height: int) -> Tensor:
-    return torch.stack([functional.pad(lowered(part), (0, 0, 0, height - len(part))) for part in parts])
+    return torch.stack(
+        [functional.pad(lowered(part), (0, 0, 0, height - len(part))) for part in parts]
+    )
 
 
 def _each(modules: Sequence[Any], name: str) -> Tensor:
@@ -92,8 +108,16 @@ def _norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -
     return batch_norm(norms, x, counts, weight, bias, moved)
 
 
-def batch_norm(norms: Sequence[Any], x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, moved: list[Moved]) -> Tensor:
-    """`BatchNorm1d` of n batches over their real rows; `moved` takes what the running statistics move towards in training."""
+def batch_norm(
+    norms: Sequence[Any],
+    x: Tensor,
+    counts: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    moved: list[Moved],
+) -> Tensor:
+    """`BatchNorm1d` of n batches over their real rows; `moved` takes what the running statistics
+    move towards in training."""
     training = norms[0].training
     running = (x, x) if training else (_each(norms, "running_mean"), _each(norms, "running_var"))
     out, found = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)

@@ -8,12 +8,15 @@ from statistics import fmean, stdev
 LEVELS = 12  # of shapes, at most
 STEP = 0.93  # of the rows of a shape, what the next smaller one has
 MARGIN = 1.08  # room over the largest batch that was seen
-RATIO_MARGIN = 1.03  # likewise for what follows from the rows; where that is too little, a batch takes the next larger shape
+# likewise for what follows from the rows; where that is too little, a batch takes the next larger
+# shape
+RATIO_MARGIN = 1.03
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a batch needs: kept rows, messages (two for each edge), and the distinct rows of each table."""
+    """What a batch needs: kept rows, messages (two for each edge), and the distinct rows of each
+    table."""
 
     rows: int
     kept: int
@@ -59,7 +62,8 @@ class Shape:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """Where each part lies among the 32-bit words of the buffer. Numbers of 64 bits come first."""
+        """Where each part lies among the 32-bit words of the buffer. Numbers of 64 bits come
+        first."""
         words = {
             "seed_time": 2 * self.seeds,
             "seed_key": 2 * self.seeds,
@@ -67,7 +71,9 @@ class Shape:
             "offsets": self.seeds + 1,
             "kept_offsets": self.seeds + 1,
             "counts": len(self.tables) + 2,  # distinct rows of each table, rows, seeds
-            **dict.fromkeys(("table", "hop", "age", "has_time", "subgraph", "source", "used"), self.rows),
+            **dict.fromkeys(
+                ("table", "hop", "age", "has_time", "subgraph", "source", "used"), self.rows
+            ),
             "used_starts": len(self.present) * self.height + 1,
             "cells": sum(self.tables),
             "starts": self.rows + 1,
@@ -84,10 +90,13 @@ class Shape:
         return int(self.parts["reverse"].stop)
 
 
-def choose_shapes(seen: Sequence[Size], seeds: int, limit: int, table_rows: Sequence[int]) -> list[Shape]:
+def choose_shapes(
+    seen: Sequence[Size], seeds: int, limit: int, table_rows: Sequence[int]
+) -> list[Shape]:
     """Shapes for batches like those that were seen, smallest first.
 
-    Everything but the rows follows from them by the largest ratio that was seen, so that one number tells the shapes apart.
+    Everything but the rows follows from them by the largest ratio that was seen, so that one number
+    tells the shapes apart.
 
     Args:
         seen: Sizes of some batches.
@@ -114,7 +123,10 @@ def choose_shapes(seen: Sequence[Size], seeds: int, limit: int, table_rows: Sequ
                 rows=rows,
                 kept=min(rows, _up(rows * kept + 1, 64)),
                 messages=_up(rows * messages, 64),
-                tables=tuple(min(_up(rows * share, 32), _up(count, 32)) if share else 0 for share, count in zip(tables, table_rows)),
+                tables=tuple(
+                    min(_up(rows * share, 32), _up(count, 32)) if share else 0
+                    for share, count in zip(tables, table_rows)
+                ),
             )
         )
     return list(dict.fromkeys(found))

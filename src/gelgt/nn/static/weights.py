@@ -1,7 +1,7 @@
 """Weights in the precision in which products read them, all converted at once.
 
-Autocast converts every weight by itself, and its gradient back: hundreds of launches of a few microseconds. The values are the same.
-"""
+Autocast converts every weight by itself, and its gradient back: hundreds of launches of a few
+microseconds. The values are the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,21 +14,29 @@ from gelgt.nn.model import GelGTModel
 
 
 class LowWeights:
-    """Copies of the weights of a model's linear layers in a lower precision, with which it can compute.
+    """Copies of the weights of a model's linear layers in a lower precision, with which it can
+    compute.
 
-    Attributes:
-        leaves: For each parameter that is trained, what to take the gradient of: its copy, or itself.
+    Attributes: leaves: For each parameter that is trained, what to take the gradient of: its copy,
+        or itself.
     """
 
     def __init__(self, model: GelGTModel, dtype: torch.dtype | None) -> None:
         self.places: list[tuple[nn.Module, str]] = []
-        bias_layers = set(model.biases.modules())  # a Gaussian bias is computed in float32 throughout
+        # a Gaussian bias is computed in float32 throughout
+        bias_layers = set(model.biases.modules())
         if dtype is not None:
             for module in model.modules():
                 if isinstance(module, nn.Linear | GraphLinear) and module not in bias_layers:
-                    self.places += [(module, name) for name, value in module.named_parameters(recurse=False) if value is not None]
+                    self.places += [
+                        (module, name)
+                        for name, value in module.named_parameters(recurse=False)
+                        if value is not None
+                    ]
         self.own: list[Tensor] = [getattr(module, name) for module, name in self.places]
-        self.copies = [torch.empty_like(p, dtype=dtype).requires_grad_(p.requires_grad) for p in self.own]
+        self.copies = [
+            torch.empty_like(p, dtype=dtype).requires_grad_(p.requires_grad) for p in self.own
+        ]
         known = {id(p): copy for p, copy in zip(self.own, self.copies)}
         self.leaves = [known.get(id(p), p) for p in model.parameters() if p.requires_grad]
 
@@ -50,7 +58,11 @@ class LowWeights:
 def raised(gradients: list[Tensor | None], parameters: list[nn.Parameter]) -> list[Tensor | None]:
     """Gradients in the precision of their parameters, contiguous, all converted at once."""
     found = [None if g is None else g.contiguous() for g in gradients]
-    low = [place for place, (g, p) in enumerate(zip(found, parameters)) if g is not None and g.dtype != p.dtype]
+    low = [
+        place
+        for place, (g, p) in enumerate(zip(found, parameters))
+        if g is not None and g.dtype != p.dtype
+    ]
     if low:
         wide: list[Tensor | None] = list(found)
         made = [torch.empty_like(parameters[place]) for place in low]

@@ -1,4 +1,5 @@
-"""Calibration: does a predicted probability of 0.3 come true three times in ten, and are large predictions truly large."""
+"""Calibration: does a predicted probability of 0.3 come true three times in ten, and are large
+predictions truly large."""
 
 from dataclasses import dataclass
 
@@ -23,14 +24,26 @@ def section(run: Run) -> Section | None:
     if kind not in (BINARY, REGRESSION):
         return None
     aid = {
-        BINARY: "Dots on the diagonal mean that probabilities can be taken at their word; below it they are too high, above it too low.",
-        REGRESSION: "The rows are sorted by prediction and cut into tenths; on the diagonal, predictions are right on average.",
+        BINARY: "Dots on the diagonal mean that probabilities can be taken at their word; below "
+        "it they are too high, above it too low.",
+        REGRESSION: "The rows are sorted by prediction and cut into tenths; on the diagonal, "
+        "predictions are right on average.",
     }[kind]
     found, split = shown(run)
     if found is None or not len(found):
-        return Section("calibration", "Calibration", aid, note("Left out: there are no predictions with labels in the run folder."))
+        return Section(
+            "calibration",
+            "Calibration",
+            aid,
+            note("Left out: there are no predictions with labels in the run folder."),
+        )
     body = (_binary if kind == BINARY else _regression)(found, found.scores[run.facts.model])
-    return Section("calibration", "Calibration", aid, body + f'<p class="small">{count(len(found))} {split_word(split)} rows.</p>')
+    return Section(
+        "calibration",
+        "Calibration",
+        aid,
+        body + f'<p class="small">{count(len(found))} {split_word(split)} rows.</p>',
+    )
 
 
 @dataclass(frozen=True)
@@ -45,14 +58,21 @@ class Bin:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the observed share, which also holds for few rows and for shares of 0 and 1."""
+        """Wilson's interval of the observed share, which also holds for few rows and for shares of
+        0 and 1."""
         z, n, p = 1.96, self.rows, self.observed
-        middle, half = p + z * z / (2 * n), z * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)))
-        return max((middle - half) / (1 + z * z / n), 0.0), min((middle + half) / (1 + z * z / n), 1.0)
+        middle, half = (
+            p + z * z / (2 * n),
+            z * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))),
+        )
+        return max((middle - half) / (1 + z * z / n), 0.0), min(
+            (middle + half) / (1 + z * z / n), 1.0
+        )
 
 
 def bins(label: Array, probability: Array) -> list[Bin]:
-    """Ten bins of equal width up to where the probabilities end, so that a rare event does not fall into one bin."""
+    """Ten bins of equal width up to where the probabilities end, so that a rare event does not fall
+    into one bin."""
     top = float(np.quantile(probability, 0.998))
     high = next(h for h in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if top <= h or h == 1.0)
     place = np.clip((probability / high * BINS).astype(int), 0, BINS - 1)
@@ -61,7 +81,15 @@ def bins(label: Array, probability: Array) -> list[Bin]:
         rows = place == i
         if rows.any():
             size = int(rows.sum())
-            made.append(Bin(i * high / BINS, (i + 1) * high / BINS, size, float(probability[rows].mean()), float(label[rows].mean())))
+            made.append(
+                Bin(
+                    i * high / BINS,
+                    (i + 1) * high / BINS,
+                    size,
+                    float(probability[rows].mean()),
+                    float(label[rows].mean()),
+                )
+            )
     return made
 
 
@@ -74,21 +102,52 @@ def _binary(found: Predictions, probability: Array) -> str:
     made = bins(found.label, probability)
     end = max(*(b.predicted for b in made), *(b.observed for b in made), made[-1].high)
     axis = linear(0, min(end, 1.0), "predicted probability")
-    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "share that came true"), "Reliability diagram", height=340)
+    plot = Plot(
+        axis,
+        Scale(axis.low, axis.high, axis.ticks, "share that came true"),
+        "Reliability diagram",
+        height=340,
+    )
     most = max(b.rows for b in made)  # the longest bar takes a quarter of the height
-    plot.bars([(b.low, b.high) for b in made], [axis.high / 4 * b.rows / most for b in made], colour=2, css="area")
+    plot.bars(
+        [(b.low, b.high) for b in made],
+        [axis.high / 4 * b.rows / most for b in made],
+        colour=2,
+        css="area",
+    )
     plot.segment((0, 0), (axis.high, axis.high))
     plot.spans([b.predicted for b in made], [b.interval for b in made])
-    names = [f"{count(b.rows)} rows: predicted {percent(b.predicted)}, came true {percent(b.observed)}" for b in made]
+    names = [
+        f"{count(b.rows)} rows: predicted {percent(b.predicted)}, came true {percent(b.observed)}"
+        for b in made
+    ]
     plot.line([b.predicted for b in made], [b.observed for b in made], css="thin")
     plot.dots([b.predicted for b in made], [b.observed for b in made], radius=4.5, names=names)
     caption = (
-        f"Expected calibration error {score(calibration_error(made))}. Upright lines: {LEVEL} intervals; bars: how many rows lie there."
+        f"Expected calibration error {score(calibration_error(made))}. Upright lines: "
+        f"{LEVEL} intervals; bars: how many rows lie there."
     )
-    rows = [[f"{number(b.low)} to {number(b.high)}", count(b.rows), score(b.predicted), score(b.observed)] for b in made]
-    rows.append(["<b>all</b>", count(len(found)), score(float(probability.mean())), score(float(found.label.mean()))])
+    rows = [
+        [
+            f"{number(b.low)} to {number(b.high)}",
+            count(b.rows),
+            score(b.predicted),
+            score(b.observed),
+        ]
+        for b in made
+    ]
+    rows.append(
+        [
+            "<b>all</b>",
+            count(len(found)),
+            score(float(probability.mean())),
+            score(float(found.label.mean())),
+        ]
+    )
     html = table(["Probability", "rows", "predicted", "came true"], rows)
-    return figures([figure("Reliability", plot.svg(), caption), f"<figure><h3>In numbers</h3>{html}</figure>"])
+    return figures(
+        [figure("Reliability", plot.svg(), caption), f"<figure><h3>In numbers</h3>{html}</figure>"]
+    )
 
 
 def _regression(found: Predictions, predicted: Array) -> str:
@@ -99,12 +158,28 @@ def _regression(found: Predictions, predicted: Array) -> str:
     ranges = [(y - e, y + e) for y, e in zip(ys, errors, strict=True)]
     ends = [*xs, *ys, *(v for r in ranges for v in r)]
     axis = linear(min(ends), max(ends), "mean prediction")
-    plot = Plot(axis, Scale(axis.low, axis.high, axis.ticks, "mean true value"), "Mean true value by decile of prediction", height=340)
+    plot = Plot(
+        axis,
+        Scale(axis.low, axis.high, axis.ticks, "mean true value"),
+        "Mean true value by decile of prediction",
+        height=340,
+    )
     plot.segment((axis.low, axis.low), (axis.high, axis.high))
     plot.spans(xs, ranges)
     plot.line(xs, ys, css="thin")
     plot.dots(xs, ys, radius=4.5, names=[f"{count(len(g))} rows" for g in groups])
-    rows = [[str(i + 1), count(len(g)), score(x, ends), score(y, ends)] for i, (g, x, y) in enumerate(zip(groups, xs, ys, strict=True))]
-    caption = f"Upright lines: {LEVEL} intervals of the mean. Equal predictions stay in one group, so there may be fewer than ten."
+    rows = [
+        [str(i + 1), count(len(g)), score(x, ends), score(y, ends)]
+        for i, (g, x, y) in enumerate(zip(groups, xs, ys, strict=True))
+    ]
+    caption = (
+        f"Upright lines: {LEVEL} intervals of the mean. Equal predictions stay in one "
+        "group, so there may be fewer than ten."
+    )
     html = table(["Tenth", "rows", "predicted", "true"], rows)
-    return figures([figure("Mean true value by prediction", plot.svg(), caption), f"<figure><h3>In numbers</h3>{html}</figure>"])
+    return figures(
+        [
+            figure("Mean true value by prediction", plot.svg(), caption),
+            f"<figure><h3>In numbers</h3>{html}</figure>",
+        ]
+    )

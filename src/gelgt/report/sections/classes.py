@@ -12,7 +12,8 @@ MOST_CLASSES, MOST_LABELS = 12, 30
 
 
 def confusion(run: Run, found: Predictions) -> str:
-    """Shares of each true class by predicted class; the rarest of many classes are taken together."""
+    """Shares of each true class by predicted class; the rarest of many classes are taken
+    together."""
     given, guessed = found.label.astype(int), found.scores[run.facts.model].argmax(axis=1)
     unseen = int((given < 0).sum())
     names = list(found.classes)
@@ -28,7 +29,10 @@ def confusion(run: Run, found: Predictions) -> str:
     np.add.at(matrix, (given, guessed), 1)
     html = _matrix(matrix, names)
     if unseen:
-        html += note(f"{count(unseen)} rows have a class that is not among those of the model; they count as wrong in every score.")
+        html += note(
+            f"{count(unseen)} rows have a class that is not among those of the model; they count "
+            "as wrong in every score."
+        )
     return html
 
 
@@ -36,11 +40,24 @@ def _matrix(matrix: Array, names: list[str]) -> str:
     rows = []
     for i, name in enumerate(names):
         total = int(matrix[i].sum())
-        cells = [_cell(matrix[i, j] / total if total else 0.0, int(matrix[i, j]), i == j) for j in range(len(names))]
-        rows.append([f'<span title="{escape(name)}">{escape(cut(name, 28))}</span>', f'<td class="n">{count(total)}</td>', *cells])
+        cells = [
+            _cell(matrix[i, j] / total if total else 0.0, int(matrix[i, j]), i == j)
+            for j in range(len(names))
+        ]
+        rows.append(
+            [
+                f'<span title="{escape(name)}">{escape(cut(name, 28))}</span>',
+                f'<td class="n">{count(total)}</td>',
+                *cells,
+            ]
+        )
     predicted = matrix.sum(axis=0)
     rows.append(
-        ["<i>predicted</i>", f'<td class="n">{count(int(matrix.sum()))}</td>', *(f'<td class="n">{count(int(p))}</td>' for p in predicted)]
+        [
+            "<i>predicted</i>",
+            f'<td class="n">{count(int(matrix.sum()))}</td>',
+            *(f'<td class="n">{count(int(p))}</td>' for p in predicted),
+        ]
     )
     head = [
         "True class ↓, predicted →",
@@ -54,7 +71,9 @@ def _cell(share: float, rows: int, is_diagonal: bool) -> str:
     """Tinted by its share: the diagonal in the colour of the model, errors in that of warnings."""
     colour = "var(--c0)" if is_diagonal else "var(--c1)"
     tint = f"background:color-mix(in srgb,{colour} {round(min(share, 1) * 55)}%,transparent)"
-    return f'<td style="{tint}" title="{count(rows)} rows">{percent(share) if rows else MISSING}</td>'
+    return (
+        f'<td style="{tint}" title="{count(rows)} rows">{percent(share) if rows else MISSING}</td>'
+    )
 
 
 def by_label(run: Run, found: Predictions) -> str:
@@ -68,7 +87,14 @@ def by_label(run: Run, found: Predictions) -> str:
         for metric in ("roc_auc", "average_precision"):
             measure = scorer(metric, found.label[:, c], score_of[:, c])
             cells.append(score(measure(weights) if measure else None))
-        rows.append([escape(found.classes[c]), count(int(sizes[c])), percent(float(sizes[c]) / len(found)), *cells])
+        rows.append(
+            [
+                escape(found.classes[c]),
+                count(int(sizes[c])),
+                percent(float(sizes[c]) / len(found)),
+                *cells,
+            ]
+        )
     html = table(["Label", "rows", "share", "ROC-AUC", "average precision"], rows)
     if len(order) > MOST_LABELS:
         html += note(f"The {MOST_LABELS} most frequent of {count(len(order))} labels.")

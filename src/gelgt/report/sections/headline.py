@@ -1,4 +1,5 @@
-"""The head of the page: what was predicted, under which regime, how well beside the baselines, and from which data."""
+"""The head of the page: what was predicted, under which regime, how well beside the baselines, and
+from which data."""
 
 from gelgt.report.html import code, escape, facts, note
 from gelgt.report.numbers import (
@@ -27,9 +28,13 @@ REGIMES = {
 def header(run: Run) -> str:
     """The first block, which is no numbered section."""
     told = run.facts
-    where = [f"Report on the run {told.run or run.folder.name}", f"preset {told.preset}" if told.preset else ""]
+    where = [
+        f"Report on the run {told.run or run.folder.name}",
+        f"preset {told.preset}" if told.preset else "",
+    ]
     parts = [
-        f'<header><p class="over">{escape(" · ".join(w for w in where if w))}</p><h1>{escape(told.task.name)}</h1>',
+        "<header><p "
+        f'class="over">{escape(" · ".join(w for w in where if w))}</p><h1>{escape(told.task.name)}</h1>',
         f'<p class="lead">{task_words(run)}</p>',
         code(told.task.sentence) if told.task.sentence else "",
         f'<p class="lead">{verdict(run)}</p>',
@@ -61,25 +66,42 @@ def verdict(run: Run) -> str:
     """The score beside the best baseline, and whether the difference is more than chance."""
     told, split = run.facts, main_split(run)
     own = run.score(told.model, split)
-    scored = {b: s for b in told.baselines if (s := run.score(b, split)) is not None and is_number(s)}
+    scored = {
+        b: s for b in told.baselines if (s := run.score(b, split)) is not None and is_number(s)
+    }
     if own is None or not is_number(own):
         return f"This run has no {escape(word(told.metric))} yet."
     name = escape(word(told.model))
     if not scored:
-        return f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of {score(own)}. No baseline was scored beside it."
+        return (
+            f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of "
+            f"{score(own)}. No baseline was scored beside it."
+        )
     lower = is_lower_better(told.metric)
     best = (min if lower else max)(scored, key=lambda b: scored[b])
     ahead = difference(own, scored[best], told.metric)
-    sentence = f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of {score(own, (scored[best],))}"
-    sentence += f", {ahead} {'as' if ahead == 'the same' else 'than'} the best baseline, {escape(word(best))}."
+    sentence = (
+        f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of "
+        f"{score(own, (scored[best],))}"
+    )
+    sentence += (
+        f", {ahead} {'as' if ahead == 'the same' else 'than'} the best baseline, "
+        f"{escape(word(best))}."
+    )
     gain = run.intervals.gains.get(best) if run.intervals and split == "test" else None
     if gain is None:
         return sentence
     over = " over entities" if run.intervals and run.intervals.over_entities else ""
     around = f"{signed(gain.low, (own,))} to {signed(gain.high, (own,))}"
     if gain.low <= 0 <= gain.high:
-        return f"{sentence} The {LEVEL} interval{over} of that difference, {around}, holds 0: it may be chance."
-    return f"{sentence} The {LEVEL} interval{over} of that difference, {around}, leaves out 0: it is more than chance."
+        return (
+            f"{sentence} The {LEVEL} interval{over} of that difference, {around}, holds 0: it "
+            "may be chance."
+        )
+    return (
+        f"{sentence} The {LEVEL} interval{over} of that difference, {around}, leaves out 0: it "
+        "is more than chance."
+    )
 
 
 def main_split(run: Run) -> str:
@@ -98,16 +120,28 @@ def _cards(run: Run) -> str:
     for model, found in scores.items():
         shown = score(found, tuple(scores.values()))
         if model == told.model:
-            interval = run.intervals.models.get(model) if run.intervals and split == "test" else None
+            interval = (
+                run.intervals.models.get(model) if run.intervals and split == "test" else None
+            )
             over = " over entities" if run.intervals and run.intervals.over_entities else ""
-            below = f"{LEVEL} interval{over} {score(interval.low)} to {score(interval.high)}" if interval else ""
+            below = (
+                f"{LEVEL} interval{over} {score(interval.low)} to {score(interval.high)}"
+                if interval
+                else ""
+            )
             title = f"{split_word(split).capitalize()} {word(told.metric)}, {word(model)}"
             css = "own"
         else:
-            title, css = heading(model), difference(scores[told.model], found, told.metric).rpartition(" ")[2]
+            title, css = (
+                heading(model),
+                difference(scores[told.model], found, told.metric).rpartition(" ")[2],
+            )
             ahead = difference(scores[told.model], found, told.metric)
             below = f"{word(told.model)} is {ahead}" if ahead != MISSING else "not scored"
-        cards.append(f'<div class="card c{run.colour(model)}{" own" if css == "own" else ""}"><span>{escape(title)}</span><b>{shown}</b>')
+        cards.append(
+            '<div class="card '
+            f'c{run.colour(model)}{" own" if css == "own" else ""}"><span>{escape(title)}</span><b>{shown}</b>'
+        )
         cards.append(f'<span class="{css}">{escape(below)}</span></div>')
     return f'<div class="cards">{"".join(cards)}</div>'
 
@@ -115,27 +149,44 @@ def _cards(run: Run) -> str:
 def _regime(run: Run) -> str:
     told = run.facts
     words = REGIMES.get(told.regime or "", "the run does not say which rows a seed could see")
-    horizon = f' Ages are measured from <span class="day">{escape(moment(told.horizon))}</span> at the latest.' if told.horizon else ""
+    horizon = (
+        f' Ages are measured from <span class="day">{escape(moment(told.horizon))}</span> at the '
+        "latest."
+        if told.horizon
+        else ""
+    )
     direction = "lower" if is_lower_better(told.metric) else "higher"
     return (
-        f"Regime <b>{escape(told.regime or 'unknown')}</b>: {words}.{horizon} Every score on this page is of this regime; "
+        f"Regime <b>{escape(told.regime or 'unknown')}</b>: {words}.{horizon} Every score on this "
+        "page is of this regime; "
         f"for {escape(word(told.metric))}, {direction} is better."
     )
 
 
 def _choices(run: Run) -> str:
-    chosen = "Epochs and settings are chosen on the validation rows; the test rows were never used for a choice"
-    return f"{chosen}, and {'score only what was chosen' if main_split(run) == 'test' else 'have not been scored'}."
+    chosen = (
+        "Epochs and settings are chosen on the validation rows; the test rows were never "
+        "used for a choice"
+    )
+    return (
+        f"{chosen}, and "
+        f"{'score only what was chosen' if main_split(run) == 'test' else 'have not been scored'}."
+    )
 
 
 def _predictors(run: Run) -> str:
     """Who predicts, where it is not one network alone."""
     told = run.facts
-    networks = f"the mean of {count(len(told.members))} networks" if len(told.members) > 1 else "a network"
+    networks = (
+        f"the mean of {count(len(told.members))} networks" if len(told.members) > 1 else "a network"
+    )
     if told.trees is None:
         return networks if len(told.members) > 1 else ""
     split = main_split(run)
-    alone = {part: f" (alone {score(found)})" if is_number(found := run.score(part, split)) else "" for part in run.parts}
+    alone = {
+        part: f" (alone {score(found)})" if is_number(found := run.score(part, split)) else ""
+        for part in run.parts
+    }
     return (
         f"{networks}, {1 - told.trees.share:.0%}{alone.get('network', '')}<br>"
         f"LightGBM on the same history, {told.trees.share:.0%}{alone.get('trees', '')}"
@@ -153,12 +204,25 @@ def _refit(run: Run) -> str:
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     told, task, data = run.facts, run.facts.task, run.facts.data
-    rows = [f"{count(task.rows[s])} {split_word(s)}" for s in ("train", "val", "test") if s in task.rows]
-    graph = f"{count(data.nodes)} rows<br>{count(data.edges)} edges" if data.nodes is not None else ""
-    epochs = f"{count(len(told.epochs))} epochs, best {told.best_epoch}" if told.epochs and told.best_epoch is not None else ""
+    rows = [
+        f"{count(task.rows[s])} {split_word(s)}" for s in ("train", "val", "test") if s in task.rows
+    ]
+    graph = (
+        f"{count(data.nodes)} rows<br>{count(data.edges)} edges" if data.nodes is not None else ""
+    )
+    epochs = (
+        f"{count(len(told.epochs))} epochs, best {told.best_epoch}"
+        if told.epochs and told.best_epoch is not None
+        else ""
+    )
     return [
         ("Data", escape(data.name or run.source)),
-        ("Tables", f"{count(len(data.tables))} with {count(sum(data.tables.values()))} rows" if data.tables else ""),
+        (
+            "Tables",
+            f"{count(len(data.tables))} with {count(sum(data.tables.values()))} rows"
+            if data.tables
+            else "",
+        ),
         ("Graph", graph),
         ("Label rows", "<br>".join(rows)),
         ("Validation from", escape(moment(task.val_timestamp)) if task.val_timestamp else ""),

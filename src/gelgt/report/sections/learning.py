@@ -10,21 +10,32 @@ _DOTTED = 40  # epochs up to which each one has its own dot
 
 
 def section(run: Run) -> Section:
-    aid = "Training should lower the loss; the epoch with the best validation score is kept, and later ones are thrown away."
+    aid = (
+        "Training should lower the loss; the epoch with the best validation score is kept, and "
+        "later ones are thrown away."
+    )
     if not run.facts.epochs:
-        return Section("learning", "Learning curve", aid, note("Left out: metrics.json lists no epochs."))
+        return Section(
+            "learning", "Learning curve", aid, note("Left out: metrics.json lists no epochs.")
+        )
     pictures = [picture for picture in (_loss(run), _score(run)) if picture]
     return Section("learning", "Learning curve", aid, figures(pictures) + _pace(run))
 
 
 def _loss(run: Run) -> str:
-    losses = [(e.epoch, e.loss) for e in run.facts.epochs if e.loss is not None and is_number(e.loss)]
+    losses = [
+        (e.epoch, e.loss) for e in run.facts.epochs if e.loss is not None and is_number(e.loss)
+    ]
     if not losses:
         return ""
     values = [loss for _, loss in losses]
-    plot = Plot(_epochs(run), linear(min(values), max(values), "training loss"), "Training loss by epoch")
+    plot = Plot(
+        _epochs(run), linear(min(values), max(values), "training loss"), "Training loss by epoch"
+    )
     _curve(run, plot, losses)
-    told = f"From {score(values[0])} to {score(values[-1])}." if len(values) > 1 else "One epoch only."
+    told = (
+        f"From {score(values[0])} to {score(values[-1])}." if len(values) > 1 else "One epoch only."
+    )
     return figure(
         "Training loss",
         plot.svg(),
@@ -35,22 +46,45 @@ def _loss(run: Run) -> str:
 
 def _score(run: Run) -> str:
     metric = run.facts.metric
-    found = [(e.epoch, v) for e in run.facts.epochs if (v := e.val.get(metric)) is not None and is_number(v)]
+    found = [
+        (e.epoch, v)
+        for e in run.facts.epochs
+        if (v := e.val.get(metric)) is not None and is_number(v)
+    ]
     if not found:
         return ""
     values = [v for _, v in found]
     low, high = min(values), max(values)
-    rivals = {b: s for b in run.facts.baselines if (s := run.score(b, "val")) is not None and is_number(s)}
+    rivals = {
+        b: s for b in run.facts.baselines if (s := run.score(b, "val")) is not None and is_number(s)
+    }
     room = 2 * (high - low) or abs(high) * 0.2
-    rivals = {b: s for b, s in rivals.items() if low - room <= s <= high + room}  # a far one would flatten the curve
-    scale = linear(min(low, *rivals.values(), high), max(high, *rivals.values(), low), f"validation {word(metric)}")
+    # a far one would flatten the curve
+    rivals = {b: s for b, s in rivals.items() if low - room <= s <= high + room}
+    scale = linear(
+        min(low, *rivals.values(), high),
+        max(high, *rivals.values(), low),
+        f"validation {word(metric)}",
+    )
     plot = Plot(_epochs(run), scale, f"Validation {word(metric)} by epoch")
     for baseline, value in rivals.items():
-        plot.line([plot.x.low, plot.x.high], [value, value], run.colour(baseline), "dash thin", word(baseline))
+        plot.line(
+            [plot.x.low, plot.x.high],
+            [value, value],
+            run.colour(baseline),
+            "dash thin",
+            word(baseline),
+        )
     _curve(run, plot, found)
-    key = legend([(word(run.facts.model), 0, "line"), *((heading(b), run.colour(b), "dash") for b in rivals)])
+    key = legend(
+        [(word(run.facts.model), 0, "line"), *((heading(b), run.colour(b), "dash") for b in rivals)]
+    )
     best = dict(found).get(run.facts.best_epoch) if run.facts.best_epoch is not None else None
-    caption = f"Best at epoch {run.facts.best_epoch}: {score(best)}.{_dashed(run)}" if best is not None else ""
+    caption = (
+        f"Best at epoch {run.facts.best_epoch}: {score(best)}.{_dashed(run)}"
+        if best is not None
+        else ""
+    )
     return figure(f"Validation {word(metric)}", plot.svg(), escape(caption), key)
 
 
@@ -64,18 +98,26 @@ def _curve(run: Run, plot: Plot, points: list[tuple[int, float]]) -> None:
     xs, ys = [float(x) for x, _ in points], [y for _, y in points]
     plot.line(xs, ys)
     if len(points) <= _DOTTED:
-        plot.dots(xs, ys, css="solid", radius=3, names=[f"epoch {x:g}: {score(y)}" for x, y in points])
+        plot.dots(
+            xs, ys, css="solid", radius=3, names=[f"epoch {x:g}: {score(y)}" for x, y in points]
+        )
     for x, y in points:
         if x == run.facts.best_epoch:
             plot.dots([x], [y], radius=5)
 
 
 def _dashed(run: Run) -> str:
-    return f" Dashed, upright: the best epoch, {run.facts.best_epoch}." if run.facts.best_epoch is not None else ""
+    return (
+        f" Dashed, upright: the best epoch, {run.facts.best_epoch}."
+        if run.facts.best_epoch is not None
+        else ""
+    )
 
 
 def _pace(run: Run) -> str:
-    seconds = [e.seconds for e in run.facts.epochs if e.seconds is not None and is_number(e.seconds)]
+    seconds = [
+        e.seconds for e in run.facts.epochs if e.seconds is not None and is_number(e.seconds)
+    ]
     if not seconds:
         return ""
     middle = sorted(seconds)[len(seconds) // 2]

@@ -1,4 +1,5 @@
-"""The learned temporal profile: the bias that each head adds to attention, against the age of the row."""
+"""The learned temporal profile: the bias that each head adds to attention, against the age of the
+row."""
 
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note, paragraph, table
@@ -6,19 +7,25 @@ from gelgt.report.numbers import MISSING, is_number, number
 from gelgt.report.run import Kernel, LayerBias, Run
 from gelgt.report.scales import ages, linear
 
-_ORDER = (0, 1, 4, 5, 3, 6, 7, 2)  # neighbouring heads get colours that differ most; heads past these share the last
+# neighbouring heads get colours that differ most; heads past these share the last
+_ORDER = (0, 1, 4, 5, 3, 6, 7, 2)
 
 
 def section(run: Run) -> Section:
     title = "What the model looks for in time"
     aid = (
-        "The higher a line at an age, the more that head attends to rows of that age, before it has read them; triangles mark the centres "
+        "The higher a line at an age, the more that head attends to rows of that age, before it "
+        "has read them; triangles mark the centres "
         "of the Gaussian kernels."
     )
     layers = run.profile.bias if run.profile else []
     drawn = [layer for layer in layers if layer.days and layer.heads]
     if not drawn and not any(layer.kernels for layer in layers):
-        missing = "profile.json is not in the run folder" if run.profile is None else "this model has no bias over age"
+        missing = (
+            "profile.json is not in the run folder"
+            if run.profile is None
+            else "this model has no bias over age"
+        )
         return Section("profile", title, aid, note(f"Left out: {missing}."))
     parts = [figures(_picture(layer) for layer in drawn)] if drawn else []
     for layer in layers:
@@ -26,7 +33,10 @@ def section(run: Run) -> Section:
             parts.append(_kernels(layer, len(layers) > 1))
     trees = run.facts.trees
     beside = (
-        note(f"This is the network, {1 - trees.share:.0%} of the prediction; LightGBM, which has no such lines, makes the rest.")
+        note(
+            f"This is the network, {1 - trees.share:.0%} of the prediction; LightGBM, which has "
+            "no such lines, makes the rest."
+        )
         if trees
         else ""
     )
@@ -35,7 +45,13 @@ def section(run: Run) -> Section:
 
 def _layer_word(layer: LayerBias) -> str:
     """Layers are counted from 1 for people."""
-    return f"layer {layer.layer + 1}" if isinstance(layer.layer, int) else "all layers" if layer.layer == "all" else f"layer {layer.layer}"
+    return (
+        f"layer {layer.layer + 1}"
+        if isinstance(layer.layer, int)
+        else "all layers"
+        if layer.layer == "all"
+        else f"layer {layer.layer}"
+    )
 
 
 def _picture(layer: LayerBias) -> str:
@@ -43,33 +59,56 @@ def _picture(layer: LayerBias) -> str:
     centres = [k.centre_days for k in layer.kernels]
     x = ages(layer.days, centres, "age of the row before the seed time")
     where = _layer_word(layer)
-    plot = Plot(x, linear(min(values, default=0), max(values, default=1), "bias added to attention"), f"Bias against age, {where}")
+    plot = Plot(
+        x,
+        linear(min(values, default=0), max(values, default=1), "bias added to attention"),
+        f"Bias against age, {where}",
+    )
     if plot.y.low < 0 < plot.y.high:
         plot.segment((x.low, 0), (x.high, 0))
-    own = len(_ORDER) if len(layer.heads) <= len(_ORDER) else len(_ORDER) - 1  # heads with a colour of their own
+    # heads with a colour of their own
+    own = len(_ORDER) if len(layer.heads) <= len(_ORDER) else len(_ORDER) - 1
     for i, head in enumerate(layer.heads):
         size = min(len(head), len(layer.days))
-        plot.line(layer.days[:size], list(head[:size]), _ORDER[min(i, len(_ORDER) - 1)], "" if i < own else "thin", f"head {i + 1}")
+        plot.line(
+            layer.days[:size],
+            list(head[:size]),
+            _ORDER[min(i, len(_ORDER) - 1)],
+            "" if i < own else "thin",
+            f"head {i + 1}",
+        )
     entries = [(f"head {i + 1}", _ORDER[i], "line") for i in range(min(own, len(layer.heads)))]
     if len(layer.heads) > own:
         entries.append((f"heads {own + 1} to {len(layer.heads)}", _ORDER[-1], "line"))
     plot.rug(centres, [_told(k) for k in layer.kernels])
     beyond = sum(c > x.high for c in centres)
-    caption = f"{beyond} of {len(centres)} kernels have their centre beyond the oldest age drawn." if beyond else ""
+    caption = (
+        f"{beyond} of {len(centres)} kernels have their centre beyond the oldest age drawn."
+        if beyond
+        else ""
+    )
     return figure(where.capitalize(), plot.svg(), caption, legend(entries))
 
 
 def _told(kernel: Kernel) -> str:
-    return kernel.text or f"centre {number(kernel.centre_days)} days, width {number(kernel.width_days)} days"
+    return (
+        kernel.text
+        or f"centre {number(kernel.centre_days)} days, width {number(kernel.width_days)} days"
+    )
 
 
 def _kernels(layer: LayerBias, is_named: bool) -> str:
     """The kernels in words, with the weight that each head gives them, tinted by sign and size."""
     heads = max(len(k.weights) for k in layer.kernels)
-    largest = max((abs(w) for k in layer.kernels for w in k.weights if is_number(w)), default=0) or 1
+    largest = (
+        max((abs(w) for k in layer.kernels for w in k.weights if is_number(w)), default=0) or 1
+    )
     rows = []
     for kernel in sorted(layer.kernels, key=lambda k: k.centre_days):
-        cells = [_weight(kernel.weights[h] if h < len(kernel.weights) else None, largest) for h in range(heads)]
+        cells = [
+            _weight(kernel.weights[h] if h < len(kernel.weights) else None, largest)
+            for h in range(heads)
+        ]
         rows.append([escape(_told(kernel)), *cells])
     name = f"Kernels of {escape(_layer_word(layer))}" if is_named else "Kernels"
     head = [name, *(f'<th class="n">head {h + 1}</th>' for h in range(heads))]
@@ -87,13 +126,23 @@ def _weight(weight: float | None, largest: float) -> str:
 
 def _reading(layers: list[LayerBias]) -> str:
     """Where the largest weight stands, in a sentence."""
-    named = [(abs(w), w, h, k, layer) for layer in layers for k in layer.kernels for h, w in enumerate(k.weights) if is_number(w)]
+    named = [
+        (abs(w), w, h, k, layer)
+        for layer in layers
+        for k in layer.kernels
+        for h, w in enumerate(k.weights)
+        if is_number(w)
+    ]
     if not named:
         return ""
     _, weight, head, kernel, layer = max(named, key=lambda n: n[0])
-    where = f"head {head + 1}" + (f" of {_layer_word(layer)}" if isinstance(layer.layer, int) else "")
+    where = f"head {head + 1}" + (
+        f" of {_layer_word(layer)}" if isinstance(layer.layer, int) else ""
+    )
     does = "favours" if weight > 0 else "turns away from"
     return (
-        f"The largest weight: {escape(where)} {does} rows about {number(kernel.centre_days)} days old "
-        f"(width {number(kernel.width_days)} days). A constant added to a whole line changes little, since attention is a softmax."
+        f"The largest weight: {escape(where)} {does} rows about {number(kernel.centre_days)} days "
+        "old "
+        f"(width {number(kernel.width_days)} days). A constant added to a whole line changes "
+        "little, since attention is a softmax."
     )

@@ -1,4 +1,5 @@
-"""How the run was made and how to make it again: command, data, timings, machine, versions, configuration."""
+"""How the run was made and how to make it again: command, data, timings, machine, versions,
+configuration."""
 
 import shlex
 from collections.abc import Mapping
@@ -10,7 +11,10 @@ from gelgt.report.run import Run, without_secrets
 
 
 def section(run: Run) -> Section:
-    aid = "Everything that is needed to make this run again; the run folder holds the same values in files."
+    aid = (
+        "Everything that is needed to make this run again; the run folder holds the same values "
+        "in files."
+    )
     parts = [
         "<h3>Command</h3>",
         code(command(run)),
@@ -28,7 +32,14 @@ def command(run: Run) -> str:
     told = run.facts
     if told.command:
         return without_secrets(told.command)
-    words = ["gelgt", "train", run.source or "SOURCE", told.task.sentence or told.task.name, "--out", told.run or run.folder.name]
+    words = [
+        "gelgt",
+        "train",
+        run.source or "SOURCE",
+        told.task.sentence or told.task.name,
+        "--out",
+        told.run or run.folder.name,
+    ]
     words += ["--model", told.model] if told.model != "gelgt" else []
     words += ["--preset", told.preset] if told.preset else []
     words += ["--seed", str(told.seed)] if told.seed is not None else []
@@ -39,7 +50,10 @@ def command(run: Run) -> str:
 def _secret(run: Run) -> str:
     if "://" not in run.source or run.source.startswith(("sqlite", "duckdb", "hf:")):
         return ""
-    return '<p class="small">The address is kept without its password: give it in the address or the environment when you run this.</p>'
+    return (
+        '<p class="small">The address is kept without its password: give it in the address or '
+        "the environment when you run this.</p>"
+    )
 
 
 def _sql(run: Run) -> str:
@@ -51,7 +65,10 @@ def _phases(run: Run) -> list[str]:
     total = sum(phases.values())
     if not phases or total <= 0:
         return []
-    rows = [[escape(name), duration(seconds), percent(seconds / total)] for name, seconds in phases.items()]
+    rows = [
+        [escape(name), duration(seconds), percent(seconds / total)]
+        for name, seconds in phases.items()
+    ]
     rows.append(["<b>together</b>", f'<td class="n best">{duration(total)}</td>', ""])
     return [f"<figure><h3>Time by phase</h3>{table(['Phase', 'time', 'share'], rows)}</figure>"]
 
@@ -61,15 +78,29 @@ def _tables(run: Run) -> list[str]:
     if not tables:
         return []
     order = sorted(tables, key=lambda t: (-tables[t], t))
-    rows = [[f'<span class="name">{escape(name)}</span>', count(tables[name])] for name in order[:40]]
-    rows += [[f"{len(order) - 40} other tables", count(sum(tables[t] for t in order[40:]))]] if len(order) > 40 else []
-    about = f'<p class="small">Content hash <code>{escape(run.facts.data.hash[:16])}</code></p>' if run.facts.data.hash else ""
+    rows = [
+        [f'<span class="name">{escape(name)}</span>', count(tables[name])] for name in order[:40]
+    ]
+    rows += (
+        [[f"{len(order) - 40} other tables", count(sum(tables[t] for t in order[40:]))]]
+        if len(order) > 40
+        else []
+    )
+    about = (
+        f'<p class="small">Content hash <code>{escape(run.facts.data.hash[:16])}</code></p>'
+        if run.facts.data.hash
+        else ""
+    )
     return [f"<figure><h3>Data</h3>{table(['Table', 'rows'], rows)}{about}</figure>"]
 
 
 def _pairs(title: str, values: Mapping[str, Any]) -> list[str]:
     rows = [[escape(name), escape(shown(value))] for name, value in flat(values)]
-    return [f"<figure><h3>{title}</h3>{table(['', ''], rows, words=2, css='pairs')}</figure>"] if rows else []
+    return (
+        [f"<figure><h3>{title}</h3>{table(['', ''], rows, words=2, css='pairs')}</figure>"]
+        if rows
+        else []
+    )
 
 
 def _configuration(run: Run) -> str:
@@ -82,7 +113,10 @@ def _configuration(run: Run) -> str:
             groups.setdefault("general", []).append([escape(name), escape(shown(value))])
     if not groups:
         return ""
-    tables = [table([f"<b>{escape(name)}</b>", ""], rows, words=2, css="pairs") for name, rows in groups.items()]
+    tables = [
+        table([f"<b>{escape(name)}</b>", ""], rows, words=2, css="pairs")
+        for name, rows in groups.items()
+    ]
     return f'<h3>Configuration</h3><div class="configuration">{"".join(tables)}</div>'
 
 

@@ -34,25 +34,56 @@ class Slice:
 def section(run: Run) -> Section:
     title, metric = "Score over time", word(run.facts.metric)
     named = escape(heading(run.facts.metric))
-    aid = f"{named} for each stretch of seed times: a line that gets worse says that the model ages; few rows make it jump."
+    aid = (
+        f"{named} for each stretch of seed times: a line that gets worse says that the model "
+        "ages; few rows make it jump."
+    )
     made = slices(run)
     if not made:
-        return Section("slices", title, aid, note("Left out: there are no predictions with labels and seed times in the run folder."))
+        return Section(
+            "slices",
+            title,
+            aid,
+            note(
+                "Left out: there are no predictions with labels and seed times in the run folder."
+            ),
+        )
     if all(s is None for one in made for s in one.scores.values()):
-        return Section("slices", title, aid, note(f"Left out: {escape(metric)} cannot be computed from the predictions of a slice."))
+        return Section(
+            "slices",
+            title,
+            aid,
+            note(f"Left out: {escape(metric)} cannot be computed from the predictions of a slice."),
+        )
     models = [m for m in made[-1].scores if any(one.scores.get(m) is not None for one in made)]
     rows = [
-        [escape(one.words), escape(split_word(one.split)), count(one.rows), *(score(one.scores.get(m)) for m in models)] for one in made
+        [
+            escape(one.words),
+            escape(split_word(one.split)),
+            count(one.rows),
+            *(score(one.scores.get(m)) for m in models),
+        ]
+        for one in made
     ]
-    html = table(["Seed times", "split", "rows", *(escape(heading(m)) for m in models)], rows, words=2)
+    html = table(
+        ["Seed times", "split", "rows", *(escape(heading(m)) for m in models)], rows, words=2
+    )
     has_gap = any(one.scores.get(m) is None for one in made for m in models)
-    remark = note("– stands where a slice has one class only, for which the metric is not defined.") if has_gap else ""
+    remark = (
+        note("– stands where a slice has one class only, for which the metric is not defined.")
+        if has_gap
+        else ""
+    )
     return Section("slices", title, aid, _pictures(run, made, models, metric) + html + remark)
 
 
 def slices(run: Run) -> list[Slice]:
     """In the order of time; each split gets slices by its number of seed times, at least one."""
-    found = {split: p for split, p in (("val", run.val), ("test", run.test)) if p is not None and p.time is not None and len(p)}
+    found = {
+        split: p
+        for split, p in (("val", run.val), ("test", run.test))
+        if p is not None and p.time is not None and len(p)
+    }
     times = {split: np.unique(p.time) for split, p in found.items() if p.time is not None}
     total = sum(len(t) for t in times.values())
     made: list[Slice] = []
@@ -65,7 +96,9 @@ def slices(run: Run) -> list[Slice]:
     return made
 
 
-def _slice(run: Run, split: str, found: Predictions, first: np.datetime64, last: np.datetime64) -> Slice:
+def _slice(
+    run: Run, split: str, found: Predictions, first: np.datetime64, last: np.datetime64
+) -> Slice:
     assert found.time is not None
     rows = found.take((found.time >= first) & (found.time <= last))
     scores = {model: value(run.facts.metric, rows, model) for model in found.scores}
@@ -76,8 +109,16 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
     names = [one.first[:10] for one in made]
     xs = [float(i) for i in range(len(made))]
     values = [s for one in made for m in models if (s := one.scores.get(m)) is not None]
-    plot = Plot(named(names, "seed time, from", 44), linear(min(values), max(values), metric), f"{metric} over time")
-    bars = Plot(named(names, "seed time, from", 44), linear(0, max(one.rows for one in made), "rows"), "Rows over time")
+    plot = Plot(
+        named(names, "seed time, from", 44),
+        linear(min(values), max(values), metric),
+        f"{metric} over time",
+    )
+    bars = Plot(
+        named(names, "seed time, from", 44),
+        linear(0, max(one.rows for one in made), "rows"),
+        "Rows over time",
+    )
     border = sum(one.split == "val" for one in made)
     for each in (plot, bars):
         if 0 < border < len(made):
@@ -85,12 +126,20 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
     for model in reversed(models):
         colour, own = run.colour(model), model == run.facts.model
         ys = [one.scores.get(model) for one in made]
-        for part in (slice(0, border), slice(border, None)):  # no line over the border of the splits
+        # no line over the border of the splits
+        for part in (slice(0, border), slice(border, None)):
             plot.line(xs[part], ys[part], colour, "" if own else "thin", word(model))
-        hover = [f"{word(model)}, {one.words}: {score(one.scores.get(model))}, {count(one.rows)} rows" for one in made]
+        hover = [
+            f"{word(model)}, {one.words}: {score(one.scores.get(model))}, {count(one.rows)} rows"
+            for one in made
+        ]
         plot.dots(xs, ys, colour, css="solid", radius=4 if own else 3, names=hover)
     bars.bars([(x - 0.4, x + 0.4) for x in xs], [float(one.rows) for one in made], colour=2)
-    caption = "Left of the dashed line validation, right of it test." if 0 < border < len(made) else f"All of {split_word(made[0].split)}."
+    caption = (
+        "Left of the dashed line validation, right of it test."
+        if 0 < border < len(made)
+        else f"All of {split_word(made[0].split)}."
+    )
     key = legend((heading(model), run.colour(model), "line") for model in models)
     return figures(
         [

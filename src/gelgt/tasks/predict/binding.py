@@ -33,12 +33,22 @@ class Binding:
 
     def _entity(self, column: Column) -> TableSchema:
         if column.table is None:
-            raise self.scope.error("bad_entity", f"'{column.name}' does not say which column.", column.span, "Write FOR EACH table.key.")
+            raise self.scope.error(
+                "bad_entity",
+                f"'{column.name}' does not say which column.",
+                column.span,
+                "Write FOR EACH table.key.",
+            )
         table = self.scope.table(column)
         if column.name == "*" and table.pkey is None and isinstance(self.sentence.target, Column):
             return table
         if table.pkey is None:
-            raise self.scope.error("bad_entity", f"The table '{table.name}' has no primary key.", column.span, "Name one in the manifest.")
+            raise self.scope.error(
+                "bad_entity",
+                f"The table '{table.name}' has no primary key.",
+                column.span,
+                "Name one in the manifest.",
+            )
         if column.name != "*" and self.scope.column(column, table, "here") != table.pkey:
             raise self.scope.error(
                 "bad_entity",
@@ -59,22 +69,36 @@ class Binding:
     # Meanings
     def lookup_value(self, part: Column | Aggregate) -> Meaning:
         if isinstance(part, Column):
-            raise self.scope.error("bad_target", "A column of the entity is known already.", part.span, "Compare an aggregate.")
+            raise self.scope.error(
+                "bad_target",
+                "A column of the entity is known already.",
+                part.span,
+                "Compare an aggregate.",
+            )
         name = self.name(part)
         empty = AGGREGATES[part.function]
         value = f"{name}.value"
         inner = self.inner(part)
-        kind = "number" if part.function in ("COUNT", "COUNT_DISTINCT", "SUM", "AVG") else inner.type
+        kind = (
+            "number" if part.function in ("COUNT", "COUNT_DISTINCT", "SUM", "AVG") else inner.type
+        )
         return Meaning(
-            value if empty is None else f"COALESCE({value}, {empty})", kind, inner.key_table if kind == "key" else None, inner.referred
+            value if empty is None else f"COALESCE({value}, {empty})",
+            kind,
+            inner.key_table if kind == "key" else None,
+            inner.referred,
         )
 
     def lookup_entity(self, part: Column | Aggregate) -> Meaning:
         if isinstance(part, Aggregate):
             if part.function == "LIST_DISTINCT":
-                raise self.scope.error("bad_type", "A list cannot be compared.", part.span, "Use COUNT_DISTINCT.")
+                raise self.scope.error(
+                    "bad_type", "A list cannot be compared.", part.span, "Use COUNT_DISTINCT."
+                )
             return self.lookup_value(part)
-        return self.scope.meaning(self.entity, self.scope.column(part, self.entity, "in the condition on the entity"), "e")
+        return self.scope.meaning(
+            self.entity, self.scope.column(part, self.entity, "in the condition on the entity"), "e"
+        )
 
     def inner(self, aggregate: Aggregate) -> Meaning:
         """The aggregated column, checked against its function."""
@@ -83,25 +107,43 @@ class Binding:
         if aggregate.column.name == "*":
             if function != "COUNT":
                 raise self.scope.error(
-                    "bad_type", f"{function} needs a column.", span, f"Write {function}({quote(table.name)}.column, …), or COUNT."
+                    "bad_type",
+                    f"{function} needs a column.",
+                    span,
+                    f"Write {function}({quote(table.name)}.column, …), or COUNT.",
                 )
             return Meaning("*", "number")
         meaning = self.scope.meaning(table, self.scope.column(aggregate.column, table, "here"), "a")
         if function in ("SUM", "AVG") and meaning.type not in ("number", "boolean"):
-            raise self.scope.error("bad_type", f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.", span)
+            raise self.scope.error(
+                "bad_type",
+                f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.",
+                span,
+            )
         if function in ("MIN", "MAX") and meaning.type in ("key", "list"):
-            raise self.scope.error("bad_type", f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.", span)
+            raise self.scope.error(
+                "bad_type",
+                f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.",
+                span,
+            )
         if function == "LIST_DISTINCT" and (meaning.type != "key" or meaning.key_table is None):
             raise self.scope.error(
-                "bad_type", f"LIST_DISTINCT needs a foreign key, but '{aggregate.column.name}' is a {meaning.type}.", span
+                "bad_type",
+                f"LIST_DISTINCT needs a foreign key, but '{aggregate.column.name}' is a "
+                f"{meaning.type}.",
+                span,
             )
         return meaning
 
     def name(self, aggregate: Aggregate) -> str:
-        """The name of an aggregate's table expression; checks its link and its condition when it is first used."""
+        """The name of an aggregate's table expression; checks its link and its condition when it is
+        first used."""
         if aggregate not in self.names:
             self.link(aggregate)
-            word = "".join(c if c.isalnum() else "_" for c in f"{aggregate.function}_{self.scope.table(aggregate.column).name}".lower())
+            word = "".join(
+                c if c.isalnum() else "_"
+                for c in f"{aggregate.function}_{self.scope.table(aggregate.column).name}".lower()
+            )
             self.names[aggregate] = self._free(word)
         return quote(self.names[aggregate])
 
@@ -111,7 +153,10 @@ class Binding:
         table = self.scope.table(aggregate.column)
         found = chains(self.tables, table.name, self.entity.name, self._via(aggregate, table))
         if not found:
-            keys = ", ".join(f"{k.column} → {k.table}" for k in table.foreign_keys) or "no foreign keys"
+            keys = (
+                ", ".join(f"{k.column} → {k.table}" for k in table.foreign_keys)
+                or "no foreign keys"
+            )
             through = f" through {aggregate.via.name}" if aggregate.via else ""
             raise self.scope.error(
                 "no_link",
@@ -127,12 +172,17 @@ class Binding:
                 "no_time",
                 f"The rows of '{table.name}' {self._undated(table)}, so no window can hold them.",
                 aggregate.column.span,
-                "Name a time column (time_col), or the foreign keys that date its rows (dated_by), in the manifest.",
+                "Name a time column (time_col), or the foreign keys that date its rows "
+                "(dated_by), in the manifest.",
             )
         return linked
 
     def _undated(self, table: TableSchema) -> str:
-        return f"are as old as their row of '{self.entity.name}', which dates them" if table.dating_keys else "have no time"
+        return (
+            f"are as old as their row of '{self.entity.name}', which dates them"
+            if table.dating_keys
+            else "have no time"
+        )
 
     def _via(self, aggregate: Aggregate, table: TableSchema) -> tuple[str, str] | None:
         if aggregate.via is None:
@@ -142,7 +192,10 @@ class Binding:
         keys = {key.column for key in owner.foreign_keys}
         if column not in keys:
             raise self.scope.error(
-                "no_link", f"'{owner.name}.{column}' is no foreign key.", aggregate.via.span, f"There are: {', '.join(sorted(keys))}."
+                "no_link",
+                f"'{owner.name}.{column}' is no foreign key.",
+                aggregate.via.span,
+                f"There are: {', '.join(sorted(keys))}.",
             )
         return owner.name, column
 

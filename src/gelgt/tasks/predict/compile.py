@@ -1,9 +1,9 @@
 """Writes a bound sentence as DuckDB SQL over `timestamps` and the tables.
 
-The SQL has one common table expression for the population (every entity that exists at each seed time and fulfils the
-conditions on its own columns), one for each aggregate (a range join of the seed times with the rows in the window,
-grouped by seed time and entity: one pass over the table), and joins them.
-"""
+The SQL has one common table expression for the population (every entity that exists at each seed
+time and fulfils the conditions on its own columns), one for each aggregate (a range join of the
+seed times with the rows in the window, grouped by seed time and entity: one pass over the table),
+and joins them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,28 @@ from typing import Any
 from gelgt.schema.model import TableSchema
 from gelgt.tasks.predict.plan import Plan
 from gelgt.tasks.predict.scope import Meaning
-from gelgt.tasks.predict.syntax import AGGREGATES, UNITS, Aggregate, Column, Comparison, Condition, aggregates, operands
+from gelgt.tasks.predict.syntax import (
+    AGGREGATES,
+    UNITS,
+    Aggregate,
+    Column,
+    Comparison,
+    Condition,
+    aggregates,
+    operands,
+)
 from gelgt.tasks.split import Split
 from gelgt.tasks.sql_text import quote, time_literal
 
-_ALIASES = [*"bcdfghijklmnopqrsuvwxyz", *(f"j{i}" for i in range(1000))]  # a is the row, e the entity, t the seed time
+# a is the row, e the entity, t the seed time
+_ALIASES = [*"bcdfghijklmnopqrsuvwxyz", *(f"j{i}" for i in range(1000))]
 _NEVER = "TIMESTAMP 'infinity'"
 _INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
 
 
-def label_sql(plan: Plan, columns: tuple[str, str, str], split: Split | None = None, latest: Any = None) -> str:
+def label_sql(
+    plan: Plan, columns: tuple[str, str, str], split: Split | None = None, latest: Any = None
+) -> str:
     """The SQL of the label table.
 
     Args:
@@ -61,15 +73,28 @@ class _Writer:
         needed = list(dict.fromkeys(aggregates(self.target, *self.binding.conditions)))
         body, where = self._body(needed, self.binding.conditions, seeds)
         where = where + ([filled] if filled else [])
-        select = f"SELECT {_as('timestamp', time)}, {_as('entity', entity)}, {value} AS {target}\nFROM {self.population}"
-        return _with([*parts, *body], select, [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed], where)
+        select = (
+            f"SELECT {_as('timestamp', time)}, {_as('entity', entity)}, {value} AS "
+            f"{target}\nFROM {self.population}"
+        )
+        return _with(
+            [*parts, *body],
+            select,
+            [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed],
+            where,
+        )
 
     def known_population(self) -> str:
         known = [c for c in self.binding.conditions if not any(a.is_future for a in aggregates(c))]
         needed = list(dict.fromkeys(aggregates(*known)))
         body, where = self._body(needed, known, "timestamps", is_prediction=True)
         select = f"SELECT timestamp, entity\nFROM {self.population}"
-        return _with(body, select, [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed], where)
+        return _with(
+            body,
+            select,
+            [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed],
+            where,
+        )
 
     def _target_sql(self) -> tuple[str, str]:
         """The target as SQL, and the condition that it is there."""
@@ -90,19 +115,29 @@ class _Writer:
         return value, f"({text}) IS NOT NULL"
 
     def _body(
-        self, needed: Sequence[Aggregate], conditions: Sequence[Condition], seeds: str, is_prediction: bool = False
+        self,
+        needed: Sequence[Aggregate],
+        conditions: Sequence[Condition],
+        seeds: str,
+        is_prediction: bool = False,
     ) -> tuple[list[str], list[str]]:
         """The table expressions, and the conditions that need them."""
         own = [c for c in conditions if not aggregates(c)]
         joined = [c for c in conditions if aggregates(c)]
         carried = dict.fromkeys(
-            self.scope.column(part, self.entity, "here") for c in joined for part in operands(c) if isinstance(part, Column)
+            self.scope.column(part, self.entity, "here")
+            for c in joined
+            for part in operands(c)
+            if isinstance(part, Column)
         )
         if isinstance(self.target, Column) and not is_prediction:
             carried[self.scope.column(self.target, self.entity, "here")] = None
         parts = [f"{self.population} AS (\n{self._population(own, list(carried), seeds)}\n)"]
         is_own_time = isinstance(self.target, Column)
-        parts += [f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_own_time)}\n)" for a in needed]
+        parts += [
+            f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_own_time)}\n)"
+            for a in needed
+        ]
         return parts, [self.scope.condition(c, self._lookup_joined, nested=True) for c in joined]
 
     def _lookup_joined(self, part: Column | Aggregate) -> Meaning:
@@ -110,24 +145,41 @@ class _Writer:
         if isinstance(part, Aggregate):
             return self.binding.lookup_value(part)
         column = self.scope.column(part, self.entity, "here")
-        return replace(self.scope.meaning(self.entity, column, "e"), sql=f"{self.population}.{quote(_carried(column))}")
+        return replace(
+            self.scope.meaning(self.entity, column, "e"),
+            sql=f"{self.population}.{quote(_carried(column))}",
+        )
 
-    def _population(self, conditions: Sequence[Condition], carried: Sequence[str], seeds: str) -> str:
-        columns = "".join(f", e.{quote(c)}" + (f" AS {quote(_carried(c))}" if _carried(c) != c else "") for c in carried)
+    def _population(
+        self, conditions: Sequence[Condition], carried: Sequence[str], seeds: str
+    ) -> str:
+        columns = "".join(
+            f", e.{quote(c)}" + (f" AS {quote(_carried(c))}" if _carried(c) != c else "")
+            for c in carried
+        )
         table, time = quote(self.entity.name), self.entity.time_col
-        where = [self.scope.condition(c, self.binding.lookup_entity, nested=True) for c in conditions]
+        where = [
+            self.scope.condition(c, self.binding.lookup_entity, nested=True) for c in conditions
+        ]
         if isinstance(self.target, Column):
             assert time is not None
-            select = f"  SELECT e.{quote(time)} AS timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM {table} e"
+            select = (
+                f"  SELECT e.{quote(time)} AS timestamp, e.{quote(self.binding.key)} AS "
+                f"entity{columns}\n  FROM {table} e"
+            )
             where.insert(0, f"e.{quote(time)} <= (SELECT MAX(timestamp) FROM {seeds})")
         else:
-            select = f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM "
+            select = (
+                f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM "
+            )
             joins = _Joins(self.binding.tables)
             if time is not None:
                 select += f"{seeds} t JOIN {table} e ON e.{quote(time)} <= t.timestamp"
             elif self.entity.dating_keys:
                 since = joins.time("e", self.entity)
-                select += "\n  ".join([f"{table} e", *joins.lines, f"JOIN {seeds} t ON {since} <= t.timestamp"])
+                select += "\n  ".join(
+                    [f"{table} e", *joins.lines, f"JOIN {seeds} t ON {since} <= t.timestamp"]
+                )
             else:
                 select += f"{seeds} t CROSS JOIN {table} e"
         return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
@@ -149,14 +201,25 @@ class _Writer:
         where = (
             []
             if aggregate.where is None
-            else [self.scope.condition(aggregate.where, lambda part: self._lookup_row(part, table), nested=True)]
+            else [
+                self.scope.condition(
+                    aggregate.where, lambda part: self._lookup_row(part, table), nested=True
+                )
+            ]
         )
         if aggregate.function in ("FIRST", "LAST", "LIST_DISTINCT"):
             where.append(f"{inner.sql} IS NOT NULL")
         on = " AND ".join(window)
         # Keys first, then the window: the range join is with the seed times, which are few.
-        from_ = f"  FROM {source}\n  JOIN {quote(table.name)} a ON {on}" if not joins else self._from_chain(source, table.name, joins, on)
-        text = f"  SELECT t.timestamp, {owner} AS entity, {self._function(aggregate, inner, time, table)} AS value\n{from_}"
+        from_ = (
+            f"  FROM {source}\n  JOIN {quote(table.name)} a ON {on}"
+            if not joins
+            else self._from_chain(source, table.name, joins, on)
+        )
+        text = (
+            f"  SELECT t.timestamp, {owner} AS entity, "
+            f"{self._function(aggregate, inner, time, table)} AS value\n{from_}"
+        )
         return text + (f"\n  WHERE {' AND '.join(where)}" if where else "") + "\n  GROUP BY ALL"
 
     @staticmethod
@@ -165,14 +228,21 @@ class _Writer:
 
     def _lookup_row(self, part: Column | Aggregate, table: TableSchema) -> Meaning:
         if isinstance(part, Aggregate):
-            raise self.scope.error("bad_sentence", "An aggregate cannot stand inside another one.", part.span)
-        return self.scope.meaning(table, self.scope.column(part, table, "inside this aggregate"), "a")
+            raise self.scope.error(
+                "bad_sentence", "An aggregate cannot stand inside another one.", part.span
+            )
+        return self.scope.meaning(
+            table, self.scope.column(part, table, "inside this aggregate"), "a"
+        )
 
     def _function(self, aggregate: Aggregate, inner: Meaning, time: str, table: TableSchema) -> str:
         value = (
-            f"CAST({inner.sql} AS INTEGER)" if inner.type == "boolean" and aggregate.function in ("SUM", "AVG", "MIN", "MAX") else inner.sql
+            f"CAST({inner.sql} AS INTEGER)"
+            if inner.type == "boolean" and aggregate.function in ("SUM", "AVG", "MIN", "MAX")
+            else inner.sql
         )
-        # Rows of the same time are told apart by their number, so that FIRST and LAST are the same in every run.
+        # Rows of the same time are told apart by their number, so that FIRST and LAST are the same
+        # in every run.
         tie = f"a.{quote(table.pkey)}" if table.pkey else value
         match aggregate.function:
             case "COUNT_DISTINCT":
@@ -201,7 +271,9 @@ class _Joins:
             key, name = self.tables[table].pkey, _ALIASES[len(self._aliases)]
             assert key is not None
             self._aliases[alias, column] = name
-            self.lines.append(f"{kind} {quote(table)} {name} ON {name}.{quote(key)} = {alias}.{quote(column)}")
+            self.lines.append(
+                f"{kind} {quote(table)} {name} ON {name}.{quote(key)} = {alias}.{quote(column)}"
+            )
         return self._aliases[alias, column]
 
     def time(self, alias: str, table: TableSchema, kind: str = "JOIN") -> str:
@@ -209,14 +281,21 @@ class _Joins:
         if table.time_col is not None:
             return f"{alias}.{quote(table.time_col)}"
         keys = table.dating_keys
-        kind = "LEFT JOIN" if len(keys) > 1 else kind  # a key may be empty; of one alone, the row then has no time
-        parents = {self.parent(alias, fk.column, fk.table, kind): self.tables[fk.table] for fk in keys}
+        # a key may be empty; of one alone, the row then has no time
+        kind = "LEFT JOIN" if len(keys) > 1 else kind
+        parents = {
+            self.parent(alias, fk.column, fk.table, kind): self.tables[fk.table] for fk in keys
+        }
         times = [self.time(name, parent, kind) for name, parent in parents.items()]
         if len(times) == 1:
             return times[0]
-        # GREATEST passes over NULL, which is right for an empty key; a row that names one without a time never comes to be.
+        # GREATEST passes over NULL, which is right for an empty key; a row that names one without a
+        # time never comes to be.
         named = [f"{name}.{quote(str(parent.pkey))}" for name, parent in parents.items()]
-        times = [f"CASE WHEN {key} IS NOT NULL THEN COALESCE({time}, {_NEVER}) END" for key, time in zip(named, times)]
+        times = [
+            f"CASE WHEN {key} IS NOT NULL THEN COALESCE({time}, {_NEVER}) END"
+            for key, time in zip(named, times)
+        ]
         return f"GREATEST({', '.join(times)})"
 
 
@@ -247,7 +326,8 @@ def _whole_months(months: int, split: Split, latest: Any) -> str:
     return (
         "  -- A calendar month may be longer than 30 days: no window may end behind its split.\n"
         f"  SELECT timestamp FROM timestamps\n  WHERE timestamp + INTERVAL {months} MONTH <= CASE\n"
-        f"    WHEN timestamp < {val} THEN {val}\n    WHEN timestamp < {test} THEN {test}\n    ELSE {time_literal(latest)}\n  END"
+        f"    WHEN timestamp < {val} THEN {val}\n    WHEN timestamp < {test} THEN {test}\n    "
+        f"ELSE {time_literal(latest)}\n  END"
     )
 
 

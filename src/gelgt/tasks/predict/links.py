@@ -1,8 +1,8 @@
-"""How the rows of an aggregated table belong to entities: a chain of foreign keys from child to parent.
+"""How the rows of an aggregated table belong to entities: a chain of foreign keys from child to
+parent.
 
-The shortest chain of at most three keys is taken if there is one; several of the same length are an error that
-lists them, because a guess would silently answer another question.
-"""
+The shortest chain of at most three keys is taken if there is one; several of the same length are an
+error that lists them, because a guess would silently answer another question."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ class Link:
     joins: Chain
 
 
-def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[str, str] | None = None) -> list[Chain]:
-    """The shortest chains from a table to the entity table, through the key `via` (table, column) if it is given."""
+def chains(
+    tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[str, str] | None = None
+) -> list[Chain]:
+    """The shortest chains from a table to the entity table, through the key `via` (table, column)
+    if it is given."""
     paths: list[Chain] = [()]
     for _ in range(MAX_HOPS):
         longer = []
@@ -48,10 +51,15 @@ def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[
                 continue
             seen = {start} | {hop.parent for hop in path}
             for key in tables[here].foreign_keys:
-                # A table may not be passed twice, but the goal may be the table itself (answers to posts, say).
+                # A table may not be passed twice, but the goal may be the table itself (answers to
+                # posts, say).
                 if key.table == goal or key.table not in seen:
                     longer.append((*path, Hop(here, key.column, key.table)))
-        found = [p for p in longer if p[-1].parent == goal and (via is None or any((h.table, h.column) == via for h in p))]
+        found = [
+            p
+            for p in longer
+            if p[-1].parent == goal and (via is None or any((h.table, h.column) == via for h in p))
+        ]
         if found:
             return found
         paths = longer
@@ -61,9 +69,11 @@ def chains(tables: Mapping[str, TableSchema], start: str, goal: str, via: tuple[
 def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | None:
     """A chain as a link; None if its rows have no time of their own.
 
-    A row has its own time, or that of the newest row that dates it (the lines of an order, counted for each product, are dated by
-    the order). That of the entity itself says nothing about when a row came.
-    """
+    A row has its own time, or that of the newest row that dates it (the lines of an order, counted
+    for each product, are dated by the order). That of the entity itself says nothing about when a
+    row came."""
     goal = chain[-1].parent
-    has_time = tables[start].time_col is not None or any(fk.table != goal for fk in tables[start].dating_keys)
+    has_time = tables[start].time_col is not None or any(
+        fk.table != goal for fk in tables[start].dating_keys
+    )
     return Link(chain[-1], chain[:-1]) if has_time else None

@@ -25,7 +25,23 @@ from gelgt.tasks.predict.syntax import (
 from gelgt.tasks.predict.tokens import Span, Token, sentence_error, tokenize
 
 # Words that cannot be names unless they are quoted or follow a table's dot.
-KEYWORDS = frozenset(("PREDICT", "FOR", "EACH", "WHERE", "VIA", "AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL"))
+KEYWORDS = frozenset(
+    (
+        "PREDICT",
+        "FOR",
+        "EACH",
+        "WHERE",
+        "VIA",
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "BETWEEN",
+        "LIKE",
+        "IS",
+        "NULL",
+    )
+)
 COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -51,7 +67,11 @@ class _Parser:
         self.keyword("PREDICT")
         target = self.condition(target=True)
         if isinstance(target, Literal):
-            raise self.error("A fixed value cannot be predicted.", target.span, "Predict an aggregate or a column.")
+            raise self.error(
+                "A fixed value cannot be predicted.",
+                target.span,
+                "Predict an aggregate or a column.",
+            )
         self.keyword("FOR")
         self.keyword("EACH")
         entity = self.column()
@@ -93,7 +113,8 @@ class _Parser:
             return inner
         return self.comparison(target)
 
-    # comparison = operand operator operand | operand [NOT] IN (…) | … BETWEEN … | … LIKE … | … IS [NOT] NULL
+    # comparison = operand operator operand | operand [NOT] IN (…) | … BETWEEN … | … LIKE … | … IS
+    # [NOT] NULL
     def comparison(self, target: bool) -> Condition | Operand:
         left = self.operand()
         if self.token.kind == "symbol" and self.token.text in COMPARISONS:
@@ -115,16 +136,22 @@ class _Parser:
             return Between(left, low, high, negated, left.span.to(high.span))
         if self.accept("LIKE"):
             pattern = self.literal()
-            return Comparison(left, "NOT LIKE" if negated else "LIKE", pattern, left.span.to(pattern.span))
+            return Comparison(
+                left, "NOT LIKE" if negated else "LIKE", pattern, left.span.to(pattern.span)
+            )
         if negated:
             raise self.unexpected("IN, BETWEEN or LIKE after NOT", ("IN", "BETWEEN", "LIKE"))
         if target:
             return left
-        raise self.unexpected("a comparison such as '> 0', 'IN (…)' or 'IS NULL'", ("IN", "BETWEEN", "LIKE", "IS"))
+        raise self.unexpected(
+            "a comparison such as '> 0', 'IN (…)' or 'IS NULL'", ("IN", "BETWEEN", "LIKE", "IS")
+        )
 
     def checked(self, part: Condition | Operand) -> Condition:
         if isinstance(part, Column | Aggregate | Literal):
-            raise self.error("A comparison is missing here.", part.span, "Write it like '> 0' or '= true'.")
+            raise self.error(
+                "A comparison is missing here.", part.span, "Write it like '> 0' or '= true'."
+            )
         return part
 
     def operand(self) -> Operand:
@@ -133,7 +160,11 @@ class _Parser:
             return self.literal()
         if token.kind not in ("name", "quoted"):
             raise self.unexpected("a column, an aggregate or a value", ())
-        if token.kind == "name" and self.tokens[self.place + 1].text == "(" and self.tokens[self.place + 1].kind == "symbol":
+        if (
+            token.kind == "name"
+            and self.tokens[self.place + 1].text == "("
+            and self.tokens[self.place + 1].kind == "symbol"
+        ):
             return self.aggregate()
         return self.column()
 
@@ -143,7 +174,10 @@ class _Parser:
         function = token.text.upper()
         if function not in AGGREGATES:
             raise self.error(
-                f"There is no aggregate '{token.text}'.", token.span, did_you_mean(token.text, AGGREGATES), "unknown_aggregate"
+                f"There is no aggregate '{token.text}'.",
+                token.span,
+                did_you_mean(token.text, AGGREGATES),
+                "unknown_aggregate",
             )
         self.symbol("(")
         column = self.column(star=True)
@@ -167,25 +201,47 @@ class _Parser:
         close = self.symbol(")")
         assert end is not None
         if start is not None and start >= end:
-            raise self.error(f"The window from {start} to {end} is empty.", window, "The start must be smaller than the end.", "bad_window")
+            raise self.error(
+                f"The window from {start} to {end} is empty.",
+                window,
+                "The start must be smaller than the end.",
+                "bad_window",
+            )
         if start is None and end > 0:
-            raise self.error("A window from -INF must end at 0 or before.", window, "Only past windows may be open.", "bad_window")
+            raise self.error(
+                "A window from -INF must end at 0 or before.",
+                window,
+                "Only past windows may be open.",
+                "bad_window",
+            )
         return Aggregate(function, column, start, end, unit, via, where, token.span.to(close.span))
 
     def bound(self, may_be_infinite: bool) -> int | None:
         token = self.advance()
         if token.kind != "number":
             raise self.error(
-                f"A whole number is expected here, not '{token.text}'.", token.span, "Windows are written like '0, 30, days'.", "bad_window"
+                f"A whole number is expected here, not '{token.text}'.",
+                token.span,
+                "Windows are written like '0, 30, days'.",
+                "bad_window",
             )
         if token.text.lower().endswith("inf"):
             if not may_be_infinite or not token.text.startswith("-"):
-                raise self.error("Only the start of a window may be infinite, as -INF.", token.span, code="bad_window")
+                raise self.error(
+                    "Only the start of a window may be infinite, as -INF.",
+                    token.span,
+                    code="bad_window",
+                )
             return None
         try:
             return int(token.text)
         except ValueError:
-            raise self.error(f"'{token.text}' is no whole number.", token.span, "Use a smaller unit.", "bad_window") from None
+            raise self.error(
+                f"'{token.text}' is no whole number.",
+                token.span,
+                "Use a smaller unit.",
+                "bad_window",
+            ) from None
 
     def unit(self) -> str:
         token = self.advance()
@@ -193,16 +249,27 @@ class _Parser:
         for unit in (word, word + "s"):
             if token.kind == "name" and unit in UNITS:
                 return unit
-        raise self.error(f"There is no unit '{token.text}'.", token.span, did_you_mean(token.text, UNITS), "unknown_unit")
+        raise self.error(
+            f"There is no unit '{token.text}'.",
+            token.span,
+            did_you_mean(token.text, UNITS),
+            "unknown_unit",
+        )
 
     def column(self, star: bool = False) -> Column:
-        if self.token.kind == "name" and self.token.text.upper() in KEYWORDS and self.tokens[self.place + 1].text != ".":
+        if (
+            self.token.kind == "name"
+            and self.token.text.upper() in KEYWORDS
+            and self.tokens[self.place + 1].text != "."
+        ):
             raise self.unexpected("a column, an aggregate or a value", ())
         first = self.name("a column such as table.column")
         if not self.symbol_if("."):
             if star:
                 raise self.error(
-                    f"'{first.text}' is no column of a table.", first.span, f"Write '{first.text}.*' or '{first.text}.column'."
+                    f"'{first.text}' is no column of a table.",
+                    first.span,
+                    f"Write '{first.text}.*' or '{first.text}.column'.",
                 )
             return Column(None, first.text, first.span)
         if self.token.kind == "symbol" and self.token.text == "*":
@@ -242,7 +309,11 @@ class _Parser:
         try:
             time = datetime.fromisoformat(token.text.strip())
         except ValueError:
-            raise self.error(f"'{token.text}' is no date.", token.span, "Write it like 2025-09-01 or '2025-09-01 12:00:00'.") from None
+            raise self.error(
+                f"'{token.text}' is no date.",
+                token.span,
+                "Write it like 2025-09-01 or '2025-09-01 12:00:00'.",
+            ) from None
         return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
     # The small words of the parser.
@@ -258,7 +329,9 @@ class _Parser:
     def at_literal_word(self) -> bool:
         following = self.tokens[min(self.place + 1, len(self.tokens) - 1)]
         word = self.token.text.upper() if self.token.kind == "name" else ""
-        return (word in ("TRUE", "FALSE") and following.text != ".") or (word in ("DATE", "TIMESTAMP") and following.kind == "text")
+        return (word in ("TRUE", "FALSE") and following.text != ".") or (
+            word in ("DATE", "TIMESTAMP") and following.kind == "text"
+        )
 
     def accept(self, word: str) -> bool:
         if self.token.kind == "name" and self.token.text.upper() == word:
@@ -291,14 +364,26 @@ class _Parser:
 
     def refuse_null(self, operator: str) -> None:
         if self.token.kind == "name" and self.token.text.upper() == "NULL":
-            raise self.error(f"Nothing is ever {operator} NULL.", self.token.span, "Write IS NULL or IS NOT NULL.")
+            raise self.error(
+                f"Nothing is ever {operator} NULL.",
+                self.token.span,
+                "Write IS NULL or IS NOT NULL.",
+            )
 
     def unexpected(self, expected: str, words: Iterable[str]) -> TaskError:
         token = self.token
         known = list(words)
-        found = "the sentence ends" if token.kind == "end" else f"there is '{self.text[token.span.start : token.span.end]}'"
+        found = (
+            "the sentence ends"
+            if token.kind == "end"
+            else f"there is '{self.text[token.span.start : token.span.end]}'"
+        )
         hint = did_you_mean(token.text, known) if known and token.kind == "name" else ""
-        return self.error(f"Expected {expected}, but {found}.", token.span, hint if hint.startswith("Did") else "")
+        return self.error(
+            f"Expected {expected}, but {found}.", token.span, hint if hint.startswith("Did") else ""
+        )
 
-    def error(self, cause: str, span: Span, hint: str = "", code: str = "bad_sentence") -> TaskError:
+    def error(
+        self, cause: str, span: Span, hint: str = "", code: str = "bad_sentence"
+    ) -> TaskError:
         return sentence_error(code, cause, self.text, span, hint)

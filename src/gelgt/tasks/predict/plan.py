@@ -50,7 +50,9 @@ class Plan:
     @property
     def event_tables(self) -> tuple[str, ...]:
         """The tables whose rows its windows ahead aggregate."""
-        ahead = [a for a in aggregates(self.sentence.target, *self.binding.conditions) if a.is_future]
+        ahead = [
+            a for a in aggregates(self.sentence.target, *self.binding.conditions) if a.is_future
+        ]
         return tuple(dict.fromkeys(self.binding.scope.table(a.column).name for a in ahead))
 
 
@@ -64,7 +66,9 @@ def plan_sentence(db: Database, sentence: Sentence) -> Plan:
 
 def _plan_column(binding: Binding, target: Column) -> Plan:
     if target.name == "*":
-        raise binding.scope.error("bad_target", "A whole row cannot be predicted.", target.span, "Name a column.")
+        raise binding.scope.error(
+            "bad_target", "A whole row cannot be predicted.", target.span, "Name a column."
+        )
     column = binding.scope.column(target, binding.entity, "as a target; aggregate other tables")
     meaning = binding.scope.meaning(binding.entity, column, "e")
     if meaning.type in ("key", "time", "list") or column == binding.entity.time_col:
@@ -75,7 +79,11 @@ def _plan_column(binding: Binding, target: Column) -> Plan:
             "Predict a number, a text, or true and false.",
         )
     if binding.entity.time_col is None:
-        raise binding.scope.error("no_time", f"The table '{binding.entity.name}' has no time, so its rows cannot be split.", target.span)
+        raise binding.scope.error(
+            "no_time",
+            f"The table '{binding.entity.name}' has no time, so its rows cannot be split.",
+            target.span,
+        )
     _check_conditions(binding, future=False)
     kind, category = _value_type(binding.entity, column, meaning)
     return Plan(binding, column, kind, category)
@@ -86,15 +94,22 @@ def _plan_forecast(binding: Binding) -> Plan:
     for part in operands(target):
         if isinstance(part, Column):
             raise binding.scope.error(
-                "bad_target", "A column of the entity is known already.", part.span, "Compare an aggregate, or predict the column alone."
+                "bad_target",
+                "A column of the entity is known already.",
+                part.span,
+                "Compare an aggregate, or predict the column alone.",
             )
         if part.start is None or part.start < 0:
             raise binding.scope.error(
-                "bad_window", "The window of a target must lie behind the seed time.", part.span, "Start it at 0 or later."
+                "bad_window",
+                "The window of a target must lie behind the seed time.",
+                part.span,
+                "Start it at 0 or later.",
             )
     kind, category, destination = _target_type(binding)
     if not isinstance(target, Aggregate | Column):
-        binding.scope.condition(target, binding.lookup_value)  # types are checked here, not when labels are made
+        # types are checked here, not when labels are made
+        binding.scope.condition(target, binding.lookup_value)
     _check_conditions(binding, future=True)
     ahead = [a for a in aggregates(target, *binding.conditions) if a.is_future]
     seconds = max(a.end * UNITS[a.unit] for a in ahead)
@@ -110,7 +125,14 @@ def _target_type(binding: Binding) -> tuple[TaskType | None, bool, tuple[str, st
     meaning = binding.lookup_value(target)
     if target.function == "LIST_DISTINCT":
         assert meaning.key_table is not None
-        return "recommendation", False, (binding.scope.column(target.column, binding.scope.table(target.column), "here"), meaning.key_table)
+        return (
+            "recommendation",
+            False,
+            (
+                binding.scope.column(target.column, binding.scope.table(target.column), "here"),
+                meaning.key_table,
+            ),
+        )
     table = binding.scope.table(target.column)
     if meaning.type in ("key", "time", "list"):
         raise binding.scope.error(
@@ -120,10 +142,17 @@ def _target_type(binding: Binding) -> tuple[TaskType | None, bool, tuple[str, st
             "Predict a number, a text, or true and false.",
         )
     if target.function in ("FIRST", "LAST"):
-        kind, category = _value_type(table, binding.scope.column(target.column, table, "here"), meaning)
+        kind, category = _value_type(
+            table, binding.scope.column(target.column, table, "here"), meaning
+        )
         return kind, category, None
     if meaning.type == "text":
-        raise binding.scope.error("bad_target", f"{target.function} of a text cannot be predicted.", target.span, "Use FIRST or LAST.")
+        raise binding.scope.error(
+            "bad_target",
+            f"{target.function} of a text cannot be predicted.",
+            target.span,
+            "Use FIRST or LAST.",
+        )
     return "regression", False, None
 
 
@@ -133,7 +162,9 @@ def _value_type(table: TableSchema, column: str, meaning: Meaning) -> tuple[Task
     if meaning.type == "text":
         return "multiclass_classification", False
     kind = table.kinds.get(column)
-    return (None, True) if kind is not None and kind.kind == "categorical" else ("regression", False)
+    return (
+        (None, True) if kind is not None and kind.kind == "categorical" else ("regression", False)
+    )
 
 
 def _check_conditions(binding: Binding, future: bool) -> None:
@@ -141,6 +172,9 @@ def _check_conditions(binding: Binding, future: bool) -> None:
         for aggregate in aggregates(condition):
             if aggregate.is_future and not future:
                 raise binding.scope.error(
-                    "bad_window", "A column is predicted at its row's own time.", aggregate.span, "Use a window that ends at 0 or before."
+                    "bad_window",
+                    "A column is predicted at its row's own time.",
+                    aggregate.span,
+                    "Use a window that ends at 0 or before.",
                 )
         binding.scope.condition(condition, binding.lookup_entity)

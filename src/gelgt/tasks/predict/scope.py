@@ -1,8 +1,7 @@
 """What the names in a sentence mean: tables, columns, their types, and values that fit them.
 
-Key columns hold row numbers in the files, but a sentence speaks the user's keys, so values that are compared with a
-key are translated here.
-"""
+Key columns hold row numbers in the files, but a sentence speaks the user's keys, so values that are
+compared with a key are translated here."""
 
 from __future__ import annotations
 
@@ -35,12 +34,20 @@ from gelgt.tasks.sql_text import quote, text_literal
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
 
-_TYPES = {"int64": "number", "float64": "number", "bool": "boolean", "string": "text", "timestamp": "time", "list": "list"}
+_TYPES = {
+    "int64": "number",
+    "float64": "number",
+    "bool": "boolean",
+    "string": "text",
+    "timestamp": "time",
+    "list": "list",
+}
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A column or aggregate in SQL: its expression, its type, and the table that a key refers to."""
+    """A column or aggregate in SQL: its expression, its type, and the table that a key refers
+    to."""
 
     sql: str
     type: str  # number, boolean, text, time, list, key
@@ -67,13 +74,20 @@ class Scope:
         name = column.table or ""
         found = _match(name, list(self.tables))
         if found is None:
-            raise self.error("unknown_table", f"There is no table '{name}'.", column.span, did_you_mean(name, self.tables))
+            raise self.error(
+                "unknown_table",
+                f"There is no table '{name}'.",
+                column.span,
+                did_you_mean(name, self.tables),
+            )
         return self.tables[found]
 
     def column(self, column: Column, table: TableSchema, where: str) -> str:
         """The name of a column that must belong to `table`."""
         if column.table is not None and self.table(column).name != table.name:
-            raise self.error("wrong_table", f"Only columns of '{table.name}' can be used {where}.", column.span)
+            raise self.error(
+                "wrong_table", f"Only columns of '{table.name}' can be used {where}.", column.span
+            )
         found = _match(column.name, list(table.columns))
         if found is None:
             raise self.error(
@@ -102,24 +116,38 @@ class Scope:
             case Membership(operand, values, negated):
                 meaning = self._known(operand, lookup)
                 listed = ", ".join(
-                    self._keys(values, meaning, "IN") if meaning.type == "key" else [self._value(v, meaning, "IN") for v in values]
+                    self._keys(values, meaning, "IN")
+                    if meaning.type == "key"
+                    else [self._value(v, meaning, "IN") for v in values]
                 )
                 text = f"{meaning.sql} {'NOT ' * negated}IN ({listed})"
             case Between(operand, low, high, negated):
                 meaning = self._known(operand, lookup)
-                text = f"{meaning.sql} {'NOT ' * negated}BETWEEN {self._value(low, meaning, '<')} AND {self._value(high, meaning, '<')}"
+                text = (
+                    f"{meaning.sql} {'NOT ' * negated}BETWEEN {self._value(low, meaning, '<')} "
+                    f"AND {self._value(high, meaning, '<')}"
+                )
             case IsNull(operand, negated):
                 text = f"{self._known(operand, lookup).sql} IS {'NOT ' * negated}NULL"
             case Not(part):
                 text = f"NOT ({self.condition(part, lookup)})"
             case Junction(operator, parts):
-                text = f" {operator} ".join(self.condition(part, lookup, nested=True) for part in parts)
+                text = f" {operator} ".join(
+                    self.condition(part, lookup, nested=True) for part in parts
+                )
                 text = f"({text})" if nested else text
         return text
 
-    def _comparison(self, left: Operand, operator: str, right: Operand, lookup: Lookup, span: Span) -> str:
+    def _comparison(
+        self, left: Operand, operator: str, right: Operand, lookup: Lookup, span: Span
+    ) -> str:
         if isinstance(left, Literal) and isinstance(right, Literal):
-            raise self.error("bad_sentence", "Two fixed values are compared.", span, "Name a column or an aggregate on one side.")
+            raise self.error(
+                "bad_sentence",
+                "Two fixed values are compared.",
+                span,
+                "Name a column or an aggregate on one side.",
+            )
         if isinstance(left, Literal):
             meaning = self._known(right, lookup)
             return f"{self._value(left, meaning, operator)} {operator} {meaning.sql}"
@@ -128,14 +156,23 @@ class Scope:
             return f"{meaning.sql} {operator} {self._value(right, meaning, operator)}"
         other = self._known(right, lookup)
         if (meaning.type, meaning.key_table) != (other.type, other.key_table):
-            raise self.error("bad_type", f"A {meaning.type} cannot be compared with a {other.type}.", span)
+            raise self.error(
+                "bad_type", f"A {meaning.type} cannot be compared with a {other.type}.", span
+            )
         return f"{meaning.sql} {operator} {other.sql}"
 
     def _known(self, operand: Operand, lookup: Lookup) -> Meaning:
         if isinstance(operand, Literal):
-            raise self.error("bad_sentence", "A fixed value cannot stand here.", operand.span, "Name a column or an aggregate.")
+            raise self.error(
+                "bad_sentence",
+                "A fixed value cannot stand here.",
+                operand.span,
+                "Name a column or an aggregate.",
+            )
         if isinstance(operand, Column) and operand.name == "*":
-            raise self.error("bad_sentence", "A whole row cannot be compared.", operand.span, "Name a column.")
+            raise self.error(
+                "bad_sentence", "A whole row cannot be compared.", operand.span, "Name a column."
+            )
         return lookup(operand)
 
     def _value(self, literal: Literal, meaning: Meaning, operator: str) -> str:
@@ -144,12 +181,18 @@ class Scope:
         if meaning.type == "key":
             return self._keys([literal], meaning, operator)[0]
         if "LIKE" in operator and meaning.type != "text":
-            raise self.error("bad_type", f"LIKE compares texts, not a {meaning.type}.", literal.span)
+            raise self.error(
+                "bad_type", f"LIKE compares texts, not a {meaning.type}.", literal.span
+            )
         if meaning.type == "time" and isinstance(value, str | datetime):
             return f"TIMESTAMP '{self._time(literal).isoformat(sep=' ')}'"
         if meaning.type == "text" and isinstance(value, str):
             return text_literal(value)
-        if meaning.type == "number" and isinstance(value, int | float) and not isinstance(value, bool):
+        if (
+            meaning.type == "number"
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        ):
             return repr(value)
         if meaning.type == "boolean" and (isinstance(value, bool) or value in (0, 1)):
             return "true" if value else "false"
@@ -162,7 +205,11 @@ class Scope:
             if isinstance(value, bool)
             else "number"
         )
-        raise self.error("bad_type", f"A {meaning.type} cannot be compared with the {got} {_shown(value)}.", literal.span)
+        raise self.error(
+            "bad_type",
+            f"A {meaning.type} cannot be compared with the {got} {_shown(value)}.",
+            literal.span,
+        )
 
     def _time(self, literal: Literal) -> datetime:
         if isinstance(literal.value, datetime):
@@ -170,25 +217,40 @@ class Scope:
         try:
             time = datetime.fromisoformat(str(literal.value).strip())
         except ValueError:
-            raise self.error("bad_type", f"'{literal.value}' is no time.", literal.span, "Write it like '2025-09-01 12:00:00'.") from None
+            raise self.error(
+                "bad_type",
+                f"'{literal.value}' is no time.",
+                literal.span,
+                "Write it like '2025-09-01 12:00:00'.",
+            ) from None
         return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
     def _keys(self, literals: Sequence[Literal], meaning: Meaning, operator: str) -> list[str]:
-        """The row numbers of the user's keys; all of a list at once, because a key table may be large."""
+        """The row numbers of the user's keys; all of a list at once, because a key table may be
+        large."""
         assert meaning.key_table is not None
         span = literals[0].span.to(literals[-1].span)
         has_own_keys = self.db.keys(meaning.key_table) is not None
         if has_own_keys and operator not in ("=", "!=", "IN"):
-            raise self.error("bad_type", f"Keys can be compared with =, != and IN, not with {operator}.", span)
+            raise self.error(
+                "bad_type", f"Keys can be compared with =, != and IN, not with {operator}.", span
+            )
         try:
             values = pa.chunked_array([pa.array([literal.value for literal in literals])])
             rows = row_numbers(self.db, meaning.key_table, [values], meaning.referred)
         except TaskError as error:
-            raise self.error("unknown_key", error.message, span, "Give keys of this table.") from None
+            raise self.error(
+                "unknown_key", error.message, span, "Give keys of this table."
+            ) from None
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            raise self.error("bad_type", "The keys in this list are of different types.", span) from None
+            raise self.error(
+                "bad_type", "The keys in this list are of different types.", span
+            ) from None
         shown = [_shown(literal.value) for literal in literals]
-        return [f"{row} /* {text} */" if has_own_keys and "*/" not in text else str(row) for row, text in zip(rows, shown)]
+        return [
+            f"{row} /* {text} */" if has_own_keys and "*/" not in text else str(row)
+            for row, text in zip(rows, shown)
+        ]
 
 
 def _shown(value: object) -> str:

@@ -29,13 +29,22 @@ AGGREGATES: dict[str, int | None] = {
     "LAST": None,
     "LIST_DISTINCT": None,
 }
-# Unit -> seconds; a month counts 30 days where a duration is needed and is a calendar month in the SQL.
-UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "months": 30 * 86400}
+# Unit -> seconds; a month counts 30 days where a duration is needed and is a calendar month in the
+# SQL.
+UNITS = {
+    "seconds": 1,
+    "minutes": 60,
+    "hours": 3600,
+    "days": 86400,
+    "weeks": 604800,
+    "months": 30 * 86400,
+}
 
 
 @dataclass(frozen=True)
 class Column:
-    """`table.name`; `name` is ``*`` for whole rows, `table` None where it follows from the place."""
+    """`table.name`; `name` is ``*`` for whole rows, `table` None where it follows from the
+    place."""
 
     table: str | None
     name: str
@@ -52,7 +61,8 @@ class Literal:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` over the rows of a table in (start, end] around the seed time; `start` None is -INF."""
+    """`function` over the rows of a table in (start, end] around the seed time; `start` None is
+    -INF."""
 
     function: str
     column: Column
@@ -169,5 +179,10 @@ def conjuncts(condition: Condition | None) -> list[Condition]:
 
 def aggregates(*conditions: Condition | Operand | None) -> list[Aggregate]:
     """Every aggregate that conditions name, each once."""
-    found = [part for condition in conditions for part in operands(condition) if isinstance(part, Aggregate)]
+    found = [
+        part
+        for condition in conditions
+        for part in operands(condition)
+        if isinstance(part, Aggregate)
+    ]
     return list(dict.fromkeys(found))

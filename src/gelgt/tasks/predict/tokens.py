@@ -72,21 +72,29 @@ def _unreadable(sentence: str, place: int) -> TaskError:
     if sign in "\"'":
         what = "name" if sign == '"' else "text"
         return sentence_error(
-            "bad_sentence", f"The {what} that starts here has no closing {sign}.", sentence, Span(place, len(sentence.rstrip()))
+            "bad_sentence",
+            f"The {what} that starts here has no closing {sign}.",
+            sentence,
+            Span(place, len(sentence.rstrip())),
         )
     end = place + 1
     if sign.isdigit():
         end = re.compile(r"\w+").match(sentence, place).end()  # type: ignore[union-attr]
     hint = 'Put names with other signs than letters, digits and _ in double quotes: "my-table".'
-    return sentence_error("bad_sentence", f"'{sentence[place:end]}' cannot be read here.", sentence, Span(place, end), hint)
+    return sentence_error(
+        "bad_sentence",
+        f"'{sentence[place:end]}' cannot be read here.",
+        sentence,
+        Span(place, end),
+        hint,
+    )
 
 
 def sentence_error(code: str, cause: str, sentence: str, span: Span, hint: str = "") -> TaskError:
     """An error that shows the place in the sentence.
 
-    Example:
-        >>> print(sentence_error("unknown_table", "There is no table 'oders'.", "PREDICT COUNT(oders.*)", Span(14, 19)))
-        At character 15:
+    Example: >>> print(sentence_error("unknown_table", "There is no table 'oders'.", "PREDICT
+        COUNT(oders.*)", Span(14, 19))) At character 15:
           PREDICT COUNT(oders.*)
                         ^^^^^
         There is no table 'oders'.
@@ -95,4 +103,9 @@ def sentence_error(code: str, cause: str, sentence: str, span: Span, hint: str =
     stop = sentence.find("\n", span.start)
     line = sentence[start : len(sentence) if stop < 0 else stop].replace("\t", " ")
     width = max(1, min(span.end, start + max(len(line), span.start - start + 1)) - span.start)
-    return TaskError(code, f"At character {span.start + 1}:\n  {line}\n  {' ' * (span.start - start)}{'^' * width}\n{cause}", hint)
+    return TaskError(
+        code,
+        f"At character {span.start + 1}:\n  {line}\n  "
+        f"{' ' * (span.start - start)}{'^' * width}\n{cause}",
+        hint,
+    )

@@ -1,4 +1,5 @@
-"""`python -m gelgt.testing.twins NAME FOLDER [--seed 0] [--scale 1.0]`: write a twin; without arguments, list them."""
+"""`python -m gelgt.testing.twins NAME FOLDER [--seed 0] [--scale 1.0]`: write a twin; without
+arguments, list them."""
 
 import argparse
 import sys
@@ -9,7 +10,10 @@ from gelgt.testing.twins import TWINS, make_twin, twin_tasks
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code: 0, or 2 for a mistake of the user."""
-    parser = argparse.ArgumentParser(prog="python -m gelgt.testing.twins", description="Write a small database with a RelBench schema.")
+    parser = argparse.ArgumentParser(
+        prog="python -m gelgt.testing.twins",
+        description="Write a small database with a RelBench schema.",
+    )
     parser.add_argument("name", nargs="?", help=f"one of {', '.join(TWINS)}")
     parser.add_argument("folder", nargs="?", help="where to write it")
     parser.add_argument("--seed", type=int, default=0)

@@ -5,25 +5,31 @@
     tables:
       orders:
         pkey, time_col, fkeys          as in a manifest of RelBench
-        columns: {name: kind}          kinds of PyTorch Frame, and `id` for keys and other identifiers
+        columns: {name: kind}          kinds of PyTorch Frame, and `id` for keys and other
+                                       identifiers
         made:                          how the twin's rows are made; the schema ends here
           rows: 500
-          time_from: race_id           the time is that of this parent (else drawn); `delayed`: at the parent's end; `time_shift`: days
+          time_from: race_id           the time is that of this parent (else drawn); `delayed`: at
+                                       the parent's end; `time_shift`: days
           even: true                   every parent has as many rows of `time_from`
           delay: 600                   the median days from a row's time to its end
-          days, early, since           whole days; spread evenly over the period; no row before a date
-          null_times: 0.05             share of rows without a time; `strays`: two rows far outside the period
+          days, early, since           whole days; spread evenly over the period; no row before a
+                                       date
+          null_times: 0.05             share of rows without a time; `strays`: two rows far outside
+                                       the period
           null_keys: {parent_id: 0.1}  shares of null references
           future_keys: [event]         references that may point at a row of a later time
           copied_keys: {a_id: b_id}    the parent's own reference
-          only_keys: {parent_id: {type: 2}}    a reference to the same table, from rows with this value to earlier rows without it
+          only_keys: {parent_id: {type: 2}}    a reference to the same table, from rows with this
+                                               value to earlier rows without it
           unique: [a_id, b_id]         at most one row for each pair
           values: {column: …}          what `values.py` reads
     tasks:
-      churn: …                         the keys of RelBench's task manifest; `entity_table` is the source of a recommendation
+      churn: …                         the keys of RelBench's task manifest; `entity_table` is the
+                                       source of a recommendation
 
-The schemas, split times and label rules are those of RelBench 2.x. What is under `made`, and every line of SQL, was written for the twins.
-"""
+The schemas, split times and label rules are those of RelBench 2.x. What is under `made`, and every
+line of SQL, was written for the twins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +46,8 @@ TWINS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("rel-*.y
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table: its keys, its time and the kinds of its columns, and how the twin's rows are made."""
+    """A table: its keys, its time and the kinds of its columns, and how the twin's rows are
+    made."""
 
     name: str
     pkey: str | None
@@ -55,7 +62,14 @@ class TableFacts:
         if column in values:
             found: Mapping[str, Any] = values[column]
             return found
-        return next((spec for name, spec in values.items() if name.endswith("*") and column.startswith(name[:-1])), {})
+        return next(
+            (
+                spec
+                for name, spec in values.items()
+                if name.endswith("*") and column.startswith(name[:-1])
+            ),
+            {},
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,11 @@ class Facts:
         """Every table after those that it refers to, other than itself."""
         done: dict[str, TableFacts] = {}
         while len(done) < len(self.tables):
-            ready = [t for t in self.tables.values() if t.name not in done and set(t.fkeys.values()) - {t.name} <= set(done)]
+            ready = [
+                t
+                for t in self.tables.values()
+                if t.name not in done and set(t.fkeys.values()) - {t.name} <= set(done)
+            ]
             done |= {table.name: table for table in ready}
         return list(done.values())
 
@@ -87,7 +105,18 @@ def read_facts(name: str) -> Facts:
         GelgtError: there is no such twin.
     """
     if name not in TWINS:
-        raise GelgtError("unknown_twin", f"There is no twin of a database '{name}'.", hint=did_you_mean(name, TWINS))
+        raise GelgtError(
+            "unknown_twin",
+            f"There is no twin of a database '{name}'.",
+            hint=did_you_mean(name, TWINS),
+        )
     content = load_yaml(FOLDER / f"{name}.yaml")
     tables = {table: TableFacts(table, **spec) for table, spec in content["tables"].items()}
-    return Facts(name, content["val_timestamp"], content["test_timestamp"], tuple(content["period"]), tables, content["tasks"])
+    return Facts(
+        name,
+        content["val_timestamp"],
+        content["test_timestamp"],
+        tuple(content["period"]),
+        tables,
+        content["tasks"],
+    )

@@ -1,12 +1,13 @@
 """The rows of a twin, table by table, parents first.
 
-Every row has a latent number z, about standard normal: that of its parents, averaged, and chance in equal parts. Its columns are
-readings of z (`values.py`), and a row is referred to with a weight of exp(1.1 z). So what a row is like shows in its own columns, in
-those of its relatives and in how much happens around it, and who was active will be active again: labels can be learned, in part.
+Every row has a latent number z, about standard normal: that of its parents, averaged, and chance in
+equal parts. Its columns are readings of z (`values.py`), and a row is referred to with a weight of
+exp(1.1 z). So what a row is like shows in its own columns, in those of its relatives and in how
+much happens around it, and who was active will be active again: labels can be learned, in part.
 
-A row refers to rows that are there at its own time, unless its table has no time or `future_keys` says otherwise. Rows are ordered by
-time, null times last, and keys hold row numbers: RelBench's contract.
-"""
+A row refers to rows that are there at its own time, unless its table has no time or `future_keys`
+says otherwise. Rows are ordered by time, null times last, and keys hold row numbers: RelBench's
+contract."""
 
 import zlib
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ from gelgt.testing.twins.facts import Facts, TableFacts
 from gelgt.testing.twins.values import Rows, as_times, make_column, matches, needs, seconds
 
 DAY = 86_400
-RECENT = 0.5  # share of the rows that lies around and behind the split times, so that short windows have labels
+# share of the rows that lies around and behind the split times, so that short windows have labels
+RECENT = 0.5
 NEVER = np.iinfo(np.int64).max  # the time of a row without one
 FEWEST = 4  # rows of any table
 PULL = 1.1  # a row of latent number 1 is referred to exp(PULL) times as often as one of 0
@@ -28,7 +30,8 @@ PULL = 1.1  # a row of latent number 1 is referred to exp(PULL) times as often a
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A finished table, and what its children need to know of it: latent numbers, times and ends in seconds, row numbers of parents."""
+    """A finished table, and what its children need to know of it: latent numbers, times and ends in
+    seconds, row numbers of parents."""
 
     table: pa.Table
     latent: NDArray[np.float64]
@@ -49,18 +52,30 @@ def make_tables(facts: Facts, seed: int, scale: float) -> dict[str, pa.Table]:
     return {name: made[name].table for name in facts.tables}
 
 
-def _make_table(facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], seed: int, scale: float) -> MadeTable:
+def _make_table(
+    facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], seed: int, scale: float
+) -> MadeTable:
     rng = _generator(seed, facts.name, table.name)
     count = max(FEWEST, round(int(table.made["rows"]) * scale))
     times, keys = _times_and_first_key(facts, table, made, count, rng)
     n = count if times is None else len(times)
     keys |= _other_keys(table, made, times, n, keys, rng)
     if "unique" in table.made:
-        kept = np.sort(np.unique(np.stack([keys[k] for k in table.made["unique"]], 1), axis=0, return_index=True)[1])
-        times, keys, n = None if times is None else times[kept], {column: rows[kept] for column, rows in keys.items()}, len(kept)
+        kept = np.sort(
+            np.unique(
+                np.stack([keys[k] for k in table.made["unique"]], 1), axis=0, return_index=True
+            )[1]
+        )
+        times, keys, n = (
+            None if times is None else times[kept],
+            {column: rows[kept] for column, rows in keys.items()},
+            len(kept),
+        )
     latent = _latent(table, made, keys, n, rng)
     period = (seconds(facts.period[0]), seconds(facts.period[1]))
-    rows = Rows(latent, None if times is None else np.where(times == NEVER, period[0], times), keys, period)
+    rows = Rows(
+        latent, None if times is None else np.where(times == NEVER, period[0], times), keys, period
+    )
     columns = _columns(facts, table, rows, seed)
     for key, condition in (table.made.get("only_keys") or {}).items():
         keys[key] = _own_parents(columns, condition, latent, times, rng)
@@ -68,7 +83,10 @@ def _make_table(facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], 
         keys[key] = np.where(rng.random(n) < share, -1, keys[key])
     ends = None
     if times is not None and "delay" in table.made:
-        ends = times + (table.made["delay"] * DAY * rng.lognormal(0, 0.5, n)).astype(np.int64) // DAY * DAY
+        ends = (
+            times
+            + (table.made["delay"] * DAY * rng.lognormal(0, 0.5, n)).astype(np.int64) // DAY * DAY
+        )
     return MadeTable(_arrow(table, columns, keys, times, n), latent, times, ends, keys)
 
 
@@ -78,9 +96,14 @@ def _generator(seed: int, *names: str) -> np.random.Generator:
 
 
 def _times_and_first_key(
-    facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], count: int, rng: np.random.Generator
+    facts: Facts,
+    table: TableFacts,
+    made: Mapping[str, MadeTable],
+    count: int,
+    rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64] | None, dict[str, NDArray[np.int64]]]:
-    """Times in order, null times last, and the key that they come from where they come from a parent."""
+    """Times in order, null times last, and the key that they come from where they come from a
+    parent."""
     if table.time_col is None:
         return None, {}
     source = table.made.get("time_from")
@@ -91,7 +114,11 @@ def _times_and_first_key(
         parent = made[table.fkeys[source]]
         assert parent.times is not None
         known = int(np.searchsorted(parent.times, NEVER))
-        rows = np.arange(count) % known if table.made.get("even") else parent.pick(np.full(count, known), rng)
+        rows = (
+            np.arange(count) % known
+            if table.made.get("even")
+            else parent.pick(np.full(count, known), rng)
+        )
         given = parent.ends if table.made.get("delayed") else parent.times
         assert given is not None
         times = given[rows] + int(table.made.get("time_shift", 0)) * DAY
@@ -109,13 +136,20 @@ def _strays(facts: Facts) -> list[str]:
     return [text for table in facts.tables.values() for text in table.made.get("strays") or ()]
 
 
-def _spread(facts: Facts, table: TableFacts, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Times over the period: its two ends and the test time themselves, so that every window of a task has room."""
+def _spread(
+    facts: Facts, table: TableFacts, count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Times over the period: its two ends and the test time themselves, so that every window of a
+    task has room."""
     first, last = seconds(table.made.get("since", facts.period[0])), seconds(facts.period[1])
     val, test = seconds(facts.val_timestamp), seconds(facts.test_timestamp)
     recent = max(first, val - 4 * (test - val))
     is_recent = rng.random(count) < (0.0 if table.made.get("early") else RECENT)
-    times = np.where(is_recent, recent + (last - recent) * rng.random(count), first + (last - first) * rng.random(count)).astype(np.int64)
+    times = np.where(
+        is_recent,
+        recent + (last - recent) * rng.random(count),
+        first + (last - first) * rng.random(count),
+    ).astype(np.int64)
     fixed = [first, test, last, *(seconds(text) for text in table.made.get("strays") or ())]
     times[: len(fixed)] = fixed[:count]
     return times // DAY * DAY if table.made.get("days") else times
@@ -146,14 +180,22 @@ def _other_keys(
 
 
 def _latent(
-    table: TableFacts, made: Mapping[str, MadeTable], keys: Mapping[str, NDArray[np.int64]], n: int, rng: np.random.Generator
+    table: TableFacts,
+    made: Mapping[str, MadeTable],
+    keys: Mapping[str, NDArray[np.int64]],
+    n: int,
+    rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     chance = rng.standard_normal(n)
     if not keys:
         return chance
-    inherited = sum(np.where(rows >= 0, made[table.fkeys[column]].latent[rows], 0.0) for column, rows in keys.items())
+    inherited = sum(
+        np.where(rows >= 0, made[table.fkeys[column]].latent[rows], 0.0)
+        for column, rows in keys.items()
+    )
     mixed = np.asarray(inherited / np.sqrt(len(keys)) + chance)
-    # Parents of many children have high numbers: without this, those of the children would nearly all be high.
+    # Parents of many children have high numbers: without this, those of the children would nearly
+    # all be high.
     return np.asarray((mixed - mixed.mean()) / (mixed.std() or 1.0))
 
 
@@ -177,14 +219,17 @@ def _own_parents(
     times: NDArray[np.int64] | None,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """References to the same table: from rows that meet a condition to strictly earlier rows that do not."""
+    """References to the same table: from rows that meet a condition to strictly earlier rows that
+    do not."""
     assert times is not None
     meets = np.all([matches(columns[column], value) for column, value in condition.items()], axis=0)
     limits = np.where(meets, np.searchsorted(times, times, side="left"), 0)
     return _pick(np.exp(PULL * latent) * ~meets, limits, rng)
 
 
-def _pick(weights: NDArray[np.float64], limits: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _pick(
+    weights: NDArray[np.float64], limits: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
     sums = np.concatenate([[0.0], np.cumsum(weights)])
     total = sums[limits]
     rows = np.searchsorted(sums, rng.random(len(limits)) * total, side="right") - 1
@@ -192,7 +237,11 @@ def _pick(weights: NDArray[np.float64], limits: NDArray[np.int64], rng: np.rando
 
 
 def _arrow(
-    table: TableFacts, columns: Mapping[str, pa.Array], keys: Mapping[str, NDArray[np.int64]], times: NDArray[np.int64] | None, n: int
+    table: TableFacts,
+    columns: Mapping[str, pa.Array],
+    keys: Mapping[str, NDArray[np.int64]],
+    times: NDArray[np.int64] | None,
+    n: int,
 ) -> pa.Table:
     found: dict[str, pa.Array] = {}
     for column in table.columns:

@@ -1,4 +1,5 @@
-"""`make_twin`: a twin of a RelBench database as a RelBench folder, with the labels of all its tasks."""
+"""`make_twin`: a twin of a RelBench database as a RelBench folder, with the labels of all its
+tasks."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,39 +22,49 @@ _LINK = {"entity_table": "src_entity_table", "entity_col": "src_entity_col"}
 
 
 def twin_tasks(name: str, trainable: bool = True) -> tuple[str, ...]:
-    """The names of a twin's tasks; without recommendations, which gelgt does not train, unless `trainable` is false.
+    """The names of a twin's tasks; without recommendations, which gelgt does not train, unless
+    `trainable` is false.
 
     Example:
         >>> twin_tasks("rel-hm")
         ('user-churn', 'item-sales', 'transactions-price')
     """
     tasks = read_facts(name).tasks
-    return tuple(task for task, spec in tasks.items() if not (trainable and spec["task_type"] == "recommendation"))
+    return tuple(
+        task
+        for task, spec in tasks.items()
+        if not (trainable and spec["task_type"] == "recommendation")
+    )
 
 
-def make_twin(name: str, folder: str | Path, *, seed: int = 0, scale: float = 1.0, kinds: bool = True) -> Path:
+def make_twin(
+    name: str, folder: str | Path, *, seed: int = 0, scale: float = 1.0, kinds: bool = True
+) -> Path:
     """Write a small made-up database with exactly the schema and the tasks of a RelBench database.
 
-    Labels come from the rows by the tasks' own rules, so that they look ahead just as far as RelBench's do.
+    Labels come from the rows by the tasks' own rules, so that they look ahead just as far as
+    RelBench's do.
 
-    Args:
-        name: One of `TWINS`, such as ``rel-trial``.
-        folder: Must not hold anything yet.
-        seed: The same seed gives the same rows.
-        scale: Times the number of rows; the largest tables have about 2,000 at 1. Below a half a task may find no labels.
-        kinds: State the kinds of the columns in the manifest; hosted databases do not, and gelgt infers them.
+    Args: name: One of `TWINS`, such as ``rel-trial``. folder: Must not hold anything yet. seed: The
+        same seed gives the same rows. scale: Times the number of rows; the largest tables have
+        about 2,000 at 1. Below a half a task may find no labels. kinds: State the kinds of the
+        columns in the manifest; hosted databases do not, and gelgt infers them.
 
     Returns:
         The folder, for `gelgt.open` and `relbench.load_dataset`.
 
-    Raises:
-        GelgtError: there is no such twin, the folder is taken, or the scale leaves a task without labels.
+    Raises: GelgtError: there is no such twin, the folder is taken, or the scale leaves a task
+        without labels.
     """
     facts, target = read_facts(name), Path(folder)
     if not scale > 0:
-        raise GelgtError("bad_option", f"scale is {scale}.", hint="Give a positive number, such as 1.")
+        raise GelgtError(
+            "bad_option", f"scale is {scale}.", hint="Give a positive number, such as 1."
+        )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise GelgtError("not_empty", f"{target} holds something already.", hint="Choose another folder.")
+        raise GelgtError(
+            "not_empty", f"{target} holds something already.", hint="Choose another folder."
+        )
     with whole_folder(target) as temporary:
         _write(facts, temporary, seed, scale, kinds)
     return target
@@ -66,7 +77,10 @@ def _write(facts: Facts, folder: Path, seed: int, scale: float, kinds: bool) -> 
         pq.write_table(table, folder / "db" / f"{name}.parquet")
     content = _manifest(facts, kinds)
     dump_yaml(content, folder / MANIFEST)
-    columns = {name: {f.name: canonical_name(canonical_type(f.type)) for f in table.schema} for name, table in tables.items()}
+    columns = {
+        name: {f.name: canonical_name(canonical_type(f.type)) for f in table.schema}
+        for name, table in tables.items()
+    }
     db = Database(folder, parse_schema(content, columns, MANIFEST), str(folder))
     for task, spec in facts.tasks.items():
         made = folder / "tasks" / task
@@ -84,15 +98,21 @@ def _manifest(facts: Facts, kinds: bool) -> dict[str, Any]:
         "description": f"A small made-up database with the schema of {facts.name}",
         "val_timestamp": facts.val_timestamp,
         "test_timestamp": facts.test_timestamp,
-        "tables": {name: {"pkey": t.pkey, "time_col": t.time_col, "fkeys": dict(t.fkeys)} for name, t in facts.tables.items()},
+        "tables": {
+            name: {"pkey": t.pkey, "time_col": t.time_col, "fkeys": dict(t.fkeys)}
+            for name, t in facts.tables.items()
+        },
     }
     if kinds:
-        content["gelgt"] = {"tables": {name: {"kinds": stated_kinds(facts, name)} for name in facts.tables}}
+        content["gelgt"] = {
+            "tables": {name: {"kinds": stated_kinds(facts, name)} for name in facts.tables}
+        }
     return content
 
 
 def stated_kinds(facts: Facts, table: str) -> dict[str, Any]:
-    """The kinds of a table's feature columns as its manifest states them; identifiers are no features."""
+    """The kinds of a table's feature columns as its manifest states them; identifiers are no
+    features."""
     found: dict[str, Any] = {}
     spec = facts.tables[table]
     for column, kind in spec.columns.items():
@@ -100,7 +120,9 @@ def stated_kinds(facts: Facts, table: str) -> dict[str, Any]:
             continue
         value = spec.value(column)
         stated = str(value.get("kind") or ("ignored" if kind == "id" else kind))
-        found[column] = {"kind": stated, "separator": value["separator"]} if "separator" in value else stated
+        found[column] = (
+            {"kind": stated, "separator": value["separator"]} if "separator" in value else stated
+        )
     return found
 
 
@@ -108,14 +130,21 @@ def _task_manifest(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     is_link = spec["task_type"] == "recommendation"
     content = {_LINK.get(key, key) if is_link else key: value for key, value in spec.items()}
     if spec["kind"] == "autocomplete":  # RelBench takes both from the table
-        content = {key: value for key, value in content.items() if key not in ("entity_col", "time_col")}
+        content = {
+            key: value for key, value in content.items() if key not in ("entity_col", "time_col")
+        }
     return {"name": name, **content, "manifest_version": 1}
 
 
 def _labels(task: Task, split: str) -> pa.Table:
-    """A label table as RelBench stores it: the target of an autocomplete task is the column itself."""
+    """A label table as RelBench stores it: the target of an autocomplete task is the column
+    itself."""
     table = task.table(split)
     if task.kind != "autocomplete":
         return table
-    values = task.database.read(task.entity_table, [task.label_col]).column(0).take(table.column(task.entity_col))
+    values = (
+        task.database.read(task.entity_table, [task.label_col])
+        .column(0)
+        .take(table.column(task.entity_col))
+    )
     return table.set_column(table.schema.get_field_index(task.label_col), task.label_col, values)
