@@ -15,6 +15,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -245,10 +246,9 @@ class _Bench:
         order = loader.order(0)
         sampled = [_plain(loader, step) for step in range(min(8, len(loader)))]
         sampling = [
-            self._ms(lambda step=step: _plain(loader, step, order), 1)
-            for step in range(len(sampled))
-        ]  # type: ignore[misc]
-        packing = [self._ms(lambda batch=batch: steps.pack(batch), 1) for batch in sampled]  # type: ignore[misc]
+            self._ms(partial(_plain, loader, step, order), 1) for step in range(len(sampled))
+        ]
+        packing = [self._ms(partial(steps.pack, batch), 1) for batch in sampled]
         return {"sampling (one thread)": median(sampling), "packing (one thread)": median(packing)}
 
     def _growing(self, steps: Steps) -> dict[str, Callable[[StaticInput], Tensor]]:

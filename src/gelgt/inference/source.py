@@ -221,11 +221,8 @@ def _table_names(source: Any, namespace: str | None) -> list[str]:
         return []
     try:
         with opener.open(source, namespace) as opened:
-            database = (
-                getattr(opened, "url", None)
-                and opened.url.get_backend_name() == "sqlite"
-                and opened.url.database
-            )  # type: ignore[attr-defined]
+            url: Any = getattr(opened, "url", None)
+            database = url and url.get_backend_name() == "sqlite" and url.database
             return (
                 _sqlite_names(Path(database))
                 if database

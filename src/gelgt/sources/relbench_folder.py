@@ -254,11 +254,9 @@ class FolderSource:
             if fk.stored or len(fk.columns) > 1:
                 continue
             parent = self._db.keys(fk.table)
-            if (
-                fk.referred
-                and fk.referred
-                != (self._db.table(fk.table).primary_key or table.primary_key).columns
-            ):  # type: ignore[union-attr]
+            key = self._db.table(fk.table).primary_key or table.primary_key
+            assert key is not None  # a foreign key refers to some key
+            if fk.referred and fk.referred != key.columns:
                 parent = self._db.read(fk.table, list(fk.referred))
             if parent is not None:
                 rows = self._db.read(table.name, [fk.column]).column(0).combine_chunks()
