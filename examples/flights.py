@@ -11,7 +11,8 @@
 The package has one wide table in which the schedule stands beside what happened. As one row, timed
 by the schedule, it would tell a model how late a flight will be before it has left. So it is three
 tables here, each timed by when its columns are known: `flights` (the schedule), `departures` and
-`arrivals`. The task: how late will a plane be on average over the next week?"""
+`arrivals`. The task: how late will a plane be on average over the next week?
+"""
 
 import argparse
 from importlib.util import find_spec

@@ -2,7 +2,8 @@
 sentences are tried on the demo shop.
 
 Commands on servers, benchmarks that take minutes, and RelBench data that is not at hand are left
-out; models are trained for two steps; links must lead somewhere."""
+out; models are trained for two steps; links must lead somewhere.
+"""
 
 import os
 import re

@@ -3,7 +3,8 @@ came later.
 
 The demo shop is imported twice, once whole and once without any row after a time t. The later rows
 are made as hostile as they can be: new categories, extreme numbers, fractions among whole numbers,
-text among numbers. Up to t, everything must be the same bit for bit."""
+text among numbers. Up to t, everything must be the same bit for bit.
+"""
 
 import shutil
 import sqlite3

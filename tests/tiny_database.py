@@ -5,7 +5,8 @@ folder.
                                            ◄─ notes
 
 Few distinct times make ties, some times and keys are null, and notes may be older than the order
-that they are about."""
+that they are about.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,7 +7,8 @@
     model.predict(db, entities=[42, 57], at="2026-11-01")
 
 Every public name is imported on first use, so that `import gelgt` stays light (no torch, no
-pandas)."""
+pandas).
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -49,22 +49,22 @@ class Config(BaseModel):
 class SamplingConfig(Config):
     """How the causal neighbourhood of a seed is sampled (docs/sampling.md; paper, section 3.1).
 
-    Attributes: strategy: ``bfs`` (the paper), ``random`` (uniform over the neighbourhood, the
-        ablation), ``recent`` (half by breadth-first search,
-            half the newest rows of any table), ``full`` (everything within `hops`, whatever the
-            budget).
+    Attributes:
+        strategy: ``bfs`` (the paper), ``random`` (uniform over the neighbourhood, the ablation),
+            ``recent`` (half by breadth-first search, half the newest rows of any table), ``full``
+            (everything within `hops`, whatever the budget).
         hops: Depth of the search.
         budget: Most rows of a subgraph, the seed included.
         fanout: Of the children of a row, only so many are looked at, the newest first; None is the
             paper's way. An entity with a long history then leaves room for what lies behind its
             newest rows.
         causality: ``strict`` admits rows before the seed time, ``inclusive`` also rows at it
-        (autocomplete).
+            (autocomplete).
         order: In which order children are visited, and so which are cut off: ``recent`` or
-        ``random``.
+            ``random``.
         seed: Of the random orders.
         visibility: ``frozen`` hides rows after the horizon, ``seed-time`` shows all rows before
-        each seed's own time.
+            each seed's own time.
         horizon: Seconds since 1970 from which ages are measured at the latest; the test time under
             ``frozen``.
     """
@@ -88,12 +88,16 @@ ENCODERS: tuple[Encoder, ...] = ("table", "hop", "age", "row", "structure")
 class ModelConfig(Config):
     """What every model has.
 
-    Attributes: width: d, of every row's vector and of the seed vectors. dropout: Of feed-forward
-        networks, and of what a block adds. keep: M, rows that refinement keeps, the seed included;
-        None keeps all. row_width: Of each column inside the row encoder. row_layers: Residual
-        blocks of the row encoder. row_names: Whether text of tables without time is read: names of
-        things, by which a small training set is learned by heart. row_times: Whether a row's own
-        time is a feature, on top of its age: a year that training has not seen says nothing.
+    Attributes:
+        width: d, of every row's vector and of the seed vectors.
+        dropout: Of feed-forward networks, and of what a block adds.
+        keep: M, rows that refinement keeps, the seed included; None keeps all.
+        row_width: Of each column inside the row encoder.
+        row_layers: Residual blocks of the row encoder.
+        row_names: Whether text of tables without time is read: names of things, by which a small
+            training set is learned by heart.
+        row_times: Whether a row's own time is a feature, on top of its age: a year that training
+            has not seen says nothing.
     """
 
     width: int = Field(default=128, ge=8)
@@ -109,15 +113,20 @@ class AttentionConfig(ModelConfig):
     """What every model with attention over rows has: heads, and a bias over time that can be added
     to any of them.
 
-    Attributes: heads: H. bias: ``gaussian``, one of the paper's comparisons, or ``none``. kernels:
-        G; as many as heads if None. kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the
-        paper's equation) or with 2σ² (``lemma``, the paper's lemma). kernel_weights: ``positive``
-        weights can only draw attention to an age; ``free`` ones are the published form.
+    Attributes:
+        heads: H.
+        bias: ``gaussian``, one of the paper's comparisons, or ``none``.
+        kernels: G; as many as heads if None.
+        kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the paper's equation) or with 2σ²
+            (``lemma``, the paper's lemma).
+        kernel_weights: ``positive`` weights can only draw attention to an age; ``free`` ones are
+            the published form.
         kernel_parameters: ``log`` keeps μ and σ positive and moves them by factors; ``direct`` is
-        the published form. kernel_start: μ and σ start at ``quantiles`` of the ages seen in
-        training, or as ``published``: μ even over 0…100 days, σ = 10. time_scale: Of Δt: ``linear``
-        (days) or ``log`` (log(1 + days)). time_rate: Learning rate of μ and σ over that of the
-        other parameters.
+            the published form.
+        kernel_start: μ and σ start at ``quantiles`` of the ages seen in training, or as
+            ``published``: μ even over 0…100 days, σ = 10.
+        time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
+        time_rate: Learning rate of μ and σ over that of the other parameters.
     """
 
     heads: int = Field(default=4, ge=1)
@@ -147,11 +156,13 @@ class GelGTConfig(AttentionConfig):
     """The model (docs/model.md). Every component can be switched off or replaced, for the paper's
     ablations and for one's own.
 
-    Attributes: layers: Gaussian attention blocks. history: Hops of the causal aggregates
-        (`gelgt.history.aggregates`) that a seed's vector is given, 0 for none: counts, means and
-            recency over all the rows that it may see, however few of them are sampled.
+    Attributes:
+        layers: Gaussian attention blocks.
+        history: Hops of the causal aggregates (`gelgt.history.aggregates`) that a seed's vector is
+            given, 0 for none: counts, means and recency over all the rows that it may see, however
+            few of them are sampled.
         siblings: Whether the aggregates also look at the rows that share a key with the seed's
-        newest child: how its team has done lately.
+            newest child: how its team has done lately.
         calendar: Whether a seed's vector also knows its place in the year, and how long after the
             newest row that it may see it is asked about. Of no effect where training spans less
             than two years.
@@ -171,18 +182,18 @@ class GelGTConfig(AttentionConfig):
             newest order.
         ffn_ratio: Hidden width of a block's feed-forward network over d.
         attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest
-        one.
+            one.
         gnn_dropout: Of the GNN branch.
         encoders: Which encoders there are: the paper's five, and ``recency`` (rank among the rows
-        of its table, log of the age).
+            of its table, log of the age).
         structure: What the structure encoder starts from.
         structure_width: Its width.
         structure_layers: Its GIN layers.
         share_bias: One set of kernels for all blocks, or one each.
         norm: ``layer``, or ``batch`` where the paper has it (row and structure encoder), with
-        running statistics in evaluation.
+            running statistics in evaluation.
         backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's
-        interpreter).
+            interpreter).
         centroids: Of the global module; 0 switches it off.
         centroid_decay: Of their moving averages.
     """
@@ -232,7 +243,8 @@ class GelGTConfig(AttentionConfig):
         classification 200 of 300.
 
         What the paper leaves open, and where gelgt goes its own way, is listed in docs/model.md,
-        "The preset paper"."""
+        "The preset paper".
+        """
         values: dict[str, Any] = {
             "width": 512,
             "layers": 4,
@@ -259,11 +271,12 @@ class GelGTConfig(AttentionConfig):
 class TrainConfig(Config):
     """How a model is trained.
 
-    Attributes: epochs: At most so many; early stopping usually ends before. batch_size: Seeds of a
-        step. windows: Training seed times in the length of each label window, where a task's labels
-        can be made anew: more, overlapping examples.
-            ``auto`` takes up to 4, as long as they are at most 20,000 rows: small tables gain most.
-            Validation and test keep theirs.
+    Attributes:
+        epochs: At most so many; early stopping usually ends before.
+        batch_size: Seeds of a step.
+        windows: Training seed times in the length of each label window, where a task's labels can
+            be made anew: more, overlapping examples. ``auto`` takes up to 4, as long as they are at
+            most 20,000 rows: small tables gain most. Validation and test keep theirs.
         members: Models that are trained one after the other with different seeds, and predict by
             their mean. ``auto`` is 5 where there are at most 10,000 labels to learn from, whose
             models differ most by their seed, and 1 otherwise.
@@ -272,20 +285,20 @@ class TrainConfig(Config):
             at which the task is evaluated. ``auto`` is 1 in the frozen regime where that is more
             than one window, and 0 otherwise.
         parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of
-        its own.
+            its own.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated
-        often enough; None: all labels.
+            often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
         optimizer: ``adamw`` (weight decay apart from the gradient, none for μ and σ) or ``adam``
             (the published form: an L2 term in the gradient of every parameter).
         weight_decay: How strong it is.
         warmup: Steps in which the rate rises from 0.
         decay: After the warm-up the rate stays (``none``) or falls to 1 % along half a cosine over
-        all epochs.
+            all epochs.
         clip: Largest norm of the gradient; None: no limit.
         patience: Epochs without a better validation score after which training stops.
         average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates
-        the weights themselves.
+            the weights themselves.
         mix: The final weights are the mean of those of so many best epochs, unless validation finds
             that mean worse than the best epoch by more than a quarter of the score's uncertainty.
             On a small validation set the best epoch is also the luckiest; 1 takes it.
@@ -294,12 +307,12 @@ class TrainConfig(Config):
             scores and predictions are those of this model, validation scores those of the one
             before. It takes about as long again.
         balance: Weigh positives so that both classes count alike; predicted probabilities are
-        corrected for it.
+            corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use
-        all).
+            all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
         time_limit: Seconds of training after which the best weights so far are taken; None: no
-        limit.
+            limit.
         checkpoint_seconds: A checkpoint is written at least so often, and after every epoch.
         seed: Of initial weights, order and dropout.
     """

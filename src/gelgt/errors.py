@@ -2,7 +2,8 @@
 
 A `GelgtError` is the user's to repair: its message names the table, column and offending values,
 its hint names the repair, and its `code` is stable, so that scripts may rely on it. Anything else
-that escapes is a bug."""
+that escapes is a bug.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -16,9 +17,12 @@ class GelgtError(Exception):
         message: What is wrong and where: table, column, offending values.
         hint: What to do about it.
 
-    Example: >>> error = GelgtError("unknown_table", "There is no table 'oders'.", hint="Did you
-        mean 'orders'?") >>> error.code 'unknown_table' >>> print(error) There is no table 'oders'.
-        Did you mean 'orders'?
+    Example:
+        >>> error = GelgtError("unknown_table", "There is no table 'oders'.", hint="Did you mean 'orders'?")
+        >>> error.code
+        'unknown_table'
+        >>> print(error)
+        There is no table 'oders'. Did you mean 'orders'?
     """
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:

@@ -35,14 +35,17 @@ class GelGT:
     """A Gaussian Relational Graph Transformer that is trained on a database and a task, and
     predicts.
 
-    Args: preset: ``cpu``, ``gpu`` or ``paper``. model: ``gelgt``, or another model of
-        `gelgt.registry` to compare with. seed: Of initial weights, order and dropout; the same seed
-        gives the same weights on a CPU. visibility: ``frozen`` or ``seed-time``; None is ``frozen``
-        for a RelBench folder and ``seed-time`` for everything else. as_of: Under ``seed-time``, the
-        time from which ages are measured at the latest, as ``--as-of`` of the command line.
-        settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``. device:
-        ``auto``, ``cpu``, ``cuda``, … time_limit: Seconds of training after which the best weights
-        so far are taken.
+    Args:
+        preset: ``cpu``, ``gpu`` or ``paper``.
+        model: ``gelgt``, or another model of `gelgt.registry` to compare with.
+        seed: Of initial weights, order and dropout; the same seed gives the same weights on a CPU.
+        visibility: ``frozen`` or ``seed-time``; None is ``frozen`` for a RelBench folder and
+            ``seed-time`` for everything else.
+        as_of: Under ``seed-time``, the time from which ages are measured at the latest, as
+            ``--as-of`` of the command line.
+        settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        time_limit: Seconds of training after which the best weights so far are taken.
 
     Example:
         >>> import gelgt
@@ -99,11 +102,14 @@ class GelGT:
     ) -> "GelGT":
         """Train on a task, with early stopping, baselines beside it.
 
-        Args: db: A `Database`, or anything that `gelgt.open` takes. task: A `Task`, a PREDICT
-            sentence, or the name of a task of the database. out: The run folder; by default a
-            temporary one that lives as long as this object (keep it with `save`). resume: Go on
-            where a run in `out` was cut off. refit: After selection, train anew on all labelled
-            windows. progress: Is told of phases, steps and epochs.
+        Args:
+            db: A `Database`, or anything that `gelgt.open` takes.
+            task: A `Task`, a PREDICT sentence, or the name of a task of the database.
+            out: The run folder; by default a temporary one that lives as long as this object (keep
+                it with `save`).
+            resume: Go on where a run in `out` was cut off.
+            refit: After selection, train anew on all labelled windows.
+            progress: Is told of phases, steps and epochs.
 
         Raises:
             GelgtError: the task cannot be trained, or `out` is taken.
@@ -156,17 +162,22 @@ class GelGT:
     ) -> "pd.DataFrame":
         """Predict for entities at a time, from every row before it.
 
-        Args: db: A `Database`, or anything that `gelgt.open` takes; it may have grown since
-            training. entities: Keys of the entity table; None means everyone whom the task is about
-            at that time. at: The time; by default now, or just after the newest row where that lies
-            more than one window back. frame: A frame of (key, time) instead.
+        Args:
+            db: A `Database`, or anything that `gelgt.open` takes; it may have grown since training.
+            entities: Keys of the entity table; None means everyone whom the task is about at that
+                time.
+            at: The time; by default now, or just after the newest row where that lies more than one
+                window back.
+            frame: A frame of (key, time) instead.
 
-        Returns: The key, ``time``, ``prediction``, and ``probability`` (binary) or
+        Returns:
+            The key, ``time``, ``prediction``, and ``probability`` (binary) or
             ``probability_<class>``. What there is to say about them is a warning, and stands in
             ``attrs["notices"]``.
 
-        Raises: GelgtError: unknown keys, entities that do not exist yet, a source without what the
-            model knows.
+        Raises:
+            GelgtError: unknown keys, entities that do not exist yet, a source without what the
+                model knows.
         """
         made: Prediction = self.predictor(db).predict(entities, at, frame)
         _tell(made.notices)

@@ -8,7 +8,8 @@
 
 A process that is killed in between leaves a hidden file or folder that ends in `.tmp` and nothing
 under the name itself. Errors of the system (`OSError`) pass through: who writes knows what to tell
-the user."""
+the user.
+"""
 
 import os
 import shutil

@@ -34,9 +34,10 @@ def is_better(metric: str, new: float, old: float | None) -> bool:
 def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> dict[str, float]:
     """All metrics of some predictions, the deciding one first.
 
-    Args: labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
+    Args:
+        labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
         predictions: (S,) probabilities or values, (S, C) class probabilities, or (S, L) label
-        probabilities.
+            probabilities.
     """
     if len(labels) == 0:
         return {}

@@ -123,11 +123,15 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
 class RunConfig(Config):
     """Everything that decides how a run goes.
 
-    Attributes: preset: The name of the preset that it began with. kind: Which model, by its name in
-        `gelgt.registry`. model: The model. sampling: The neighbourhoods; visibility, horizon and
-        causality follow from the task and the regime. train: The training. origins: For each value,
-        such as ``model.width``: ``default``, ``preset``, ``set`` (by the user) or ``derived`` (from
-        the task).
+    Attributes:
+        preset: The name of the preset that it began with.
+        kind: Which model, by its name in `gelgt.registry`.
+        model: The model.
+        sampling: The neighbourhoods; visibility, horizon and causality follow from the task and the
+            regime.
+        train: The training.
+        origins: For each value, such as ``model.width``: ``default``, ``preset``, ``set`` (by the
+            user) or ``derived`` (from the task).
     """
 
     preset: str = "cpu"

@@ -7,7 +7,8 @@ Python:
     gelgt.register_model("mine", MyModel)
 
 A run folder names its model. Only names that are registered are looked up, so that a folder cannot
-make gelgt import a module."""
+make gelgt import a module.
+"""
 
 from importlib import import_module
 from importlib.metadata import entry_points

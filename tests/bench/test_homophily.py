@@ -56,7 +56,8 @@ def test_by_hand(followers: tuple[Database, Task]) -> None:
     On day 20, with one hop, a sees b and c; b sees a and d; c sees a; d sees b and e (unlabelled);
     e sees d. Visits have no label. Pairs of labelled people: a-b same, a-c not, b-a same, b-d same,
     c-a not, d-b same, e-d same: 5 of 7. Each seed's own visit is one more edge, whose one end has
-    no label."""
+    no label.
+    """
     db, task = followers
     assert task.rows["train"] == 9
     found = homophily(db, task, SamplingConfig(hops=1, budget=50))

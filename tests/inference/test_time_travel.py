@@ -2,7 +2,8 @@
 goes on after it.
 
 The rows behind the cut are hostile (see conftest.py), and the model was trained on the database
-that holds them."""
+that holds them.
+"""
 
 import shutil
 from collections.abc import Callable

@@ -2,7 +2,8 @@
 graph, and the model that uses them.
 
 The tests marked `gpu` run on a CUDA device. Without one, `test_without_a_gpu` runs the same tests
-in a process of its own through Triton's interpreter, at small sizes."""
+in a process of its own through Triton's interpreter, at small sizes.
+"""
 
 import math
 import os

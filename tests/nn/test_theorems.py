@@ -3,7 +3,8 @@ model's own layers.
 
 Where a claim holds only in norm, in a limit, or under a condition, it is tested where it holds, and
 a counterexample stands beside it. Figures of rel-f1 over all seeds: docstring of
-`gelgt.bench.theory.bench_theory`."""
+`gelgt.bench.theory.bench_theory`.
+"""
 
 import math
 from collections.abc import Callable

@@ -2,7 +2,8 @@
 the kernels with.
 
 Nothing is shared with the library but the graph's `node_time`, `parents` and table layout, the raw
-facts of a database."""
+facts of a database.
+"""
 
 from dataclasses import dataclass
 

@@ -2,7 +2,8 @@
 
 A writer commits transactions that each add a payment and raise the balance of an account by the
 same amount, so in every state the payments add up to the balances. The import is held up before
-each table until more of them are committed."""
+each table until more of them are committed.
+"""
 
 import threading
 import time

@@ -2,7 +2,8 @@
 run is an unbroken one.
 
 On a CPU nothing is recorded, but everything else is as on CUDA: the packed batches, the rates on
-the device, the losses that come late."""
+the device, the losses that come late.
+"""
 
 from collections.abc import Callable
 from itertools import islice

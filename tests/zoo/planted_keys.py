@@ -20,10 +20,10 @@ KINDS = ("walk", "ride", "call")
 def visits(out: Path, signal: str, users: int = 900, each: int = 6, seed: int = 0) -> Planted:
     """A label by the sign of one number.
 
-    Args: signal: ``value`` (the mean of the visits' values), ``weight`` (the mean weight of the
-        places behind the visits), ``kind`` (the mean
-            value of the rides among the visits) or ``cell`` (of the user's columns a, b and c, that
-            which `pick` names).
+    Args:
+        signal: ``value`` (the mean of the visits' values), ``weight`` (the mean weight of the
+            places behind the visits), ``kind`` (the mean value of the rides among the visits) or
+            ``cell`` (of the user's columns a, b and c, that which `pick` names).
     """
     rng = np.random.default_rng(seed)
     places = 80

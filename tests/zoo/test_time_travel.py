@@ -2,7 +2,8 @@
 one that goes on.
 
 The later rows are as hostile as they can be, and they name the same customers, products and orders
-as the earlier ones."""
+as the earlier ones.
+"""
 
 import shutil
 import sqlite3

@@ -1,6 +1,7 @@
 """What every model of the package promises: a prediction depends on its seed and its past alone,
 twice gives the same bits, a run can be saved, loaded and used. A model that is added to
-`gelgt.registry.BUILT_IN` is tested here by itself."""
+`gelgt.registry.BUILT_IN` is tested here by itself.
+"""
 
 import shutil
 import sqlite3

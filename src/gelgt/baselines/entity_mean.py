@@ -4,7 +4,8 @@ beat.
 A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon),
 whichever split it is of: whoever predicts at a time knows what came of every earlier window, those
 of the test split too. A label without a window is known after its own time. Classification takes
-shares, regression medians, which is what the mean absolute error asks for."""
+shares, regression medians, which is what the mean absolute error asks for.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,15 @@ MICROSECONDS = 1_000_000
 def entity_mean(task: Task, horizon: int | None = None) -> dict[str, NDArray[Any]]:
     """Predictions for `val` and `test` from the past labels of each entity.
 
-    Args: task: Any task with labels. horizon: Seconds since 1970 after which nothing is known: the
-        test time in the frozen regime.
+    Args:
+        task: Any task with labels.
+        horizon: Seconds since 1970 after which nothing is known: the test time in the frozen
+            regime.
 
-    Returns: For each split, in the order of its label table: probabilities (S,) of a binary task,
-        values (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without
-        a past gets what all known labels say at that time, and before any label has closed what the
+    Returns:
+        For each split, in the order of its label table: probabilities (S,) of a binary task, values
+        (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without a past
+        gets what all known labels say at that time, and before any label has closed what the
         training labels say.
     """
     space = label_space(task)

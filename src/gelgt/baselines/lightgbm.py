@@ -7,7 +7,8 @@ It trains on the training split, stops early on the validation split by the task
 mean absolute error, log loss), and has never seen the test labels. Beside a model that learns more
 than the training split it is given what that model learns (`Examples`): overlapping windows, and
 for the test split a refit on every label that is known at the test time. Columns that number
-categories are categorical features. The same call gives the same predictions."""
+categories are categorical features. The same call gives the same predictions.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,13 +74,13 @@ class Examples:
 class LightGBMResult:
     """What the baseline says.
 
-    Attributes: predictions: For `val` and `test`, in the order of the label tables or of the
-        examples: probabilities (S,), values (S,),
-            or probabilities (S, classes) or (S, labels).
+    Attributes:
+        predictions: For `val` and `test`, in the order of the label tables or of the examples:
+            probabilities (S,), values (S,), or probabilities (S, classes) or (S, labels).
         features: Names of the columns that it saw.
         importance: Total gain of each column that was used in the first fit, falling.
         rounds: Trees that early stopping kept (one for each class; the mean over the labels of a
-        multilabel task).
+            multilabel task).
         train_rows: Labels that the first fit learned; it predicts `val`.
         known_rows: Labels that the refit learned, which predicts `test`; None without a refit.
         notices: What is not as usual: rows left out, nothing to learn from, nothing to stop by.
@@ -108,12 +109,15 @@ def lightgbm_baseline(
 ) -> LightGBMResult:
     """Train LightGBM on the aggregates of seeds and predict `val` and `test`.
 
-    Args: db: The database. graph: Its graph. features: Its features. task: Any task with labels and
-        seed times. sampling: Causality, visibility and horizon: the rows that the model may see.
+    Args:
+        db: The database.
+        graph: Its graph.
+        features: Its features.
+        task: Any task with labels and seed times.
+        sampling: Causality, visibility and horizon: the rows that the model may see.
         examples: What is learned (``train``), stopped by and predicted (``val``), predicted
-        (``test``), and, where the test split is to be
-            predicted by a refit, every label that it may learn (``known``). The task's own splits
-            by default, without a refit.
+            (``test``), and, where the test split is to be predicted by a refit, every label that it
+            may learn (``known``). The task's own splits by default, without a refit.
         hops: 1 or 2; see `history/aggregates.py`.
         seed: Of the samples of rows and columns.
         threads: Of LightGBM; the result does not depend on it.

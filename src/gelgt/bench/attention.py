@@ -12,7 +12,8 @@ the same run.
 Forward and backward, four heads of 128 and four Gaussians in bf16. A time is the median over CUDA
 events around whole calls, what the host does between launches included; `graph_ms` is the same as a
 replayed CUDA graph, the device alone. Errors are ‖found - exact‖ / ‖exact‖ against float64 over one
-subgraph. On a CPU everything is tiny and shows that it runs; no figure of speed is meant."""
+subgraph. On a CPU everything is tiny and shows that it runs; no figure of speed is meant.
+"""
 
 import math
 import statistics

@@ -4,7 +4,8 @@ came of it.
 A folder is a run folder of `gelgt train`, or for a baseline its predictions and scores in the same
 form, so that every cell is read alike. Finished cells are not made again. A folder that was made
 from other rows or with other settings is refused, never shown as if it were the one that was asked
-for."""
+for.
+"""
 
 import time
 from collections.abc import Callable, Mapping

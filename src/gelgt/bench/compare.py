@@ -8,12 +8,12 @@ A model that is told apart has the scores of its parts, the network alone and th
 beside its own.
 
 Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say.
-And few seeds decide little, whatever
-the test rows say. So a variant is called better or worse than the reference only where both agree:
-the interval of the difference lies on one side of 0, and the difference of the means is larger than
-the standard deviation of a difference between two runs, √(s₁² + s₂²). Everything else is "no
-difference shown". Tasks of several classes have no bootstrap here and are judged by their seeds
-alone."""
+And few seeds decide little, whatever the test rows say. So a variant is called better or worse than
+the reference only where both agree: the interval of the difference lies on one side of 0, and the
+difference of the means is larger than the standard deviation of a difference between two runs,
+√(s₁² + s₂²). Everything else is "no difference shown". Tasks of several classes have no bootstrap
+here and are judged by their seeds alone.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,8 @@ End to end is the wall clock over whole steps of the fit loop, sampling, loading
 back included. Parts of the step are measured by themselves: sampling and packing in one thread, and
 the device's work as differences between recordings of growing parts of the step, so that what
 overlaps in training does not overlap here. On a CPU nothing is recorded; the figures show that it
-runs."""
+runs.
+"""
 
 import gc
 import time
@@ -64,7 +65,8 @@ def bench_efficiency(
         changes: Settings such as ``{"model.width": 64}``.
         device: ``cuda`` if there is one, else ``cpu``.
 
-    Returns: ``machine``, ``results``, ``ratios`` (eager over replayed), ``reference`` (the authors'
+    Returns:
+        ``machine``, ``results``, ``ratios`` (eager over replayed), ``reference`` (the authors'
         code, as measured once).
     """
     from gelgt.sources import open

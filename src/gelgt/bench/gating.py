@@ -11,7 +11,8 @@ of the gates is the effective number of neighbours:
 for growing budgets. If it stops growing before the rows do, the budget is enough; if it only stops
 where the rows themselves run out, the neighbourhoods are small and the budget says nothing. Beside
 it, at the run's own budget, the effective number of rows that attention spreads over, exp(entropy)
-of the seed's attention."""
+of the seed's attention.
+"""
 
 import math
 from collections.abc import Sequence

@@ -6,7 +6,8 @@
 For each size a database is generated (`gelgt.testing.large`; not part of any figure), then imported
 from Parquet, made a graph and features, and opened again, each phase in a process of its own. The
 smaller size also runs through a pandas peer. Everything lies in one temporary folder, the cache
-included, and is removed at the end."""
+included, and is removed at the end.
+"""
 
 import json
 import os
@@ -41,8 +42,9 @@ def bench_graph(
         peer: Whether to run the pandas peer at the smallest size.
         progress: Called with a line of text before each phase.
 
-    Returns: ``machine``; ``results``, one for each tool, size and phase, with seconds of work,
-        seconds of importing libraries and peak memory; ``ratios``: ``import_vs_pandas`` and
+    Returns:
+        ``machine``; ``results``, one for each tool, size and phase, with seconds of work, seconds
+        of importing libraries and peak memory; ``ratios``: ``import_vs_pandas`` and
         ``graph_vs_pandas`` are the seconds of pandas over those of gelgt (above 1: gelgt is
         faster), ``cost_per_row_14M_vs_1.4M`` is the cost per row at the largest size over that at
         the smallest (1: flat), over all phases but reopening, and the same for each phase.

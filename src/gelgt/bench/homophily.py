@@ -58,8 +58,9 @@ class KnownLabels:
     def at(self, node: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
         """(Q,) the newest label of each entity that is known at a time; -1 where there is none.
 
-        Example: >>> known = KnownLabels(np.array([3, 3, 5]), np.array([10, 20, 10]), np.array([0,
-            1, 1])) >>> known.at(np.array([3, 3, 3, 4, 5]), np.array([5, 10, 25, 25, 25])).tolist()
+        Example:
+            >>> known = KnownLabels(np.array([3, 3, 5]), np.array([10, 20, 10]), np.array([0, 1, 1]))
+            >>> known.at(np.array([3, 3, 3, 4, 5]), np.array([5, 10, 25, 25, 25])).tolist()
             [-1, 0, 1, -1, 1]
         """
         first, last = (

@@ -11,7 +11,8 @@ cross entropy, early stopping on validation. Timestamps are hidden from the row 
 The strongest kernel has the largest weights (norm over heads) in its column of W; weights are
 positive (see docs/research/mechanism.md for what free signs do). `peak_days` is where the bias
 averaged over heads is largest. The model is one attention block of width 32; refinement, GNN branch
-and structure noise, which could hide or leak what is asked here, are off."""
+and structure noise, which could hide or leak what is asked here, are off.
+"""
 
 import argparse
 import json
@@ -249,9 +250,10 @@ def run_study(
     """The part `alone` for each lag (days), the part `beside` for each number of training rows; a
     seed fixes database and training.
 
-    Returns: ``machine``; ``results``, one for each training; ``ratios``: for each lag the gain in
-        mean test AUC and the strongest centre over the lag (the worst of the seeds), for each size
-        the gain and the steps to 98 % without the bias over those with it.
+    Returns:
+        ``machine``; ``results``, one for each training; ``ratios``: for each lag the gain in mean
+        test AUC and the strongest centre over the lag (the worst of the seeds), for each size the
+        gain and the steps to 98 % without the bias over those with it.
     """
     plan = [("alone", lag, alone_rows) for lag in lags] + [("beside", 30.0, size) for size in rows]
     results = []

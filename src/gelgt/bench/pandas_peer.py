@@ -3,7 +3,8 @@
 
 `import_tables` reads each table, orders it by time, numbers the rows, maps foreign keys to row
 numbers and writes Parquet again; `build_graph` makes the two-way adjacency, newest neighbours
-first. Everything is held in memory, and neither checks keys, infers kinds nor counts findings."""
+first. Everything is held in memory, and neither checks keys, infers kinds nor counts findings.
+"""
 
 from pathlib import Path
 from typing import Any

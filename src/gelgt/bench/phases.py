@@ -3,7 +3,8 @@
 
 A fresh process gives each phase its own peak of memory and nothing warm from the phase before.
 Libraries are imported before the clock starts and timed by themselves, so that seconds are the work
-on the data. The result is one line of JSON on stdout."""
+on the data. The result is one line of JSON on stdout.
+"""
 
 import json
 import resource
@@ -103,7 +104,8 @@ def peak_mib() -> float:
     """The most memory this process had resident, memory-mapped pages included.
 
     `ru_maxrss` of a fresh process on Linux starts from the parent's at the time of the fork, so
-    that a heavy parent would be reported as its child; `VmHWM` belongs to this program alone."""
+    that a heavy parent would be reported as its child; `VmHWM` belongs to this program alone.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -4,7 +4,8 @@ of their own.
 Several runs share one GPU well when none of them fills it. Each process opens the database itself
 and works on one cell at a time. A run that fails is reported and the others go on; a process that
 dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each leaves a
-checkpoint and goes on from there next time. A second one ends the processes at once."""
+checkpoint and goes on from there next time. A second one ends the processes at once.
+"""
 
 import os
 import signal
@@ -64,8 +65,9 @@ def make_cells(
         tell: Is told what happens to each cell.
         stop: Asked all the time; true ends everything, to go on later.
 
-    Returns: What went wrong, by the folder of the cell. Cells that are neither there nor in it were
-        left for later.
+    Returns:
+        What went wrong, by the folder of the cell. Cells that are neither there nor in it were left
+        for later.
     """
     if jobs > 1 and len(cells) > 1:
         return _Workers(db, tasks, content_hash, device, min(jobs, len(cells)), tell, stop).make(

@@ -3,7 +3,8 @@ dict look-ups, same output.
 
 It does what one would write without compiled code: a breadth-first search over per-node Python
 lists (parents, then children newest first, with a bisection to the first child before the seed
-time), and induced edges from each row's own foreign keys."""
+time), and induced edges from each row's own foreign keys.
+"""
 
 from bisect import bisect_right
 

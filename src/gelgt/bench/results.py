@@ -2,7 +2,8 @@
 paper has and was not run.
 
 Nothing on the page is typed by hand, so that it says what was run, on which machine, with which
-seeds, and no more."""
+seeds, and no more.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 in the same run.
 
 Sources: the demo shop, a RelBench folder where one is given (rel-f1), and generated graphs: 14
-million rows with a hub of a million
-neighbours, and the sparse and dense extremes with skewed degrees of the paper's last efficiency
-table. Every figure is the median over repeated passes; on a shared machine only the ratios count.
+million rows with a hub of a million neighbours, and the sparse and dense extremes with skewed
+degrees of the paper's last efficiency table. Every figure is the median over repeated passes; on a
+shared machine only the ratios count.
 """
 
 import statistics
@@ -44,10 +44,13 @@ def bench_sampling(
 ) -> dict[str, Any]:
     """Measure the sampler.
 
-    Args: relbench: A RelBench folder whose `task` gives the seeds; left out if None. rows: Size of
-        the generated graph. folder: Where the temporary files go (2 GB for 14 million rows).
-        passes: Passes over the seeds, of which the median counts. python_seeds: Seeds that the
-        Python sampler takes; its samples are compared with ours, row by row.
+    Args:
+        relbench: A RelBench folder whose `task` gives the seeds; left out if None.
+        rows: Size of the generated graph.
+        folder: Where the temporary files go (2 GB for 14 million rows).
+        passes: Passes over the seeds, of which the median counts.
+        python_seeds: Seeds that the Python sampler takes; its samples are compared with ours, row
+            by row.
 
     Returns:
         ``machine``, ``results`` (microseconds per seed), ``ratios``.

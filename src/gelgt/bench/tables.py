@@ -2,7 +2,8 @@
 comparison.
 
 A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in
-brackets, beside runs of its own regime alone and never among what is compared."""
+brackets, beside runs of its own regime alone and never among what is compared.
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,8 @@
 
 The paper's table shows one μ and one σ that hardly move (33.31 to 33.16 days in ten epochs at a
 rate of 1e-4). Every run of gelgt keeps the centres and widths of all kernels after every epoch, so
-that the table can be made of any run."""
+that the table can be made of any run.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

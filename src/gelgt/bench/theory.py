@@ -4,7 +4,8 @@ on the model's own layers.
 Katz centrality of a row counts its walks, a walk of length k with weight β^k, where β = c / ρ(A), A
 is the undirected multigraph of foreign keys and ρ its spectral radius (paper, appendix of proofs; c
 = 0.1 there). Where a claim holds only under conditions, both sides are measured; `bench_theory`
-says what came out on rel-f1."""
+says what came out on rel-f1.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,7 +147,8 @@ def sampled_loss(sample: Sample, seeds: SeedWalks) -> Floats:
 
     The subgraph is induced, so it keeps the long walks that stay inside: of a whole two-hop
     neighbourhood the loss is never more than `SeedWalks.long_share`. A budget that cuts the
-    neighbourhood loses walks of length one and two as well, and no bound holds."""
+    neighbourhood loses walks of length one and two as well, and no bound holds.
+    """
     # all subgraphs beside each other
     blocks = undirected(len(sample.node), sample.edge_source, sample.edge_target)
     kept = walks(blocks, np.repeat(seeds.beta, np.diff(sample.offsets))).sum(0)[sample.offsets[:-1]]
@@ -179,7 +181,8 @@ def sensitivities(matrix: Any, seed: int, removed: NDArray[np.int64], beta: floa
     come by.
 
     With R = Σ (βA)^k these weigh R[v, u] · (R 1)[u] / R[u, u]: once to u for the first time, and on
-    from there."""
+    from there.
+    """
     block = np.zeros((matrix.shape[0], len(removed) + 2))
     block[:, 0] = 1.0
     block[seed, 1] = 1.0
@@ -328,8 +331,10 @@ def bench_theory(
 
         gelgt bench theory --dataset rel-f1
 
-    Args: relbench: A RelBench folder whose `task` gives graph and seeds; a random graph alone if
-        None. times: At most so many distinct seed times, evenly spread; all if None.
+    Args:
+        relbench: A RelBench folder whose `task` gives graph and seeds; a random graph alone if
+            None.
+        times: At most so many distinct seed times, evenly spread; all if None.
 
     Returns:
         ``machine``, ``results``, ``ratios``.

@@ -43,7 +43,8 @@ def demo_command(
 
     A shop with planted truths as a SQLite file, its schema, a task, its graph, training beside
     baselines, what the model found of the truths, predictions and a report. Each step says which
-    command repeats it."""
+    command repeats it.
+    """
     result = run_demo(out, seed, quick, is_quiet=as_json)
     if as_json:
         print_json(result)
@@ -123,8 +124,9 @@ def _remove_earlier(out: Path) -> None:
     """Remove what an earlier demo left; files of the user's own that only lie where the demo's
     would are kept.
 
-    Raises: GelgtError: ``not_empty`` where there are such files, ``run_busy`` while another demo is
-        training.
+    Raises:
+        GelgtError: ``not_empty`` where there are such files, ``run_busy`` while another demo is
+            training.
     """
     from gelgt.schema.manifest import MANIFEST, load_yaml
     from gelgt.training.claim import remove_run

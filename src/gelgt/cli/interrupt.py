@@ -10,8 +10,10 @@ from typing import Any
 class Interrupt:
     """Catches SIGINT for as long as it is entered, and is true once it came.
 
-    Args: has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the
-        process too. tell: Is told what happens now.
+    Args:
+        has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the process
+            too.
+        tell: Is told what happens now.
     """
 
     def __init__(self, has_begun: Callable[[], bool], tell: Callable[[str], None]) -> None:

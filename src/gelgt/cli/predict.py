@@ -37,7 +37,8 @@ def evaluate_command(
     """Score a run again, from its weights.
 
     On the data it was trained on the scores are those of the training run; on a source that has
-    grown, labels are made anew."""
+    grown, labels are made anew.
+    """
     given.one_of("--split", split, ("test", "val", "train"))
     from gelgt.cli.progress import working
     from gelgt.cli.scores import baseline_words, print_scores, regime_words, told_apart

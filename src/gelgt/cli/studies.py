@@ -295,7 +295,7 @@ def quality(models: ModelsOption = None) -> "Study":
     intervals over entities.
 
     gelgt is told apart: its network alone, its trees alone, both together. LightGBM learns the same
-        labels, over one hop and over two.
+    labels, over one hop and over two.
 
     Runs can be stopped and go on where they were. Studies of one --out share their runs.
     """

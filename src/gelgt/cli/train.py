@@ -240,7 +240,8 @@ def report_command(
     """Write a run's report: one HTML file.
 
     It holds the scores beside the baselines, learning curve, ROC or residuals, calibration, scores
-    over time, and what the model looks for in time."""
+    over time, and what the model looks for in time.
+    """
     from gelgt.report import write_report
 
     path = write_report(run, out)

@@ -5,7 +5,8 @@
     features.col_stats("orders")            # what PyTorch Frame's encoders need to know
 
 At prediction time `open_features(newer_db, statistics=features.statistics)` encodes new rows as the
-model knew them."""
+model knew them.
+"""
 
 from gelgt.features.build import open_features
 from gelgt.features.statistics import FeatureStatistics

@@ -2,7 +2,8 @@
 
 The cache entry is named after the end of the training period and the embedder, or after the given
 statistics. `stats.json` holds the statistics, `features.json` row counts and findings, `tables/N/`
-the arrays of table N."""
+the arrays of table N.
+"""
 
 import json
 import os
@@ -56,16 +57,18 @@ def open_features(
 ) -> Features:
     """The row features of a database: encoded on first use, memory-mapped ever after.
 
-    Args: db: The database. fit_until: Statistics and category lists come from rows up to this
-        instant (text, datetime, NumPy or pandas; UTC
-            unless it has a zone); the validation time by default, and every row of a database that
-            has none.
+    Args:
+        db: The database.
+        fit_until: Statistics and category lists come from rows up to this instant (text, datetime,
+            NumPy or pandas; UTC unless it has a zone); the validation time by default, and every
+            row of a database that has none.
         statistics: Encode with these instead, as fitted on another database. `fit_until` is then
-        not used.
+            not used.
         embedder: How text becomes vectors; hashed n-grams by default, or what `statistics` name.
 
-    Raises: SchemaError: a column cannot be what its kind says, or a fitted table or column is not
-        there.
+    Raises:
+        SchemaError: a column cannot be what its kind says, or a fitted table or column is not
+            there.
     """
     if statistics is not None:
         _check_drift(db, statistics)

@@ -1,7 +1,8 @@
 """Category lists: counted over a stream, cut to size, and looked up.
 
 Everything happens on the distinct values of one batch, never row by row in Python; a column with a
-million different values costs memory for those values and nothing more."""
+million different values costs memory for those values and nothing more.
+"""
 
 import numpy as np
 import pyarrow as pa

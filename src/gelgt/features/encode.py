@@ -58,7 +58,8 @@ class TableEncoder:
     """Writes the features of one table into a folder.
 
     `encode` may run in several threads, one batch each, since every batch writes its own rows;
-    `take` wants the results in the order of the batches."""
+    `take` wants the results in the order of the batches.
+    """
 
     def __init__(
         self,

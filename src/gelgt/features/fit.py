@@ -3,7 +3,8 @@ that is always visible.
 
 One pass over each table. Rows are selected by their own time, never by their place, so a later row
 cannot contribute even if a file is not ordered; and sums run over blocks of selected values, so
-neither rows that were left out nor the layout of the file change a single bit of the result."""
+neither rows that were left out nor the layout of the file change a single bit of the result.
+"""
 
 from collections.abc import Iterator
 from typing import Protocol

@@ -7,7 +7,8 @@ hashed to 64 bits per block of 64 dimensions, and each bit is a sign: the vector
 integers and the norm is taken in float64, so every machine gives the same bytes.
 
 Imported only when text is embedded, because importing numba is slow. Every operand is uint64: mixed
-with a signed integer, numba would compute in floats."""
+with a signed integer, numba would compute in floats.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -103,9 +103,11 @@ _CLASSES: dict[str, type[ColumnStatistics]] = {
 class FeatureStatistics:
     """Fitted statistics of every feature column.
 
-    Example: >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)} >>> statistics =
-        FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns}) >>>
-        FeatureStatistics.from_dict(statistics.to_dict()) == statistics True
+    Example:
+        >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)}
+        >>> statistics = FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns})
+        >>> FeatureStatistics.from_dict(statistics.to_dict()) == statistics
+        True
     """
 
     fit_until: str | None  # the last instant that contributed; None: every row did

@@ -84,10 +84,14 @@ class Features:
     ) -> "TensorFrame":
         """The features of some rows, in the order given; a row may be named several times.
 
-        Args: table: The table. rows: Row numbers (n,). hide: Columns to leave out, such as the
-            target of an autocomplete task. Names that are no features are fine.
+        Args:
+            table: The table.
+            rows: Row numbers (n,).
+            hide: Columns to leave out, such as the target of an autocomplete task. Names that are
+                no features are fine.
 
-        Returns: A `torch_frame.TensorFrame`; a table without any feature gets one constant number,
+        Returns:
+            A `torch_frame.TensorFrame`; a table without any feature gets one constant number,
             `__const__`.
         """
         from gelgt.features.frames import tensor_frame

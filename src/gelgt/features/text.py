@@ -1,7 +1,8 @@
 """Text embedders: hashed n-grams by default, a sentence-transformers model on request.
 
 The default needs no download and no training data, and gives the same bytes in every process and on
-every machine."""
+every machine.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -2,7 +2,8 @@
 
 Fitting and encoding both read through here, so they cannot disagree. Columns arrive in canonical
 types; a kind that a user wrote into the manifest may meet any of them, and one that makes no sense
-is an error that names the column."""
+is an error that names the column.
+"""
 
 from dataclasses import dataclass
 

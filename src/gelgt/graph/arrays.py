@@ -2,7 +2,8 @@
 
 The graph and the features keep their arrays here: nothing but numpy is needed to read them, and a
 store that is larger than memory works. NumPy cannot map a file without elements, so an empty array
-is read instead."""
+is read instead.
+"""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Builds the graph of a database, table by table, into memory-mapped arrays.
 
 1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`.
-    Tables without a time column
+Tables without a time column
    are as new as the rows that they name (`sources/row_times.py`); keys that are not followed
    (`Dating.pointers`) are left empty.
 2. Count the neighbours of every node; the running sum is `indptr`. 3. Write each row's parents,
@@ -9,7 +9,8 @@ then visit all rows from the newest to the oldest and append each to its parents
    lists: one stable sort of the nodes orders every list, and no list is sorted by itself.
 
 Linear in rows and keys but for that sort. Memory: about 40 bytes a node and 12 a key, of which all
-but 16 bytes a node are pages of the files being written."""
+but 16 bytes a node are pages of the files being written.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -78,8 +79,10 @@ def finish_graph(
     """Complete a folder that holds `node_time.npy` and `parents.npy`: lists of neighbours, counts,
     description.
 
-    Args: rows: Rows of each table, in node order. relations: (child, column, parent) of each
-        foreign key, in the order of the blocks of `parents`.
+    Args:
+        rows: Rows of each table, in node order.
+        relations: (child, column, parent) of each foreign key, in the order of the blocks of
+            `parents`.
     """
     tables = list(rows)
     sizes = np.array(list(rows.values()), np.int64)

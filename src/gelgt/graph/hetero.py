@@ -16,7 +16,8 @@ def to_hetero_data(graph: "Graph") -> "HeteroData":
     attach.
 
     `time` holds whole seconds for every table with times; a row without one holds the largest
-    int64, so that a temporal sampler never reaches it."""
+    int64, so that a temporal sampler never reaches it.
+    """
     import torch
     from torch_geometric.data import HeteroData
 

@@ -1,7 +1,8 @@
 """Compiled loops that turn parent pointers into the two-way adjacency.
 
 Imported only when a graph is built, because importing numba takes longer than opening a graph.
-`parents` holds, for each table, a block of rows × keys of parent nodes, -1 for none."""
+`parents` holds, for each table, a block of rows × keys of parent nodes, -1 for none.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

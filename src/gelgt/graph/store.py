@@ -11,7 +11,8 @@
 
 A node is a table's offset plus a row number. A relation is one foreign key; each filled key is one
 edge, found in the list of either end, so a row that names the same parent by two keys appears twice
-there."""
+there.
+"""
 
 import json
 from collections.abc import Sequence
@@ -51,13 +52,16 @@ class Graph:
     Args:
         folder: Where the arrays lie.
 
-    Attributes: tables: Table names; their order numbers the nodes. offsets: First node of each
-        table, and the number of nodes (tables + 1). relations: Foreign keys, numbered by table and
-        then by key. num_keys: Foreign keys of each table. parent_start: Where each table's block of
-        `parents` begins (tables + 1). findings: Null times and dangling keys, with their counts.
+    Attributes:
+        tables: Table names; their order numbers the nodes.
+        offsets: First node of each table, and the number of nodes (tables + 1).
+        relations: Foreign keys, numbered by table and then by key.
+        num_keys: Foreign keys of each table.
+        parent_start: Where each table's block of `parents` begins (tables + 1).
+        findings: Null times and dangling keys, with their counts.
         first_fraction: The first second that a time had a fraction of (`NEVER` if none had): from
-        there on, rows of one second have no
-            known order. Rows that come later cannot change what it says about a seed.
+            there on, rows of one second have no known order. Rows that come later cannot change
+            what it says about a seed.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -16,7 +16,8 @@
 A row counts if it lies before the seed's limit, and ages are measured from its reference time; both
 come from the sampler, so that the columns show what the model may see. Texts and lists of
 categories are left out. Column names spell the path (`history/events.py`):
-`< results.driverId: points mean`."""
+`< results.driverId: points mean`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -10,7 +10,8 @@ A path of foreign keys leads from an owner to rows of some table; `>` follows a 
 
 An event exists from the newest time on its path: it is seen where every row of the path is. A row
 without a time in a timed table is never seen, and one of a timeless table always, as the sampler
-has it."""
+has it.
+"""
 
 from dataclasses import dataclass
 

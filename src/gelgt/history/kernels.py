@@ -2,7 +2,8 @@
 than opening a graph.
 
 The sweeps add up each owner's events from its first one on, never across owners: the same events
-give the same bits, whatever other rows there are."""
+give the same bits, whatever other rows there are.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -125,7 +126,8 @@ def prefix_medians(values: NDArray[np.float64], starts: NDArray[np.int64]) -> ND
     `starts[g] … starts[g + 1]`.
 
     A Fenwick tree over the ranks of a group counts what has come so far: O(log n) a value, however
-    long the group."""
+    long the group.
+    """
     out = np.empty(len(values), np.float64)
     for g in range(len(starts) - 1):
         group = values[starts[g] : starts[g + 1]]

@@ -2,7 +2,8 @@
 
 On the data of the training run the label tables of the run folder are used and the scores are those
 of `metrics.json`, bit for bit. On other data labels are made again from the task's definition, and
-the baselines, which were scored on the old ones, are left out."""
+the baselines, which were scored on the old ones, are left out.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,10 +32,14 @@ from gelgt.training.run import choose_device
 class Scored:
     """The seeds of a split, what a run says about them, and what is true.
 
-    Attributes: data: Database, task and seeds. labels: As `metrics.score` takes them. parts:
-        Predictions, in the order of the label table, and those of the network and the trees alone.
-        is_own: The labels are those that the run was trained and scored with. learned: How many of
-        them the model has learned from. notices: What the user should know.
+    Attributes:
+        data: Database, task and seeds.
+        labels: As `metrics.score` takes them.
+        parts: Predictions, in the order of the label table, and those of the network and the trees
+            alone.
+        is_own: The labels are those that the run was trained and scored with.
+        learned: How many of them the model has learned from.
+        notices: What the user should know.
     """
 
     data: TrainingData
@@ -56,13 +61,18 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Score a run, in the shape that ``gelgt evaluate --json`` prints.
 
-    Args: run: The run. source: Where its database is; by default where it was trained on. split:
-        ``train``, ``val`` or ``test``. task: Another task with the same kind of answer, such as one
-        with later split times; by default the run's own. device: ``auto``, ``cpu``, ``cuda``, …
+    Args:
+        run: The run.
+        source: Where its database is; by default where it was trained on.
+        split: ``train``, ``val`` or ``test``.
+        task: Another task with the same kind of answer, such as one with later split times; by
+            default the run's own.
+        device: ``auto``, ``cpu``, ``cuda``, …
         namespace: The schema of a SQL database.
 
-    Raises: GelgtError: there is no such split, the source lacks what the model knows, or labels
-        that were given belong to other data.
+    Raises:
+        GelgtError: there is no such split, the source lacks what the model knows, or labels that
+            were given belong to other data.
     """
     found = score_split(run, source, split, task=task, device=device, namespace=namespace)
     baselines = {

@@ -1,7 +1,8 @@
 """Gives freed memory back to the system.
 
 Batches differ in size, so that glibc's heap is left with holes that the next batch does not fit
-into: without this, a million predictions on rel-f1 would hold many gigabytes that nobody uses."""
+into: without this, a million predictions on rel-f1 would hold many gigabytes that nobody uses.
+"""
 
 import ctypes
 from functools import cache

@@ -20,9 +20,9 @@ VECTOR = "vector_"
 class Prediction:
     """Predictions or seed vectors, row by row.
 
-    Attributes: table: The entity's key, ``time``, and ``prediction`` with ``probability`` (binary)
-        or ``probability_<class>``; or
-            ``vector_0``, ``vector_1``, … of `embed`.
+    Attributes:
+        table: The entity's key, ``time``, and ``prediction`` with ``probability`` (binary) or
+            ``probability_<class>``; or ``vector_0``, ``vector_1``, … of `embed`.
         notices: What the user should know about them.
 
     Example:

@@ -8,7 +8,8 @@
 A prediction at a time sees every row before it and none after, whatever regime the model was
 trained in (docs/time.md). Under seed-time it is the one that was scored for the same entity and
 time; `--as-of` of the training holds here too. It does not depend on who else is predicted for;
-twice the same question gives the same bits."""
+twice the same question gives the same bits.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -54,9 +55,10 @@ Columns = Callable[[Seeds], dict[str, pa.Array]]
 class Predictor:
     """Predicts with a run on a source.
 
-    Args: run: The run. source: A `Database`, what `open_for` gave, or anything that `gelgt.open`
-        takes; it may have changed since training. None is
-            where the run was trained.
+    Args:
+        run: The run.
+        source: A `Database`, what `open_for` gave, or anything that `gelgt.open` takes; it may have
+            changed since training. None is where the run was trained.
         device: ``auto``, ``cpu``, ``cuda``, …
         batch_size: Subgraphs of one pass through the model.
 
@@ -109,7 +111,8 @@ class Predictor:
         """Predictions for rows of the entity table at times in seconds since 1970, in bounded
         memory.
 
-        Yields: Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``,
+        Yields:
+            Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``,
             probabilities. One at least, maybe empty.
         """
         yield from self._tables(rows, times, self._predicted)
@@ -127,10 +130,12 @@ class Predictor:
     def predict(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
         """Predict for entities at a time.
 
-        Args: entities: Keys of the entity table, as the source holds them; None means everyone whom
-            the task is about. at: The time; by default now, or just after the newest row, with a
-            notice, where that lies more than one window back. frame: A pandas or Arrow table of
-            (key, time) instead.
+        Args:
+            entities: Keys of the entity table, as the source holds them; None means everyone whom
+                the task is about.
+            at: The time; by default now, or just after the newest row, with a notice, where that
+                lies more than one window back.
+            frame: A pandas or Arrow table of (key, time) instead.
 
         Raises:
             GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
@@ -210,7 +215,8 @@ def prediction_sampling(trained: SamplingConfig) -> SamplingConfig:
     """What a prediction sees: every row before its time, with ages measured as in training.
 
     Under seed-time the horizon is `--as-of`, a constant of the model. That of a frozen run is the
-    test time, where its view of the data ended; a prediction's view ends at its own time."""
+    test time, where its view of the data ended; a prediction's view ends at its own time.
+    """
     horizon = trained.horizon if trained.visibility == "seed-time" else None
     return trained.model_copy(update={"visibility": "seed-time", "horizon": horizon})
 

@@ -5,7 +5,8 @@ predictions.
     1,2010-01-01,0.83
 
 Binary tasks give the probability, regression tasks the value. `relbench.submit.evaluate_task`
-scores such a file, and a folder of them, each named DATASET__TASK.csv, is a submission."""
+scores such a file, and a folder of them, each named DATASET__TASK.csv, is a submission.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ def write_relbench(
     Returns:
         The file that was written.
 
-    Raises: GelgtError: RelBench has no such table for the kind of task, or the model has learned
-        its labels.
+    Raises:
+        GelgtError: RelBench has no such table for the kind of task, or the model has learned its
+            labels.
     """
     kind = run.target.task_type
     if kind not in SUPPORTED:

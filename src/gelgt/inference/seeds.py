@@ -60,10 +60,12 @@ def choose_seeds(
 ) -> SeedRows:
     """The rows and times that a user asks for.
 
-    Args: db: The database. graph: Its graph. task: What is predicted. entities: Keys of the entity
-        table (tuples or mappings where a key has several parts); None means everyone whom the task
-        is
-            about at that time.
+    Args:
+        db: The database.
+        graph: Its graph.
+        task: What is predicted.
+        entities: Keys of the entity table (tuples or mappings where a key has several parts); None
+            means everyone whom the task is about at that time.
         at: The time; by default now, and just after the newest row of the tables that the task is
             about where that lies more than one window back. The rows of an autocomplete task have
             times of their own, which count by default.

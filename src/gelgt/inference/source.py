@@ -5,7 +5,8 @@ missing or has become something else is an error that names it; what is new is l
 notice, so that it cannot change a prediction. Table and relation ids follow the order of the run's
 schema. Sources that declare or infer their schema (SQL, files, frames) are opened with the run's
 own keys and times, so that nothing is guessed again from newer rows, and tables that the model does
-not know are not read."""
+not know are not read.
+"""
 
 import sqlite3
 from collections.abc import Mapping
@@ -47,11 +48,15 @@ class Opened:
 def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
     """Open a source for the predictions of a run.
 
-    Args: run: The run. source: A `Database`, or anything that `gelgt.open` takes; None is where the
-        run was trained. namespace: The schema of a SQL database.
+    Args:
+        run: The run.
+        source: A `Database`, or anything that `gelgt.open` takes; None is where the run was
+            trained.
+        namespace: The schema of a SQL database.
 
-    Raises: GelgtError: ``missing_table``, ``missing_column``, ``changed_type``, ``changed_key``, or
-        the source cannot be read.
+    Raises:
+        GelgtError: ``missing_table``, ``missing_column``, ``changed_type``, ``changed_key``, or the
+            source cannot be read.
     """
     if source is None:
         return _open_own(run, namespace)

@@ -37,8 +37,9 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
     The run's own hold row numbers of the data that it was trained on. Where the data has changed,
     labels are made again.
 
-    Raises: GelgtError: ``labels_of_other_data``: they were given, not made, and belong to data that
-        has changed.
+    Raises:
+        GelgtError: ``labels_of_other_data``: they were given, not made, and belong to data that has
+            changed.
     """
     if is_training_data(run, db):
         return _own_task(run, db), True
@@ -55,8 +56,9 @@ def run_task(run: Run, db: Database) -> tuple[Task, bool]:
 def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Task, bool]:
     """A task that a user names, and whether the labels of a split are the run's own.
 
-    Raises: GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of
-        another database.
+    Raises:
+        GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of another
+            database.
     """
     made = task if isinstance(task, Task) else db.task(task)
     if made.database.folder != db.folder:

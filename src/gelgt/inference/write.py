@@ -1,7 +1,8 @@
 """Writes predictions as they come, in bounded memory: Parquet or CSV by the file's ending.
 
 A file appears under its name only when it is whole: it is written beside it under a hidden name and
-renamed. An error or Ctrl-C on the way leaves nothing."""
+renamed. An error or Ctrl-C on the way leaves nothing.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -46,8 +47,9 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
     Returns:
         The number of rows.
 
-    Raises: GelgtError: another ending, a folder, a disk that is full; the error of `batches` itself
-        passes through.
+    Raises:
+        GelgtError: another ending, a folder, a disk that is full; the error of `batches` itself
+            passes through.
     """
     target = check_path(path)
     try:

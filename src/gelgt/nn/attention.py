@@ -2,10 +2,10 @@
 and the read-out.
 
 Backends compute the same: `reference` writes the formula out and works in any precision, `sdpa` is
-PyTorch's fused attention with the
-bias as its mask. Both take the bias as a tensor of all pairs of padded rows. `fused`
-(`nn/kernels/`) takes a `TimeBias` instead and works on packed rows: it computes the bias of a pair
-where it needs it."""
+PyTorch's fused attention with the bias as its mask. Both take the bias as a tensor of all pairs of
+padded rows. `fused` (`nn/kernels/`) takes a `TimeBias` instead and works on packed rows: it
+computes the bias of a pair where it needs it.
+"""
 
 import math
 from collections.abc import Callable

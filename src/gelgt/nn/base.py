@@ -2,7 +2,8 @@
 
 A model reads a `ModelInput` (a `SubgraphBatch` and the features of its rows) and gives one vector
 for each seed. Everything else has a default here. To add one, write a class with `config_type` and
-`embed`, and register it (docs/models.md)."""
+`embed`, and register it (docs/models.md).
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -27,9 +28,11 @@ class RelationalModel(nn.Module):
     `head` is made here; `biases` holds the temporal biases that the configuration asks for, one for
     each of `num_biases`.
 
-    Attributes: config_type: The class of its configuration: its own settings, as ``--set model.…``
-        changes them. presets: For each preset, values that differ from `config_type` and from
-        gelgt's own sampling and training, such as
+    Attributes:
+        config_type: The class of its configuration: its own settings, as ``--set model.…`` changes
+            them.
+        presets: For each preset, values that differ from `config_type` and from gelgt's own
+            sampling and training, such as
             ``{"cpu": {"model": {"width": 64}, "sampling": {"hops": 2}}}``.
         is_coupled: Whether, in training, the rows of a batch see each other (batch statistics,
             moving averages): such a batch is not split.

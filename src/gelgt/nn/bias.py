@@ -11,7 +11,8 @@ form.
 W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only
 draw attention to its age. With free signs a lag can also be found by suppressing every other age,
 with no kernel anywhere near it; the prediction is as good, but nobody can read the lag from it
-(docs/research/mechanism.md)."""
+(docs/research/mechanism.md).
+"""
 
 import math
 from typing import Any
@@ -154,7 +155,8 @@ class _GaussianMix(torch.autograd.Function):
     and b written out.
 
     By autograd every step of the formula would keep a tensor of G numbers a pair; here one is kept,
-    and both sums over pairs are matrix products."""
+    and both sums over pairs are matrix products.
+    """
 
     @staticmethod
     def forward(

@@ -3,7 +3,8 @@
 PyTorch has one generator for all threads of a process: two parts of a batch that are trained side
 by side would draw from it in whatever order the machine runs them. Inside `own_dropout` each thread
 draws from a generator of its own: one long mask for each rate, of which every layer takes a stretch
-that begins at a random place."""
+that begins at a random place.
+"""
 
 import threading
 from collections.abc import Iterator

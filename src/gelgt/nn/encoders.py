@@ -69,7 +69,8 @@ class RecencyEncoder(nn.Module):
     newest first, and log(1 + age).
 
     The newest order and the newest payment both have rank 0, whatever their age; rows of one moment
-    share a rank."""
+    share a rank.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

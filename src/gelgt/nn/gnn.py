@@ -53,7 +53,8 @@ class SegmentSum(Aggregation):  # type: ignore[misc]  # PyG is untyped
     """Sum of the messages of each row, over edges that are sorted by target.
 
     One segment is one sum in a fixed order. PyG's own scatter adds with atomics on CUDA, in another
-    order each time, and a prediction would not give the same bits twice."""
+    order each time, and a prediction would not give the same bits twice.
+    """
 
     def forward(
         self,
@@ -88,7 +89,8 @@ class _WeightedSum(torch.autograd.Function):
     directions.
 
     No message is ever written to memory. Autograd's way would add up gradients with atomics on
-    CUDA, in another order each time."""
+    CUDA, in another order each time.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, messages: Messages) -> Tensor:
@@ -136,10 +138,12 @@ def messages(
 ) -> Messages:
     """Messages along foreign keys in both directions.
 
-    Args: edge_index: (2, E) child and parent. relation: (E,) relation ids. mean: ``all`` gives a
-        row the mean of all its neighbours, as GraphSAGE does; ``relation`` the sum of one mean for
-        each relation and
-            direction, so that a thousand page views do not drown the one order.
+    Args:
+        edge_index: (2, E) child and parent.
+        relation: (E,) relation ids.
+        mean: ``all`` gives a row the mean of all its neighbours, as GraphSAGE does; ``relation``
+            the sum of one mean for each relation and direction, so that a thousand page views do
+            not drown the one order.
         rows: T.
     """
     edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)

@@ -3,7 +3,8 @@ its training quantiles.
 
 Sampling shows K rows. A driver of two hundred races has more, and how often he retired in all of
 them is one number. LightGBM has always had such columns (`gelgt.history.aggregates`); here they are
-a branch of their own, added to the seed's vector."""
+a branch of their own, added to the seed's vector.
+"""
 
 import math
 

@@ -3,7 +3,8 @@
 
 Everything but attention works on packed rows, so padding exists only inside the attention blocks,
 where it is masked. Norm layers see one row at a time (or, in the paper's preset, running statistics
-in evaluation): a prediction does not depend on the batch it is made in."""
+in evaluation): a prediction does not depend on the batch it is made in.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -163,7 +164,8 @@ class GelGTModel(RelationalModel):
         """What attention sees, and the seeds (B, d) as message passing leaves them.
 
         Parallel branches both see the rows that refinement keeps. Stacked, message passing sees
-        every sampled row, and refinement chooses among what it made of them."""
+        every sampled row, and refinement chooses among what it made of them.
+        """
         batch = inputs.batch.to_packed()
         h = self.encode(batch, inputs.rows, batch.batch)  # (T, d)
         tokens = Tokens(
@@ -275,7 +277,8 @@ class GelGTModel(RelationalModel):
         weights (B, H, N) of each block.
 
         The fused backend works on the packed rows, which are padded afterwards. The others need
-        padded rows and the whole bias, and so does looking at weights."""
+        padded rows and the whole bias, and so does looking at weights.
+        """
         h, offsets = tokens.h, tokens.offsets
         lengths = offsets[1:] - offsets[:-1]
         # (B, N)

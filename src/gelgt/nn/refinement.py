@@ -2,10 +2,10 @@
 docs/model.md).
 
 Score of a row: h_seed · h_row. The seed stays; first-hop rows come before all others, in the
-sampler's order, and if they alone are more
-than M - 1 the first M - 1 of them stay; the remaining places go to the best rows of hop ≥ 2, ties
-in the sampler's order. Kept rows keep their order. Rows are packed, so there is no padding that
-could survive."""
+sampler's order, and if they alone are more than M - 1 the first M - 1 of them stay; the remaining
+places go to the best rows of hop ≥ 2, ties in the sampler's order. Kept rows keep their order. Rows
+are packed, so there is no padding that could survive.
+"""
 
 import torch
 from torch import Tensor
@@ -48,8 +48,9 @@ def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor,
         kept: (T,) rows that stay.
         edge_index: (2, E) among all rows.
 
-    Returns: (B + 1,) offsets, (2, E') edges with both ends kept in the new numbering, and (E,)
-        which edges those are.
+    Returns:
+        (B + 1,) offsets, (2, E') edges with both ends kept in the new numbering, and (E,) which
+        edges those are.
     """
     # rows kept before each row
     before = torch.cat(

@@ -2,7 +2,8 @@
 
 The noise of a row is keyed by (run seed, entity, seed time, place in the sample), never by its
 number, so it is the same in every process, in every batch, and whether or not later rows exist. Its
-entries are ±1: 64 signs from 64 hashed bits."""
+entries are ±1: 64 signs from 64 hashed bits.
+"""
 
 from collections.abc import Callable
 

@@ -3,7 +3,8 @@ predicts on any device.
 
 A tree of few nodes is a table. Whether a value goes left is decided for all N nodes of all trees at
 once; the N answers of a tree, read as a binary number, are the place of its leaf among 2^N. Nothing
-is walked."""
+is walked.
+"""
 
 from collections.abc import Mapping
 from typing import Any

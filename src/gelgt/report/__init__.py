@@ -4,7 +4,8 @@ what the bias learned.
     write_report(Path("runs/churn"))          # runs/churn/report.html
 
 A report is made from the files of the run folder alone (`run.py` states them). It needs no torch,
-no database, no network and no JavaScript, and the same folder gives the same bytes."""
+no database, no network and no JavaScript, and the same folder gives the same bytes.
+"""
 
 from gelgt.report.write import write_report
 

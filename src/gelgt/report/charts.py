@@ -3,7 +3,8 @@ horizontal bars of shares.
 
 A chart is 400 units wide, so that its text is of a readable size both in a column of the page and
 on a phone. Colours come from the style sheet by class (c0 to c7), so one drawing serves light, dark
-and print."""
+and print.
+"""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,8 @@ that have a column.
 
 Of the keys nothing is kept but which rows are of one entity, whose labels are alike: intervals draw
 entities. Rows without a label or with a score that is no number are left out and counted, so that
-one bad row does not spoil every figure."""
+one bad row does not spoil every figure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,10 +38,10 @@ _BASELINE, _PROBABILITY = "baseline:", "probability_"
 class Predictions:
     """What was predicted for one split, beside what came true.
 
-    Attributes: label: The truth; -1 where a class was not among those of training. scores: Model
-        name to scores, the run's own model first. Baselines are there for binary and regression
-        tasks where the file has
-            a score of theirs for every row.
+    Attributes:
+        label: The truth; -1 where a class was not among those of training.
+        scores: Model name to scores, the run's own model first. Baselines are there for binary and
+            regression tasks where the file has a score of theirs for every row.
         time: Seed times, or None.
         entity: A number for the entity of each row; None where no entity comes twice.
         classes: Names of classes or labels, in the order of the scores' columns.

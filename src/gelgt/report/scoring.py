@@ -5,7 +5,8 @@ A bootstrap draws how often each row counts. Rows of one entity are alike, so wh
 more than once whole entities are drawn: drawn one by one their rows would count as news, and
 intervals come out too narrow. `scorer` prepares everything that does not depend on those counts
 (the order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the
-same functions with weights of one."""
+same functions with weights of one.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -161,7 +162,8 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
 
     Of a large file m of n entities are resampled and the deviations scaled by √(m/n), which is how
     the error of a mean shrinks (m-out-of-n bootstrap), so that a million rows take as long as 25
-    thousand."""
+    thousand.
+    """
     full = {model: value(metric, predictions, model) for model in predictions.scores}
     models = [model for model, found in full.items() if found is not None]
     own = next(iter(predictions.scores), None)

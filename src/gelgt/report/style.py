@@ -3,7 +3,8 @@ class.
 
 Colours c0 to c7 are told apart by hue and by lightness, and each has at least 4.5:1 against its
 background, so that they also do for text. c0 is always the run's own model; the baselines follow in
-their order."""
+their order.
+"""
 
 _LIGHT = (
     "--ink:#1b2430;--soft:#566272;--line:#dde2e9;--grid:#e9edf2;--page:#f5f6f8;--card:#ffffff;--tint:#eef3fc;"

@@ -30,8 +30,9 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     Returns:
         The file that was written.
 
-    Raises: GelgtError: ``no_run`` (no such folder, or no run folder), ``broken_run``,
-        ``newer_run``, ``cannot_write``.
+    Raises:
+        GelgtError: ``no_run`` (no such folder, or no run folder), ``broken_run``, ``newer_run``,
+            ``cannot_write``.
     """
     run = Path(run)
     html = page(Run(run))

@@ -7,7 +7,8 @@ Two layouts, convertible into each other:
     packed   (T,), subgraph b in `offsets[b]:offsets[b + 1]`; no mask
 
 The seed is the first row of its subgraph. Edges point from the row that holds a foreign key to the
-row it refers to, and index the rows flattened (in the padded layout: b · N + place)."""
+row it refers to, and index the rows flattened (in the padded layout: b · N + place).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

@@ -14,9 +14,9 @@ def to_hetero(batch: SubgraphBatch) -> "HeteroData":
     """The subgraphs side by side, disjoint, with RelBench's edge names and their reverses.
 
     For each table: `n_id` (row numbers), `batch` (the subgraph of each row), `age`, `has_time`,
-    `hop`. Seeds come first in their
-    table, in the order of the batch, so `out[:batch_size]` are the seeds where all are of one
-    table; `seed_position` and `seed_batch` say it in general."""
+    `hop`. Seeds come first in their table, in the order of the batch, so `out[:batch_size]` are the
+    seeds where all are of one table; `seed_position` and `seed_batch` say it in general.
+    """
     from torch_geometric.data import HeteroData
 
     batch = batch.to_packed()

@@ -2,19 +2,18 @@
 nothing is as large as the graph.
 
 Invariants, each with a property test against a plain Python reference
-(tests/sampling/reference.py): - the first K rows in breadth-first order, a row's neighbours being
-its parents in key order, then its children newest first; - no row with a time at or after `limit`;
-a list's children are sorted by time, so one bisection finds the first that may be seen; - each
-foreign key with both ends in the sample is found once, from the child's own parent pointers,
-whatever the degree of a hub.
+(tests/sampling/reference.py):
+- the first K rows in breadth-first order, a row's neighbours being its parents in key order, then its children newest first;
+- no row with a time at or after `limit`; a list's children are sorted by time, so one bisection finds the first that may be seen;
+- each foreign key with both ends in the sample is found once, from the child's own parent pointers, whatever the degree of a hub.
 
 What makes it fast: a row is touched once. Its time comes with the list that names it, its parents
-are looked up while it is expanded
-and give its edges in the same breath, tables that nobody refers to have no list to open, and
-results are written where they stay. Rows that nobody refers to ("leaves") are not even entered in
-the set until a second list is opened that could name them again: a seed's own events are copied,
-not hashed. Nothing is allocated here, so no reference need be counted (`_nrt=False`): numba would
-count one for most arguments at each seed, atomically."""
+are looked up while it is expanded and give its edges in the same breath, tables that nobody refers
+to have no list to open, and results are written where they stay. Rows that nobody refers to
+("leaves") are not even entered in the set until a second list is opened that could name them again:
+a seed's own events are copied, not hashed. Nothing is allocated here, so no reference need be
+counted (`_nrt=False`): numba would count one for most arguments at each seed, atomically.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -135,12 +134,15 @@ def search(
     """Breadth-first search from one seed; writes up to `budget` rows from place `row` on and the
     edges found on the way from `edge` on.
 
-    Args: has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers
-        to, each once. fanout: Children of one row that are looked at. is_lazy: Whether leaves of
-        the seed may stay out of the set while nothing can look them up.
+    Args:
+        has_leaves: Of each table, whether the lists of its rows hold only rows that nobody refers
+            to, each once.
+        fanout: Children of one row that are looked at.
+        is_lazy: Whether leaves of the seed may stay out of the set while nothing can look them up.
 
-    Returns: Where the rows end, where the edges end, where the expanded rows end (whose tables and
-        edges are done), whether the budget cut it.
+    Returns:
+        Where the rows end, where the edges end, where the expanded rows end (whose tables and edges
+        are done), whether the budget cut it.
     """
     slot = place(seed, entries, stamp)
     enter(seed, row, slot, entries, places, stamp)
@@ -350,10 +352,12 @@ def sample_seeds(
     """Sample seeds behind each other into the row arrays and the edge arrays; returns the last
     stamp.
 
-    Args: part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a
-        larger neighbourhood (`random`). ends: (seeds,) where each subgraph's rows end; `edge_ends`
-        likewise. Edges hold places in the row arrays. heads: (tables,) scratch, as are `blocks`
-        (AHEAD + 1,) and, for `random`, `chosen` (part,).
+    Args:
+        part: How far the search goes: the budget, half of it (`recent`), or more, to draw from a
+            larger neighbourhood (`random`).
+        ends: (seeds,) where each subgraph's rows end; `edge_ends` likewise. Edges hold places in
+            the row arrays.
+        heads: (tables,) scratch, as are `blocks` (AHEAD + 1,) and, for `random`, `chosen` (part,).
     """
     row, edge, is_mixed = 0, 0, shuffle or strategy == RANDOM
     is_lazy = strategy != RECENT  # which asks of any row whether it is there

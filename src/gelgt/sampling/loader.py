@@ -2,7 +2,8 @@
 
 The kernels release the GIL, so threads are enough: no worker processes, no copies of the graph,
 nothing to pickle. The order of an epoch depends on the generator and the epoch alone; any step can
-be reached again."""
+be reached again.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,13 +23,18 @@ from gelgt.sampling.seeds import Seeds
 class SubgraphLoader:
     """Iterates over seeds in batches.
 
-    Args: sampler: Graph and configuration. seeds: (S,) seeds; each (entity, time) is sampled by
-        itself. batch_size: Seeds of a batch. generator: Shuffles the seeds anew in each epoch; None
-        keeps their order. layout: Of the batches. threads: Background threads. prefetch: Batches
-        that may be sampled ahead; what is in memory is bounded by it. drop_last: Leave out a last
-        batch that is not full. pin_memory: Put batches into page-locked memory. then: What else the
-        background threads do with a finished batch, such as slicing its features; its result is
-        yielded instead.
+    Args:
+        sampler: Graph and configuration.
+        seeds: (S,) seeds; each (entity, time) is sampled by itself.
+        batch_size: Seeds of a batch.
+        generator: Shuffles the seeds anew in each epoch; None keeps their order.
+        layout: Of the batches.
+        threads: Background threads.
+        prefetch: Batches that may be sampled ahead; what is in memory is bounded by it.
+        drop_last: Leave out a last batch that is not full.
+        pin_memory: Put batches into page-locked memory.
+        then: What else the background threads do with a finished batch, such as slicing its
+            features; its result is yielded instead.
 
     Example:
         for epoch in range(10):

@@ -5,9 +5,9 @@ could go stale.
     sample = sampler.sample(graph.nodes("drivers", rows), seed_times)     # packed arrays
 
 Time: a row is admitted if its time lies before the seed's limit, which is the seed time (one second
-later under
-`inclusive`), and under `frozen` not after the horizon. Rows without a time in a timed table are
-never admitted, rows of timeless tables always."""
+later under `inclusive`), and under `frozen` not after the horizon. Rows without a time in a timed
+table are never admitted, rows of timeless tables always.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -132,10 +132,11 @@ class Sampler:
     ) -> Sample:
         """Sample the neighbourhood of each (node, time).
 
-        Args: nodes: (B,) seed nodes. times: (B,) seed times in seconds since 1970. keys: (B,)
-            identities of the entities (`seeds.entity_keys`), for random orders that do not change
-            when the
-                database is cut; by default the row number within its table.
+        Args:
+            nodes: (B,) seed nodes.
+            times: (B,) seed times in seconds since 1970.
+            keys: (B,) identities of the entities (`seeds.entity_keys`), for random orders that do
+                not change when the database is cut; by default the row number within its table.
             threads: How many threads may share the seeds, each at least 1,024; the result does not
                 depend on it.
         """

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 class Seeds:
     """S seeds.
 
-    Attributes: node: (S,) nodes of the graph. time: (S,) seconds since 1970. key: (S,) uint64
-        identities from the user's own keys, which stay the same when the database is cut or grows.
+    Attributes:
+        node: (S,) nodes of the graph.
+        time: (S,) seconds since 1970.
+        key: (S,) uint64 identities from the user's own keys, which stay the same when the database
+            is cut or grows.
         lag: (S,) seconds after `time` at which the label is asked for, of seeds that are shown a
-        stale view; None is at once.
+            stale view; None is at once.
     """
 
     node: NDArray[np.int64]

@@ -1,7 +1,8 @@
 """Draws a schema: Mermaid text for documents, and a self-contained SVG of cards and foreign keys.
 
 Parents stand to the left of their children; a table's card lists its key, its time, its foreign
-keys, then its features."""
+keys, then its features.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

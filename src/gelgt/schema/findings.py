@@ -1,7 +1,8 @@
 """Everything a user should know about the rows before trusting a prediction.
 
 Most of it is read from the statistics that Parquet files carry; only times and suspected leaks
-(leaks.py) need the rows."""
+(leaks.py) need the rows.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -3,7 +3,8 @@ containment.
 
 Every guess carries its evidence. Containment alone proves nothing for whole numbers (1…n lies in
 every longer 1…m), so a foreign key needs a name that points to its table; only text keys may be
-found by their values."""
+found by their values.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

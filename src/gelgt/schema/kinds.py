@@ -2,7 +2,8 @@
 
 The sample holds rows up to the validation time only, evenly spaced over them, so that a later row
 cannot change a kind. Whether whole numbers arrived as int64 or float64 (pandas turns one into the
-other as soon as a value is missing) makes no difference."""
+other as soon as a value is missing) makes no difference.
+"""
 
 import re
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
 """Columns that may tell the future: what they hold was not yet known at the row's own time.
 
 Signs: a date later than the row's time; a column that is empty in the newest rows and full in older
-ones; a column that is
-empty exactly where such a date is; a number that equals how many child rows there are today; a
-foreign key to rows that are newer than its own. They are signs, not proofs: the user decides, and
-sets the kind of the column to `ignored` in the manifest."""
+ones; a column that is empty exactly where such a date is; a number that equals how many child rows
+there are today; a foreign key to rows that are newer than its own. They are signs, not proofs: the
+user decides, and sets the kind of the column to `ignored` in the manifest.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol

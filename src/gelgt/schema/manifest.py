@@ -19,7 +19,8 @@
 
 `tables` is the authority on keys and times, `gelgt.tables.*.kinds` on column kinds; a kind may be
 written short (`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list,
-or null for rows that are always visible). What was edited by hand shows the origin `manifest`."""
+or null for rows that are always visible). What was edited by hand shows the origin `manifest`.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

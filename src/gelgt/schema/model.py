@@ -2,7 +2,8 @@
 evidence.
 
 These are plain frozen records. `schema/manifest.py` reads and writes them, `schema/infer.py` fills
-in what a source does not declare, `sources/importer.py` checks them against the rows."""
+in what a source does not declare, `sources/importer.py` checks them against the rows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,10 +62,11 @@ class Dating:
     """When the rows of a table without a time column become visible: each no earlier than the
     newest row that it names.
 
-    Attributes: keys: Columns of the foreign keys that date a row; empty where its rows are always
-        visible. pointers: Columns of foreign keys that a model does not follow, because they are
-        filled or changed after the row was made
-            (`users.last_order_id`): what they hold now would tell the past about the future.
+    Attributes:
+        keys: Columns of the foreign keys that date a row; empty where its rows are always visible.
+        pointers: Columns of foreign keys that a model does not follow, because they are filled or
+            changed after the row was made (`users.last_order_id`): what they hold now would tell
+            the past about the future.
     """
 
     keys: tuple[str, ...] = ()

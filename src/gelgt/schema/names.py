@@ -2,7 +2,8 @@
 
 `OwnerUserId` → owner, user + the key word `id`; it points to `users` by its last word.
 `constructorStandingsId` points to `constructor_standings` and not to `standings`, because the
-longer match wins."""
+longer match wins.
+"""
 
 import re
 

@@ -3,7 +3,8 @@
 A run keeps the address of its source and opens it again from wherever predictions are asked for, so
 it has to be absolute. A password is used to connect and nowhere else: not in a file, a log, an
 error or a report. Every message that a driver gives is passed through `scrub` before a user sees
-it."""
+it.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,9 +25,9 @@ def absolute_source(source: Any) -> Any:
     """A source that means the same from every working folder; symbolic links stay as they are, to
     be followed when it is opened.
 
-    Example: >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"),
-        absolute_source("rel-no-such-folder") ('/data/exports', 'postgresql://host/shop',
-        'hf://rel-no-such-folder')
+    Example:
+        >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"), absolute_source("rel-no-such-folder")
+        ('/data/exports', 'postgresql://host/shop', 'hf://rel-no-such-folder')
     """
     if isinstance(source, Path):
         return source.expanduser().absolute()

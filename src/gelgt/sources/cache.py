@@ -3,7 +3,8 @@
 `$GELGT_CACHE`, else `$XDG_CACHE_HOME/gelgt`, else `~/.cache/gelgt`. Every entry is a folder that is
 built under a temporary name and renamed when it is whole, so an interrupted build leaves nothing
 that could be mistaken for data. What a killed process left behind is removed by the next build in
-the same place."""
+the same place.
+"""
 
 import hashlib
 import os

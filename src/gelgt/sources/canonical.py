@@ -5,7 +5,8 @@
 Times are instants in UTC, stored without a zone: RelBench compares them with zone-free split times,
 and interval arithmetic on zoned times would depend on the session's zone. Zoned times are
 converted, dates are midnight UTC. Values outside a type (an unsigned integer above 2^63, a time
-beyond the year 9999) are errors, never wrapped."""
+beyond the year 9999) are errors, never wrapped.
+"""
 
 import pyarrow as pa
 import pyarrow.compute as pc

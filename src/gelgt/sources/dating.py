@@ -22,7 +22,8 @@ Three kinds of keys do not date:
                 (`comments.reply_to`).
 
 Rows of a dated table that name no dated row are never visible, as rows without a time in a table
-that has one."""
+that has one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -169,7 +170,8 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
     the validation time.
 
     Where they point to is looked at whenever it is: a user who still orders points behind the
-    validation time."""
+    validation time.
+    """
     target = db.table(fk.table)
     backwards = [other for other in target.foreign_keys if other.table == table.name]
     if not backwards:

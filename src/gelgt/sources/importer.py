@@ -8,7 +8,8 @@
     describe   split times, column kinds, what dates tables without a time, findings, manifest
 
 The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and
-DuckDB's limit."""
+DuckDB's limit.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -2,7 +2,8 @@
 
 Order is (time, key, all columns) with null times last, so the rows up to a time are always a prefix
 and the numbering of earlier rows does not depend on later ones. One DuckDB query a table joins the
-parents' row numbers and sorts, out of core."""
+parents' row numbers and sorts, out of core.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

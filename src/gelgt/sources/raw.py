@@ -15,10 +15,13 @@ from gelgt.schema.model import Finding, ForeignKey, Origin
 class RawTable:
     """One table of a source, not yet read.
 
-    Attributes: columns: Arrow types of the columns that `batches` yields, in order. batches: Starts
-        a fresh stream of the rows. is_text: The source knows no types (CSV): all columns are
-        strings whose types are to be found. time_columns: Columns that the source declares to be
-        dates or times although they arrive as text or numbers.
+    Attributes:
+        columns: Arrow types of the columns that `batches` yields, in order.
+        batches: Starts a fresh stream of the rows.
+        is_text: The source knows no types (CSV): all columns are strings whose types are to be
+            found.
+        time_columns: Columns that the source declares to be dates or times although they arrive as
+            text or numbers.
     """
 
     name: str

@@ -23,9 +23,10 @@ def open(
 ) -> Database:
     """Open a database, whatever holds it.
 
-    Args: source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…",
-        "mysql://…", "sqlite:///shop.db"), a SQLite
-            or DuckDB file, a folder of CSV or Parquet files, or a dict of frames.
+    Args:
+        source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…", "mysql://…",
+            "sqlite:///shop.db"), a SQLite or DuckDB file, a folder of CSV or Parquet files, or a
+            dict of frames.
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping
             or a YAML file:
             ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
@@ -41,10 +42,12 @@ def open(
     Raises:
         GelgtError: the source cannot be read, or its rows do not fit its keys.
 
-    Example: >>> import pandas as pd >>> customers = pd.DataFrame({"id": [1, 2], "joined_at":
-        pd.to_datetime(["2024-01-01", "2024-02-01"])}) >>> orders = pd.DataFrame({"id": [10, 11,
-        12], "customer_id": [1, 1, 2], "placed_at": pd.date_range("2024-03-01", periods=3)}) >>>
-        open({"customers": customers, "orders": orders}) Database('frames': customers=2, orders=3)
+    Example:
+        >>> import pandas as pd
+        >>> customers = pd.DataFrame({"id": [1, 2], "joined_at": pd.to_datetime(["2024-01-01", "2024-02-01"])})
+        >>> orders = pd.DataFrame({"id": [10, 11, 12], "customer_id": [1, 1, 2], "placed_at": pd.date_range("2024-03-01", periods=3)})
+        >>> open({"customers": customers, "orders": orders})
+        Database('frames': customers=2, orders=3)
     """
     from gelgt.sources.importer import import_source
     from gelgt.sources.relbench_folder import folder_source, read_folder

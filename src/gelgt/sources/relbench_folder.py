@@ -3,7 +3,8 @@
 A folder whose rows follow RelBench's contract (primary keys 0…n-1 in row order, rows ordered by
 time, foreign keys holding row numbers) is used in place. A folder that does not, or whose manifest
 was edited after the import, is imported again from its rows with the keys and times that the
-manifest names. Column kinds that it does not name are inferred."""
+manifest names. Column kinds that it does not name are inferred.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

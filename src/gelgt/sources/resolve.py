@@ -7,7 +7,8 @@ A user states it as a mapping in the form of a manifest's `tables`, for example
     "kinds": {"note": "text"}}}
 
 where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is
-none, do not guess. `dated_by` names the foreign keys that date a table without a time column."""
+none, do not guess. `dated_by` names the foreign keys that date a table without a time column.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

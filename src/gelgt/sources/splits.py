@@ -16,7 +16,8 @@ def split_times(
     """Validation and test times as ISO text; None for a database without times.
 
     A few stray times (1970-01-01, 9999-12-31) must not stretch the range: where the middle 99.8 %
-    of the rows span less than half of it, the split is made there."""
+    of the rows span less than half of it, the split is made there.
+    """
     spans = []
     for name, table in tables.items():
         column = probe.tables[name].columns[table.time_col] if table.time_col else None

@@ -3,7 +3,8 @@ reflection.
 
 Keys are the database's own declarations. Rows are read inside one read-only transaction that sees
 one state of the data, a batch at a time. What differs between the systems is in `sqlite.py`,
-`postgres.py` and `mysql.py`."""
+`postgres.py` and `mysql.py`.
+"""
 
 import warnings
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,8 @@
 whole columns is noted.
 
 Types that only the whole column can tell (text that is times, numbers that are epoch seconds) are
-settled afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch."""
+settled afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch.
+"""
 
 import os
 import re
@@ -91,9 +92,10 @@ class StagedTable:
 def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, str]) -> StagedTable:
     """Stream one table to Parquet and settle its column types.
 
-    Args: number: The file is named by it, not by the table: a table name may hold characters that a
-        file name cannot. forced: Column kinds that the user set; ``text`` and ``categorical`` keep
-        a column as it is.
+    Args:
+        number: The file is named by it, not by the table: a table name may hold characters that a
+            file name cannot.
+        forced: Column kinds that the user set; ``text`` and ``categorical`` keep a column as it is.
     """
     if not raw.columns:
         raise SourceError(

@@ -7,7 +7,8 @@ split times too.
 
 A table without a time may say what dates it: `"dated_by": "order_id"`, several foreign keys, or
 null for rows that are always visible. Split times stated at the import are the ones that kinds are
-inferred up to, so they are stated there and not afterwards."""
+inferred up to, so they are stated there and not afterwards.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime

@@ -7,7 +7,8 @@ only. A column that is nearly all times is an error, not text: a time column tha
 text would let rows be seen before they happened. For the same reason dates whose order of day and
 month is open (01/02/2024) stay text and are reported. Sources without types write a missing value
 as a word: those words do not make numbers or times text, so one in a later row changes nothing
-before it."""
+before it.
+"""
 
 from dataclasses import dataclass, field
 
@@ -95,8 +96,9 @@ class TextProfile:
     def verdict(self, declared_time: bool = False) -> pa.DataType:
         """The canonical type of the column.
 
-        Raises: SourceError: the column is nearly, or by declaration, a time column but holds other
-            values, or mixes zones.
+        Raises:
+            SourceError: the column is nearly, or by declaration, a time column but holds other
+                values, or mixes zones.
         """
         if self.filled and self.numbers:
             for name, arrow in (("bool", pa.bool_()), ("int", pa.int64()), ("float", pa.float64())):

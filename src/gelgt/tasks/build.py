@@ -1,7 +1,8 @@
 """From a definition to a task: split times, seed times, label rows, labels.
 
 The four ways in `make.py` end here, so that all of them follow the same split rules and say the
-same things."""
+same things.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def forecast(
     many as fit).
 
     `is_relbench` is a task that RelBench defines: its windows go on as long as any table does, as
-    RelBench's own labels."""
+    RelBench's own labels.
+    """
     assert task.timedelta is not None
     window, months = task.timedelta, plan.months if plan is not None else 0
     events = find_events(db, task, plan, is_relbench=is_relbench)

@@ -3,7 +3,8 @@
 Every table is a view by its name over its Parquet file, `timestamps(timestamp)` holds the seed
 times and `{timedelta}` the window. Two things differ from RelBench, neither of them in the result:
 rows are read from the files as they are needed (a table of any size works), and the SQL can reach
-nothing but those views: one SELECT, no other file, no network, no change of settings."""
+nothing but those views: one SELECT, no other file, no network, no change of settings.
+"""
 
 from __future__ import annotations
 

@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 class Events:
     """The tables that a task's labels are about.
 
-    Attributes: groups: Every window needs a row of one table in each group; none where the tables
-        are not known. tables: The group that ends first, which is where windows end; all tables
-        where it is empty. span: From the earliest to the latest row of these tables.
+    Attributes:
+        groups: Every window needs a row of one table in each group; none where the tables are not
+            known.
+        tables: The group that ends first, which is where windows end; all tables where it is empty.
+        span: From the earliest to the latest row of these tables.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -61,9 +63,12 @@ def find_events(
 ) -> Events:
     """The events of a task on a database.
 
-    Args: db: The database. task: The definition. plan: Its sentence, where it is planned already.
+    Args:
+        db: The database.
+        task: The definition.
+        plan: Its sentence, where it is planned already.
         is_relbench: Windows end with the database, as RelBench has it, whatever the labels are
-        about.
+            about.
 
     Raises:
         TaskError: no row has a time.

@@ -288,7 +288,8 @@ def _state_splits(task: Task) -> None:
     guessed.
 
     RelBench knows one pair of split times for all tasks; those of a later task stay under its own
-    `gelgt:` key."""
+    `gelgt:` key.
+    """
     db, path = task.database, task.database.folder / MANIFEST
     times = {"val_timestamp": task.val_timestamp, "test_timestamp": task.test_timestamp}
     if (

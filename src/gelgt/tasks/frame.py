@@ -9,7 +9,8 @@ hold:
 
 Rows between would let a model see behind a split; they are left out and counted. Without a
 `timedelta` a label is taken as known at its own time, as in an autocomplete task: train t <= val <
-t <= test < t."""
+t <= test < t.
+"""
 
 from __future__ import annotations
 
@@ -227,10 +228,15 @@ def split_frame(
 ) -> dict[str, Raw]:
     """The frame's rows by split.
 
-    Args: db: The database. table: The entity table. frame: The rows. split: The split times.
-        timedelta: How far a label looks ahead, or None. existing: Rows of the entity table that
-        exist at the test time; labels of later ones are dropped, as in RelBench. max_rows: At most
-        so many training rows.
+    Args:
+        db: The database.
+        table: The entity table.
+        frame: The rows.
+        split: The split times.
+        timedelta: How far a label looks ahead, or None.
+        existing: Rows of the entity table that exist at the test time; labels of later ones are
+            dropped, as in RelBench.
+        max_rows: At most so many training rows.
     """
     times = frame.rows.column("time").to_numpy()
     val, test = np.datetime64(split.val, "us"), np.datetime64(split.test, "us")

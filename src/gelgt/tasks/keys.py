@@ -31,9 +31,12 @@ def row_numbers(
 ) -> Rows:
     """The row of each key.
 
-    Args: db: The database. table: The table that the keys belong to. columns: The key values, one
-        column for each part of the key. referred: The columns that the values are from, where a
-        foreign key refers to others than the primary key.
+    Args:
+        db: The database.
+        table: The table that the keys belong to.
+        columns: The key values, one column for each part of the key.
+        referred: The columns that the values are from, where a foreign key refers to others than
+            the primary key.
 
     Raises:
         TaskError: some keys are unknown; the message lists them.

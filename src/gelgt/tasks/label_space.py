@@ -2,7 +2,8 @@
 
 Multilabel targets come in two forms. Lists of one length that hold only 0 and 1 are indicators, one
 place a label; any other lists name the labels that apply, and the label space is what training
-names, sorted."""
+names, sorted.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,11 @@ from gelgt.tasks.task import Task
 class LabelSpace:
     """What the columns of a prediction mean.
 
-    Attributes: task_type: Of the task. labels: The classes of a multiclass task, the labels of a
-        multilabel one; empty for one number a seed. is_indicator: Multilabel lists hold a 0 or 1
-        for each label.
+    Attributes:
+        task_type: Of the task.
+        labels: The classes of a multiclass task, the labels of a multilabel one; empty for one
+            number a seed.
+        is_indicator: Multilabel lists hold a 0 or 1 for each label.
     """
 
     task_type: str

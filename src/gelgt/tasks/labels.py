@@ -2,7 +2,8 @@
 column.
 
 Raw rows still hold the target as it came; `targets.py` turns it into labels. What had to be left
-out is counted."""
+out is counted.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +128,8 @@ def collect_rows(
     time, a time and a target.
 
     `bounds` holds the condition of `rows_until` on entities, and what `lists_until` leaves of the
-    targets of a recommendation."""
+    targets of a recommendation.
+    """
     assert task.time_col is not None
     time = quote(find_column(columns, task.time_col, "time"))
     entity = quote(find_column(columns, task.entity_col, "entity"))

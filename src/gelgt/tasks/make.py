@@ -66,20 +66,21 @@ def make_task(
 ) -> Task:
     """A task with its label tables; nothing is written until `Task.save`.
 
-    Args: db: The database. definition: The name of a task of the database, a path to a task folder,
-        a PREDICT sentence, DuckDB SQL with
-            the relation ``timestamps`` and ``{timedelta}``, or a pandas or Arrow table of (entity,
-            time, target).
+    Args:
+        db: The database.
+        definition: The name of a task of the database, a path to a task folder, a PREDICT sentence,
+            DuckDB SQL with the relation ``timestamps`` and ``{timedelta}``, or a pandas or Arrow
+            table of (entity, time, target).
         name: The name of the task; by default made from the definition.
         val: The validation time; by default the database's.
         test: The test time; by default the database's.
         eval_timestamps: How many seed times validation and test have each; by default as many as
-        fit.
+            fit.
         max_rows: Training rows above this number are sampled.
         timedelta: How far the labels of SQL or of a frame look ahead.
         task_type: One of RelBench's five; by default inferred.
         entity: ``"table.column"`` for SQL or a frame: the entity table and the column of the labels
-        that refers to it.
+            that refers to it.
         time_col: The column of the labels with the seed time.
         target_col: The column of the labels with the target.
         eval_k: How many recommendations are evaluated.

@@ -18,7 +18,8 @@ were made from, in its manifest and beside its label files:
 `count` is one more than the highest row number in the labels: rows that were added behind it change
 no number below it, so a table that only grew at its end still has the numbering of the labels. A
 table without a primary key is told by all its columns. Labels of a sentence are about rows by their
-times: where the schema names other times by now, they answer another question."""
+times: where the schema names other times by now, they answer another question.
+"""
 
 from __future__ import annotations
 
@@ -135,8 +136,9 @@ def renumbered(
     """Labels with the row numbers of a database, found by the own keys of the rows that they were
     made for.
 
-    Raises: TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where
-        rows are gone.
+    Raises:
+        TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where rows
+            are gone.
     """
     wanted = labelled_rows(task, {split: raw[split].rows for split in SPLITS})
     places = {

@@ -42,8 +42,7 @@ def population_sql(task: Definition, db: Database) -> str | None:
     counts.
 
     It is compiled for the database at hand: the row numbers of keys that the sentence names may
-    differ from those of the
-    database that the task was made from.
+    differ from those of the database that the task was made from.
     """
     if task.sentence is None:
         return None

@@ -1,7 +1,8 @@
 """Keeps a share of the training rows, chosen by a hash of (entity key, seed time).
 
 Because neither the order nor the number of rows enters the hash, the same row is kept or dropped
-alike on every machine and after every import, and a smaller sample is part of a larger one."""
+alike on every machine and after every import, and a smaller sample is part of a larger one.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ With a window of length w, seed times lie w apart and no label reaches over a sp
 RelBench goes on to the latest row of any table, and so do its own tasks; see events.py. Validation
 and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that the rows
 known at the test time reach to val + w. A calendar month may be longer than the 30 days that its
-window counts for: seed times whose calendar window would end after the split are left out."""
+window counts for: seed times whose calendar window would end after the split are left out.
+"""
 
 from __future__ import annotations
 

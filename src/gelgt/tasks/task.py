@@ -53,20 +53,27 @@ MAX_ROWS = 2_000_000
 class Definition:
     """Everything that is known about a task before its labels are made.
 
-    Attributes: name: Also the name of its folder under ``tasks/``. kind: ``forecast`` (labels from
-        SQL), ``autocomplete`` (labels are a column), ``external`` (labels are given). entity_table:
-        The table whose rows are predicted (the source table of a recommendation). entity_col: The
-        column of the label table that holds their row numbers. target_col: The label; None for a
-        recommendation. time_col: The seed time; None only for external tasks without times.
+    Attributes:
+        name: Also the name of its folder under ``tasks/``.
+        kind: ``forecast`` (labels from SQL), ``autocomplete`` (labels are a column), ``external``
+            (labels are given).
+        entity_table: The table whose rows are predicted (the source table of a recommendation).
+        entity_col: The column of the label table that holds their row numbers.
+        target_col: The label; None for a recommendation.
+        time_col: The seed time; None only for external tasks without times.
         task_type: One of RelBench's five, or None while it is to be inferred from the labels.
-        timedelta: How far after the seed time a label looks. num_eval_timestamps: At most so many
-        seed times each in validation and test. sql: DuckDB SQL over ``timestamps`` and the tables,
-        with ``{timedelta}``. remove_columns: (table, column) pairs that a model must not see.
-        dst_entity_table: The recommended table. dst_entity_col: The column of the label table that
-        holds lists of its row numbers. eval_k: How many recommendations are evaluated. sentence:
-        The PREDICT sentence that this task comes from. max_rows: Training rows above this number
-        are sampled. is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many
-        as there are rows for. description: Free text from the manifest.
+        timedelta: How far after the seed time a label looks.
+        num_eval_timestamps: At most so many seed times each in validation and test.
+        sql: DuckDB SQL over ``timestamps`` and the tables, with ``{timedelta}``.
+        remove_columns: (table, column) pairs that a model must not see.
+        dst_entity_table: The recommended table.
+        dst_entity_col: The column of the label table that holds lists of its row numbers.
+        eval_k: How many recommendations are evaluated.
+        sentence: The PREDICT sentence that this task comes from.
+        max_rows: Training rows above this number are sampled.
+        is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many as there are
+            rows for.
+        description: Free text from the manifest.
     """
 
     name: str
@@ -106,10 +113,12 @@ class Definition:
 class Preview:
     """What a task's label tables hold, without writing them.
 
-    Attributes: rows: Label rows for each split. seed_times: The distinct seed times for each split,
-        ascending. target: Statistics of the target for each split: ``positives`` (a share),
-        ``min``/``median``/``max``,
-            ``classes`` (value to count) or ``mean_length`` (of recommendation lists).
+    Attributes:
+        rows: Label rows for each split.
+        seed_times: The distinct seed times for each split, ascending.
+        target: Statistics of the target for each split: ``positives`` (a share),
+            ``min``/``median``/``max``, ``classes`` (value to count) or ``mean_length`` (of
+            recommendation lists).
     """
 
     rows: Mapping[str, int]
@@ -137,13 +146,16 @@ class Preview:
 class Task(Definition):
     """A task with its label tables; made by `gelgt.tasks.make_task` or `Database.task`.
 
-    Attributes: val_timestamp: Training labels lie before it, validation labels after it.
-        test_timestamp: Validation labels lie before it, test labels after it. classes: The original
-        values of a multiclass target; the index is the class. notices: What the user should know
-        about the labels. is_edited: Whether the label files that the task was read from hold other
-        values than its definition gave. is_read: Whether the labels were read from files, not made
-        from the definition just now. database: The database that the labels were made from. labels:
-        One label table for each split.
+    Attributes:
+        val_timestamp: Training labels lie before it, validation labels after it.
+        test_timestamp: Validation labels lie before it, test labels after it.
+        classes: The original values of a multiclass target; the index is the class.
+        notices: What the user should know about the labels.
+        is_edited: Whether the label files that the task was read from hold other values than its
+            definition gave.
+        is_read: Whether the labels were read from files, not made from the definition just now.
+        database: The database that the labels were made from.
+        labels: One label table for each split.
     """
 
     val_timestamp: pd.Timestamp | None = None
@@ -179,7 +191,8 @@ class Task(Definition):
         """Row numbers of the entities that there are to predict for at a time.
 
         The conditions of a PREDICT sentence on the entity and on past windows apply; those on
-        future windows cannot be known and are left out."""
+        future windows cannot be known and are left out.
+        """
         from gelgt.tasks.population import population
 
         return population(self, db, at)
@@ -194,9 +207,10 @@ class Task(Definition):
     def save(self, folder: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Write the manifest and the label tables as a RelBench task folder, whole or not at all.
 
-        Args: folder: Where; by default ``tasks/NAME`` in the database folder, or in the cache if
-            that is read-only. overwrite: Replace a task of the same name that is defined
-            differently.
+        Args:
+            folder: Where; by default ``tasks/NAME`` in the database folder, or in the cache if that
+                is read-only.
+            overwrite: Replace a task of the same name that is defined differently.
         """
         from gelgt.tasks.folder import save_task
 

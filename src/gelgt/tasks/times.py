@@ -105,7 +105,8 @@ def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = N
 
     A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be
     labels about nothing, so the range ends before a jump that is longer than everything before it,
-    if at most one row in 200 lies behind it."""
+    if at most one row in 200 lies behind it.
+    """
     timed = [name for name in db.table_names if db.table(name).time_col]
     whole = _time_range(db, timed, until, sum(db.num_rows(name) for name in db.table_names))
     if tables is None:

@@ -9,7 +9,8 @@ ends before the validation time. Once validation has chosen, all windows that en
 can be learned from.
 
 Label files rule where they say otherwise than the definition: somebody may have edited them.
-`differing_labels` counts such rows."""
+`differing_labels` counts such rows.
+"""
 
 from dataclasses import replace
 
@@ -41,9 +42,11 @@ def has_windows(task: Task) -> bool:
 def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Task:
     """The task with `each` seed times in the length of every training window.
 
-    Args: task: One that `has_windows`. each: How many times as many seed times; 1 changes nothing.
+    Args:
+        task: One that `has_windows`.
+        each: How many times as many seed times; 1 changes nothing.
         until_test: Whether training goes on to the last window that ends by the test time, that is
-        through validation.
+            through validation.
     """
     if not has_windows(task) or (each < 2 and not until_test):
         return task
@@ -98,7 +101,8 @@ def differing_labels(task: Task) -> int:
     times: other values, more rows or fewer.
 
     One query. Rows that the task's `max_rows` sampled are sampled alike, and rows that cannot be
-    labels are left out alike."""
+    labels are left out alike.
+    """
     assert task.time_col is not None
     assert task.timedelta is not None
     assert task.sql is not None

@@ -3,7 +3,8 @@ same graph.
 
 Each function reads the SQLite file and writes proper types: 64-bit integers, doubles, booleans,
 timestamps, text. Databases get the declared keys; files and frames have none, which is how such
-sources arrive."""
+sources arrive.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -89,9 +90,12 @@ def to_sql(shop: Shop, url: str, *, replace: bool = False) -> None:
     """Tables with declared keys in a database that SQLAlchemy can reach, such as PostgreSQL or
     MySQL.
 
-    Args: shop: The shop. url: A SQLAlchemy URL with its driver where the default one is not
-        installed (``mysql+pymysql://…``). replace: Drop tables of the same names first. Without it
-        a database that has one of them is left untouched.
+    Args:
+        shop: The shop.
+        url: A SQLAlchemy URL with its driver where the default one is not installed
+            (``mysql+pymysql://…``).
+        replace: Drop tables of the same names first. Without it a database that has one of them is
+            left untouched.
 
     Raises:
         GelgtError: the database already has a table of one of these names.

@@ -2,7 +2,8 @@
 
 `large_graph` has three tables. `users` and `items` are timeless hubs with skewed degrees, `events`
 (98 % of the rows) are timed and name a user, an item and, half of them, an earlier event. The first
-item is a hub that a set share of all events names."""
+item is a hub that a set share of all events names.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +25,16 @@ def write_graph(
 ) -> Graph:
     """A graph from plain lists.
 
-    Args: folder: An empty folder. times: For each table the times of its rows in seconds (None: a
-        row without a time), or the number of rows of a timeless table. keys: (child, column,
-        parent, parent rows): for each row of the child a row of the parent, or None.
+    Args:
+        folder: An empty folder.
+        times: For each table the times of its rows in seconds (None: a row without a time), or the
+            number of rows of a timeless table.
+        keys: (child, column, parent, parent rows): for each row of the child a row of the parent,
+            or None.
 
-    Example: write_graph(folder, {"users": 2, "orders": [10, 20, 30]}, [("orders", "user_id",
-        "users", [0, 0, 1])])
+    Example:
+        write_graph(folder, {"users": 2, "orders": [10, 20, 30]}, [("orders", "user_id", "users",
+        [0, 0, 1])])
     """
     rows = {name: value if isinstance(value, int) else len(value) for name, value in times.items()}
     offsets = dict(
@@ -67,9 +72,12 @@ def large_graph(
 ) -> Graph:
     """A graph of about `rows` nodes, streamed to disk.
 
-    Args: hub: Events that name the first item. skew: Users and items are drawn as n · u^skew with
-        uniform u: 1 is even, larger is more skewed. degree: Events of a user, and of an item, on
-        average; small is a sparse graph, large a dense one.
+    Args:
+        hub: Events that name the first item.
+        skew: Users and items are drawn as n · u^skew with uniform u: 1 is even, larger is more
+            skewed.
+        degree: Events of a user, and of an item, on average; small is a sparse graph, large a dense
+            one.
     """
     rng = np.random.default_rng(seed)
     events = int(rows / (1 + 2 / degree))

@@ -14,7 +14,8 @@ seed (user, time) let
 over the values v of the user's payments before that time, a standard normal. The label is 1 with
 probability sigmoid(4 s). Values at other ages, values of other kinds and all counts are independent
 of it; a model that cannot tell ages apart can at best find the mean of all payments, in which s
-drowns."""
+drowns.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

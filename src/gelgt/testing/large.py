@@ -11,7 +11,8 @@
 That is two foreign keys a row. Parents are drawn from a power law: of 14 million rows about a
 million refer to one place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of
 the foreign keys are null and 0.2 % dangle. Each table has the same eight feature columns. Rows are
-written in chunks, so memory stays small."""
+written in chunks, so memory stays small.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

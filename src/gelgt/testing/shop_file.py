@@ -5,7 +5,8 @@
     demo.url, demo.sentence, demo.oracle_auc
 
 It is what `make demo` shows and what tests learn from: a model that uses time and two-hop content
-should come near `oracle_auc`, one that only counts events cannot."""
+should come near `oracle_auc`, one that only counts events cannot.
+"""
 
 import sqlite3
 from dataclasses import dataclass

@@ -11,7 +11,8 @@ A satisfied customer restocks around day 30 and rarely orders otherwise; a disap
 back at no particular time and stays away just when the others restock. So the same age of the last
 order means opposite things, and only the products, two steps away, tell which. No order within the
 window depends on anything but this path of Δ without an order, so the probability of the label is a
-closed form: one minus the product of the daily chances of no order."""
+closed form: one minus the product of the daily chances of no order.
+"""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,8 @@
 """The rows of the demo shop: customers simulated day by day, and everything around them.
 
 Every draw comes from one `numpy.random.Generator`, so a seed fixes the rows. Column order follows
-`shop_schema`."""
+`shop_schema`.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -5,7 +5,8 @@
 
 `order_items` also names its customer, as the line items of many shops do, so that a product is two
 steps away from the customer who bought it, and it carries its own time. `categories.parent_id`
-refers to its own table, products are keyed by text, and guests visit without a customer."""
+refers to its own table, products are keyed by text, and guests visit without a customer.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

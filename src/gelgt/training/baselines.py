@@ -33,9 +33,10 @@ Predictions = dict[str, NDArray[np.float64]]  # by split
 class Baselines:
     """What the baselines of a run predict, by their names.
 
-    Attributes: predictions: By name and split. labels: How many labels LightGBM learned for its
-        validation predictions (``train``) and for those of test, where it was refitted
-            (``known``); empty without LightGBM.
+    Attributes:
+        predictions: By name and split.
+        labels: How many labels LightGBM learned for its validation predictions (``train``) and for
+            those of test, where it was refitted (``known``); empty without LightGBM.
     """
 
     predictions: Mapping[str, Predictions] = field(default_factory=dict)

@@ -4,7 +4,8 @@ there.
 `checkpoint.safetensors` holds the tensors (weights, best weights, moving average, Adam's moments)
 and, as its metadata, the loop's state in JSON with a checksum over both. It is written under a
 temporary name, flushed to the disk and renamed, so that a process that is killed at any moment
-leaves the previous checkpoint."""
+leaves the previous checkpoint.
+"""
 
 import hashlib
 import json
@@ -29,13 +30,20 @@ FORMAT = 2
 class State:
     """Where a training run stands.
 
-    Attributes: epoch: Epochs that are done. step: Steps of the next one that are done. total: Steps
-        of all epochs. loss: Sum of the losses of the steps of the next epoch. seconds: Spent on
-        training so far, in all processes. best: The best validation score. best_epoch: The epoch
-        that reached it. waited: Epochs since then. kept: The best epochs, whose weights are kept:
-        [epoch, score], best first. mixed: The epochs whose weights the final ones are the mean of;
-        empty where one epoch's are final. history: One record for each epoch. ended: Why training
-        ended; empty while it has not.
+    Attributes:
+        epoch: Epochs that are done.
+        step: Steps of the next one that are done.
+        total: Steps of all epochs.
+        loss: Sum of the losses of the steps of the next epoch.
+        seconds: Spent on training so far, in all processes.
+        best: The best validation score.
+        best_epoch: The epoch that reached it.
+        waited: Epochs since then.
+        kept: The best epochs, whose weights are kept: [epoch, score], best first.
+        mixed: The epochs whose weights the final ones are the mean of; empty where one epoch's are
+            final.
+        history: One record for each epoch.
+        ended: Why training ended; empty while it has not.
     """
 
     epoch: int = 0

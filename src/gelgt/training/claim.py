@@ -2,7 +2,8 @@
 
 `.gelgt-run` is the first file of a run folder. It says that the folder is gelgt's to fill, and it
 is locked for as long as a training goes on. The lock is the system's (flock): it ends with its
-process, so that a killed training never blocks the one that resumes it."""
+process, so that a killed training never blocks the one that resumes it.
+"""
 
 import errno
 import os
@@ -21,8 +22,9 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
     """A run folder that nobody else trains into, for as long as the block runs; it is made where
     there is none.
 
-    Raises: GelgtError: ``run_busy``, ``run_exists``, ``not_empty`` or ``cannot_write``; nothing in
-        the folder was changed.
+    Raises:
+        GelgtError: ``run_busy``, ``run_exists``, ``not_empty`` or ``cannot_write``; nothing in the
+            folder was changed.
     """
     check_out(out, is_resumed)
     try:
@@ -53,8 +55,9 @@ def check_out(out: Path, is_resumed: bool = False) -> None:
         out: The folder, which need not exist.
         is_resumed: Whether a run that was cut off in it is to go on.
 
-    Raises: GelgtError: ``run_busy`` while another training writes to it, ``run_exists``,
-        ``not_empty`` where it is not gelgt's.
+    Raises:
+        GelgtError: ``run_busy`` while another training writes to it, ``run_exists``, ``not_empty``
+            where it is not gelgt's.
     """
     _check_busy(out)
     _check_content(out, is_resumed)

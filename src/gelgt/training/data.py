@@ -386,8 +386,9 @@ def in_regime(
         visibility: None is `frozen` for a RelBench folder and `seed-time` for everything else.
         as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
 
-    Raises: GelgtError: the frozen regime without a test time, or with a time to measure ages from,
-        which it has itself.
+    Raises:
+        GelgtError: the frozen regime without a test time, or with a time to measure ages from,
+            which it has itself.
     """
     chosen: Visibility = visibility or ("frozen" if is_relbench(task.database) else "seed-time")
     horizon = as_of

@@ -6,7 +6,8 @@ the run's generator and the epoch alone. So a run that was killed and resumed ta
 as one that was not, and ends with the same weights.
 
 On a CPU a step works on `parts` of its batch side by side, and adds their gradients up in order:
-the same sums on any number of cores."""
+the same sums on any number of cores.
+"""
 
 import math
 import time
@@ -43,15 +44,22 @@ LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
 class Trainer:
     """Trains one model on one `TrainingData`.
 
-    Args: model: Fresh; it is trained in place, and left with the best weights. data: Seeds, labels,
-        batches. config: How. device: Where. folder: For checkpoints; None writes none. key: What
-        the run depends on; a checkpoint of another key is refused. member: Its number among models
-        that are trained one after the other; each has a checkpoint of its own. splits: Whose labels
-        are learned from. watch: Whether validation decides; a refit has nothing to watch and takes
-        all its epochs. mixed: Without watching, the epochs whose mean weights are taken, the last
-        of which ends it; none: the last of all. progress: Is told of every step and epoch. stop:
-        Asked after every step; true ends training early, with the best weights so far. is_graphed:
-        Whether steps are recorded as CUDA graphs where that is possible.
+    Args:
+        model: Fresh; it is trained in place, and left with the best weights.
+        data: Seeds, labels, batches.
+        config: How.
+        device: Where.
+        folder: For checkpoints; None writes none.
+        key: What the run depends on; a checkpoint of another key is refused.
+        member: Its number among models that are trained one after the other; each has a checkpoint
+            of its own.
+        splits: Whose labels are learned from.
+        watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
+        mixed: Without watching, the epochs whose mean weights are taken, the last of which ends it;
+            none: the last of all.
+        progress: Is told of every step and epoch.
+        stop: Asked after every step; true ends training early, with the best weights so far.
+        is_graphed: Whether steps are recorded as CUDA graphs where that is possible.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ has to predict them too overfits the bit less. For each table whose rows name th
 brought to a normal scale by their training quantiles. They are targets, not inputs: a window begins
 at the time that is asked about and is as long as the task's, and one that ends after the time until
 which labels are learned teaches nothing. The layer that predicts them is there while a model is
-trained, and no longer."""
+trained, and no longer.
+"""
 
 from dataclasses import dataclass
 
@@ -34,9 +35,12 @@ from gelgt.training.target import Target
 class Objective:
     """What a network is trained for.
 
-    Attributes: target: Of the task. labels: (S,) or (S, L), encoded, of all the seeds that are
-        learned from. futures: (S, A) on a normal scale, NaN where nothing happens or is known; None
-        where they are not asked for. weight: Of their loss.
+    Attributes:
+        target: Of the task.
+        labels: (S,) or (S, L), encoded, of all the seeds that are learned from.
+        futures: (S, A) on a normal scale, NaN where nothing happens or is known; None where they
+            are not asked for.
+        weight: Of their loss.
     """
 
     target: Target

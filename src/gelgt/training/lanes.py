@@ -2,7 +2,8 @@
 
 The tensors of a small model are too small to be shared between cores one operation at a time: half
 of the time one core waits. Whole parts of a batch keep two cores busy. PyTorch lets go of the
-interpreter inside its operations, so threads are enough."""
+interpreter inside its operations, so threads are enough.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

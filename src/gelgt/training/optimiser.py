@@ -15,7 +15,8 @@ def make_optimiser(
     """Adam over a model's parameters.
 
     ``adamw`` decays weights apart from the gradient, and spares μ and σ. ``adam`` is the published
-    form: weight decay is an L2 term in the gradient of every parameter, μ and σ among them."""
+    form: weight decay is an L2 term in the gradient of every parameter, μ and σ among them.
+    """
     groups = model.parameter_groups(config.rate, config.weight_decay)
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, fused=True, capturable=is_graphed)

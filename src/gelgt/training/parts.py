@@ -1,7 +1,8 @@
 """A prediction told apart: the network or networks alone, the trees alone, and both together.
 
 Raw outputs are mixed, (1 - share) · network + share · trees, so each part is computed once for a
-split and all three follow from it."""
+split and all three follow from it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,9 +29,11 @@ NETWORK, TREES = "network", "trees"
 class Parts:
     """Predictions for seeds, in their order.
 
-    Attributes: together: What the model predicts: probabilities or values. alone: What each part
-        predicts by itself, by its name: ``network``, and ``trees`` where some were grown. share: Of
-        the trees in what the model predicts.
+    Attributes:
+        together: What the model predicts: probabilities or values.
+        alone: What each part predicts by itself, by its name: ``network``, and ``trees`` where some
+            were grown.
+        share: Of the trees in what the model predicts.
     """
 
     together: NDArray[np.float64]

@@ -84,13 +84,17 @@ PACKAGES = (
 class Options:
     """How a run is made, beside its configuration.
 
-    Attributes: visibility: The regime; None is `frozen` for a RelBench folder and `seed-time` for
-        everything else. as_of: Seconds since 1970 from which ages are measured at the latest, under
-        `seed-time`. resume: Go on where a run in this folder was cut off. refit: After selection,
-        train anew on all labelled windows for the chosen number of epochs. baselines: Whether
-        LightGBM and the entity's past labels are scored beside the model; a bench makes them once
-        for many runs. baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both. device:
-        ``auto``, ``cpu``, ``cuda``, … command: What the user typed, for the report.
+    Attributes:
+        visibility: The regime; None is `frozen` for a RelBench folder and `seed-time` for
+            everything else.
+        as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
+        resume: Go on where a run in this folder was cut off.
+        refit: After selection, train anew on all labelled windows for the chosen number of epochs.
+        baselines: Whether LightGBM and the entity's past labels are scored beside the model; a
+            bench makes them once for many runs.
+        baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        command: What the user typed, for the report.
     """
 
     visibility: Visibility | None = None
@@ -130,16 +134,22 @@ def train_run(
 ) -> Run:
     """Train a model on a task and leave a run folder.
 
-    Args: db: The database. task: What to predict. out: The run folder. config: The preset `cpu` if
-        None. options: See `Options`. progress: Is told of phases, steps and epochs. stop: Asked
-        after every step; true takes the best weights so far, and leaves a checkpoint to resume
-        from.
+    Args:
+        db: The database.
+        task: What to predict.
+        out: The run folder.
+        config: The preset `cpu` if None.
+        options: See `Options`.
+        progress: Is told of phases, steps and epochs.
+        stop: Asked after every step; true takes the best weights so far, and leaves a checkpoint to
+            resume from.
 
     Returns:
         The run, as `load_run` reads it.
 
-    Raises: GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to
-        another run.
+    Raises:
+        GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to
+            another run.
     """
     options, progress = options or Options(), progress or Progress()
     config = in_regime(

@@ -16,7 +16,8 @@
     checkpoint.safetensors  while training, and after an interrupted one
 
 A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. Files are written
-under a temporary name and renamed."""
+under a temporary name and renamed.
+"""
 
 import hashlib
 import json

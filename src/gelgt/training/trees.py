@@ -3,7 +3,8 @@ weighed by validation.
 
 Trees find thresholds in a column that a network smooths over, and err elsewhere (measured on
 rel-f1: docs/research/rel-f1.md). How much of each is taken, validation says; where it says none,
-nothing is left of the trees."""
+nothing is left of the trees.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +72,9 @@ def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Pa
     """Trees beside a trained network, with the share that has the least validation loss, which may
     be 0; None where none can be grown.
 
-    Args: network: (E, outputs) what the network puts out for the validation seeds that exist
-        (`parts.network_outputs`).
+    Args:
+        network: (E, outputs) what the network puts out for the validation seeds that exist
+            (`parts.network_outputs`).
     """
     seeds, labels = data.seeds["val"], data.labels("val")
     there = np.flatnonzero(data.exists(seeds))

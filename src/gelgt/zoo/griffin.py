@@ -5,16 +5,16 @@ al., Griffin, 2025).
     row ← row + max over relations of  E_relation ⊙ mean over neighbours(W · row)
 
 Kept: a row is not a fixed mix of its columns. In every layer it asks its cells anew, by the names
-of their columns, and its question is
-what it knows so far; it starts from a vector that stands for task and table. Messages are averaged
-within each relation and direction, so that a hub does not drown the rest, and the largest is taken
-across them. All neighbours count: presets set large budgets, `paper` takes the whole neighbourhood
-(`strategy` ``full``).
+of their columns, and its question is what it knows so far; it starts from a vector that stands for
+task and table. Messages are averaged within each relation and direction, so that a hub does not
+drown the rest, and the largest is taken across them. All neighbours count: presets set large
+budgets, `paper` takes the whole neighbourhood (`strategy` ``full``).
 
 Simplified: Griffin is pretrained across databases and reads names and values with a language model.
-Here one model is trained for one
-task, so names, relations and the task are learned vectors, and values go through PyTorch Frame's
-column encoders. The age of a row is one more cell. The head is gelgt's."""
+Here one model is trained for one task, so names, relations and the task are learned vectors, and
+values go through PyTorch Frame's column encoders. The age of a row is one more cell. The head is
+gelgt's.
+"""
 
 import math
 from collections.abc import Iterable, Mapping

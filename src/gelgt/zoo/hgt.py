@@ -7,12 +7,12 @@
                                norm
 
 Kept: K, Q, V, A and the skip are of a table, W_att, W_msg and the prior μ of a foreign key and a
-    direction, each head with its own.
+direction, each head with its own.
 
 Simplified: the published model shifts a source by an encoding of the time between both ends; here
-rows carry their age, and `bias`
-can add gelgt's temporal bias to the scores. Its own sampler (HGSampling) is replaced by gelgt's, so
-that all models see the same rows."""
+rows carry their age, and `bias` can add gelgt's temporal bias to the scores. Its own sampler
+(HGSampling) is replaced by gelgt's, so that all models see the same rows.
+"""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,14 +1,15 @@
 """`hgt-pe`: HGT with Laplacian positions (the baseline "HGT+PE" of RelGT's and GelGT's tables).
 
 Kept: the smoothest eigenvectors of the sampled subgraph's normalised Laplacian, all relations
-alike, through a linear map, are added
-to the rows' vectors. An eigenvector has no sign of its own: in training each is flipped at random,
-once for a whole subgraph, and in evaluation its largest entry is positive.
+alike, through a linear map, are added to the rows' vectors. An eigenvector has no sign of its own:
+in training each is flipped at random, once for a whole subgraph, and in evaluation its largest
+entry is positive.
 
 Simplified: nothing of HGT changes (`zoo/hgt.py`). Among eigenvectors of one eigenvalue the solver
-chooses; the same subgraph always gets
-the same ones, wherever the model is, since they are always computed on the CPU. That is done for
-each subgraph anew, which makes this the slowest model for its size: its budgets are small."""
+chooses; the same subgraph always gets the same ones, wherever the model is, since they are always
+computed on the CPU. That is done for each subgraph anew, which makes this the slowest model for its
+size: its budgets are small.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

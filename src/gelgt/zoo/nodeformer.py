@@ -2,10 +2,10 @@
 subgraph.
 
 Kept: softmax attention of every row to every row, with its exponential kernel replaced by m
-positive random features φ, so that sums over
-rows are taken once and not for each pair; Gumbel noise g on the keys in training, which makes
-attention a relaxed choice of neighbours; and a relational bias, by which the rows at the other end
-of a foreign key are added with a learned strength.
+positive random features φ, so that sums over rows are taken once and not for each pair; Gumbel
+noise g on the keys in training, which makes attention a relaxed choice of neighbours; and a
+relational bias, by which the rows at the other end of a foreign key are added with a learned
+strength.
 
     φ(x)_i = exp(w_i · x - |x|²/2)                                    E φ(q)·φ(k) = exp(q · k)
     z_u    = φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v) v_vᵀ / φ(q_u)ᵀ Σ_v e^{g_v/τ} φ(k_v) + Σ_{v linked to u}
@@ -14,11 +14,11 @@ of a foreign key are added with a learned strength.
 with q and k divided by τ^½ · (d/H)^¼, so that q·k is the usual score over the temperature τ.
 
 Simplified: pairs are those of one subgraph, not of the whole database, so that a prediction knows
-nothing of its batch; the random
-directions w are drawn once and kept with the weights, not anew in each step, so that predictions
-repeat; the strength b of the bias is one for each head, foreign key and direction, where the
-original has one for each power of its single adjacency matrix; the loss that rewards attention
-along edges is left out. gelgt's bias over time needs scores of pairs, which are never formed here.
+nothing of its batch; the random directions w are drawn once and kept with the weights, not anew in
+each step, so that predictions repeat; the strength b of the bias is one for each head, foreign key
+and direction, where the original has one for each power of its single adjacency matrix; the loss
+that rewards attention along edges is left out. gelgt's bias over time needs scores of pairs, which
+are never formed here.
 """
 
 from collections.abc import Iterable, Mapping

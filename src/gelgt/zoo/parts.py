@@ -12,7 +12,8 @@ direction, sums in a fixed order.
 
 `take` reads rows along edges and `total` sums up along them. Each is the other's gradient, and both
 add in one fixed order, so that a GPU gives the same bits twice; PyTorch's own scatters add with
-atomics there."""
+atomics there.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -285,8 +286,10 @@ class Blocks:
 class KeyWay:
     """The edges of one relation in one direction.
 
-    Attributes: source, target: Table numbers. sent, received: For each edge its source and its
-        target, as places in the blocks of those tables.
+    Attributes:
+        source, target: Table numbers.
+        sent, received: For each edge its source and its target, as places in the blocks of those
+            tables.
     """
 
     source: int

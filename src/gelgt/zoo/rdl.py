@@ -2,15 +2,16 @@
 al., RelBench, 2024).
 
 Kept: a ResNet for each table over its columns; the age of a row, through a linear map of its table,
-added to its vector; then layers of
-GraphSAGE with a weight matrix for each foreign key and direction, whose results are added up, layer
-norm and ReLU; the seed is read. One matrix for each table stands for the sum of the matrices that
-each relation has for the row itself: it is the same function.
+added to its vector; then layers of GraphSAGE with a weight matrix for each foreign key and
+direction, whose results are added up, layer norm and ReLU; the seed is read. One matrix for each
+table stands for the sum of the matrices that each relation has for the row itself: it is the same
+function.
 
 Simplified: neighbours are those of gelgt's sampler, so that all models see the same rows. The
-published sampler takes up to 128 rows for
-each relation at the first hop and 64 at the second, uniformly; here the newest `fanout` children of
-a row are taken (all relations together) up to `budget` rows. The head is gelgt's."""
+published sampler takes up to 128 rows for each relation at the first hop and 64 at the second,
+uniformly; here the newest `fanout` children of a row are taken (all relations together) up to
+`budget` rows. The head is gelgt's.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
@@ -42,8 +43,10 @@ from gelgt.zoo.parts import (
 class RDLConfig(ModelConfig):
     """RelBench's baseline.
 
-    Attributes: layers: Of GraphSAGE; as many as hops reach the seed. aggregation: Of the messages
-        of one relation: ``sum`` (RelBench's default) counts them, ``mean`` does not.
+    Attributes:
+        layers: Of GraphSAGE; as many as hops reach the seed.
+        aggregation: Of the messages of one relation: ``sum`` (RelBench's default) counts them,
+            ``mean`` does not.
     """
 
     layers: int = Field(default=2, ge=1)

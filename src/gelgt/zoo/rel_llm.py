@@ -2,25 +2,24 @@
 and Leskovec, 2025).
 
 Kept: heterogeneous GraphSAGE encodes the subgraph; the vectors of the seed and of its nearest rows
-are projected to the width of the
-language model's word vectors and stand in its input like words; the language model stays as it is,
-and only encoder, projection and head learn; the entity's own row can stand before them as text
-(`model.has_text`).
+are projected to the width of the language model's word vectors and stand in its input like words;
+the language model stays as it is, and only encoder, projection and head learn; the entity's own row
+can stand before them as text (`model.has_text`).
 
     [text of the entity's row]  row, row, …, row, seed → language model → last hidden state of the
                                 seed → head
 
 Simplified: the answer is read by a head from the last hidden state instead of being generated as
-words, so every kind of task works and a
-prediction is one pass; the rows that become prompts are those that gelgt's refinement would keep;
-the encoder is not pretrained by masking cells; text holds the entity's row, not the rows that it
-refers to, which the prompts stand for.
+words, so every kind of task works and a prediction is one pass; the rows that become prompts are
+those that gelgt's refinement would keep; the encoder is not pretrained by masking cells; text holds
+the entity's row, not the rows that it refers to, which the prompts stand for.
 
 The language model is any folder that `transformers` wrote (``--set model.language_model=PATH``;
 nothing is ever downloaded). Its weights are not copied into a run, which holds the path and a
 fingerprint of the files; they are, if they are trained along (`model.is_tuned`). Without a path
 there is a tiny model of random weights, which knows no language: it is trained with everything
-else, and shows no more than that the machinery works."""
+else, and shows no more than that the machinery works.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -58,10 +57,13 @@ TINY = {
 class RelLLMConfig(RDLConfig):
     """A graph encoder, as `rdl` has it, before a language model.
 
-    Attributes: language_model: A folder with a causal language model as `transformers` saves it;
-        None is a tiny one of random weights. is_tuned: Whether its weights are trained too, and
-        kept in the run. prompts: Rows that become soft prompts, the seed included. has_text:
-        Whether the entity's row stands before them as text; needs a tokenizer in the folder.
+    Attributes:
+        language_model: A folder with a causal language model as `transformers` saves it; None is a
+            tiny one of random weights.
+        is_tuned: Whether its weights are trained too, and kept in the run.
+        prompts: Rows that become soft prompts, the seed included.
+        has_text: Whether the entity's row stands before them as text; needs a tokenizer in the
+            folder.
         text_length: Most tokens of that text.
     """
 

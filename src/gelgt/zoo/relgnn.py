@@ -10,15 +10,14 @@ through the bridge row to the other parent in one step:
                                                              of its bridge rows
 
 Kept: routes follow from the schema alone. For a table with several keys there is one for each
-ordered pair of them, for a table with one
-key one from child to parent and one from parent to child. Each route has its own weights and, where
-a target has several sources, multi-head attention; what arrives by all routes is added to the row's
-own, then layer norm and ReLU.
+ordered pair of them, for a table with one key one from child to parent and one from parent to
+child. Each route has its own weights and, where a target has several sources, multi-head attention;
+what arrives by all routes is added to the row's own, then layer norm and ReLU.
 
 Added: a bridge row hears from each of its parents directly, without which it could be no seed; and
-one whose other key is empty, or whose
-other parent was not sampled, still passes on itself. `bias` can add gelgt's temporal bias (target
-and bridge row) to the scores. Simplified: gelgt's sampler in place of RelBench's, and gelgt's head.
+one whose other key is empty, or whose other parent was not sampled, still passes on itself. `bias`
+can add gelgt's temporal bias (target and bridge row) to the scores. Simplified: gelgt's sampler in
+place of RelBench's, and gelgt's head.
 """
 
 import math
@@ -68,9 +67,10 @@ class RelGNNConfig(AttentionConfig):
 class Route:
     """An atomic route.
 
-    Attributes: way: Its last edge, from the bridge row (or the only source) to the target: a number
-        of `way_tables`. key: The relation by which the bridge row names the source; None where
-        there is no bridge.
+    Attributes:
+        way: Its last edge, from the bridge row (or the only source) to the target: a number of
+            `way_tables`.
+        key: The relation by which the bridge row names the source; None where there is no bridge.
     """
 
     way: int
@@ -80,8 +80,9 @@ class Route:
 def atomic_routes(relations: Sequence[Relation]) -> list[Route]:
     """The routes of a schema, in a fixed order.
 
-    Example: >>> orders = [Relation("orders", "customer_id", "customers"), Relation("orders",
-        "product_id", "products")] >>> [(route.way, route.key) for route in atomic_routes(orders)]
+    Example:
+        >>> orders = [Relation("orders", "customer_id", "customers"), Relation("orders", "product_id", "products")]
+        >>> [(route.way, route.key) for route in atomic_routes(orders)]
         [(0, 1), (1, None), (2, 0), (3, None)]
     """
     found = []

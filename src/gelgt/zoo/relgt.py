@@ -1,20 +1,19 @@
 """`relgt`: the Relational Graph Transformer (Dwivedi et al., 2025), on gelgt's neighbourhoods.
 
 Kept: each sampled row is a token of five elements (its columns, its table, its distance from the
-seed, its age, its place in the subgraph),
-mixed by an MLP; local blocks let every token attend to every other; a learned pooling reads the
-seed and its rows; beside them the seed attends to a codebook of centroids that follow all seeds of
-training by moving averages; local and global vectors, side by side, go through one more network to
-the head.
+seed, its age, its place in the subgraph), mixed by an MLP; local blocks let every token attend to
+every other; a learned pooling reads the seed and its rows; beside them the seed attends to a
+codebook of centroids that follow all seeds of training by moving averages; local and global
+vectors, side by side, go through one more network to the head.
 
 Simplified: the noise that the structure GNN starts from is keyed by seed and place instead of drawn
-anew in every step, so that
-predictions repeat; layer norms stand where its code has batch norms, so that a row does not depend
-on its partners; rows are gelgt's own samples (`sampling.strategy=random` comes closest to RelGT's,
-which draws its K rows from two hops; the presets use it).
+anew in every step, so that predictions repeat; layer norms stand where its code has batch norms, so
+that a row does not depend on its partners; rows are gelgt's own samples (`sampling.strategy=random`
+comes closest to RelGT's, which draws its K rows from two hops; the presets use it).
 
 The paper's generality experiment switches gelgt's parts on:
-``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``."""
+``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
@@ -43,12 +42,16 @@ from gelgt.zoo.parts import padded, refined, row_vectors, seeds_of, tokens_of
 class RelGTConfig(AttentionConfig):
     """RelGT; gelgt's bias and refinement (`bias`, `keep`) are off unless they are asked for.
 
-    Attributes: layers: Local attention blocks. ffn_ratio: Hidden width of a block's feed-forward
-        network over d. attention_dropout: Of attention weights; as `dropout` if None. backend: Of
-        attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's interpreter).
+    Attributes:
+        layers: Local attention blocks.
+        ffn_ratio: Hidden width of a block's feed-forward network over d.
+        attention_dropout: Of attention weights; as `dropout` if None.
+        backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's
+            interpreter).
         structure_width: Width of the structure GNN and of the noise it starts from.
-        structure_layers: Its GIN layers. centroids: Of the global module; 0 leaves the local blocks
-        alone. centroid_decay: Of their moving averages.
+        structure_layers: Its GIN layers.
+        centroids: Of the global module; 0 leaves the local blocks alone.
+        centroid_decay: Of their moving averages.
     """
 
     layers: int = Field(default=4, ge=1)

@@ -1,22 +1,21 @@
 """`rgp`: the Relational Graph Perceiver (Lachi et al., 2025), on gelgt's neighbourhoods.
 
 Kept: the rows around a seed come from two contexts, the rows that foreign keys lead to and the rows
-that are near in time, linked or not
-(`sampling.strategy=recent`: half of the budget by breadth-first search, half the newest rows of any
-table); a fixed number of learned latent vectors attends to the tokens of both, so the cost is
-linear in the rows; the latents attend to each other; a query of the task reads the answer from
-them.
+that are near in time, linked or not (`sampling.strategy=recent`: half of the budget by
+breadth-first search, half the newest rows of any table); a fixed number of learned latent vectors
+attends to the tokens of both, so the cost is linear in the rows; the latents attend to each other;
+a query of the task reads the answer from them.
 
     latents (L, d) ── attend to ──► tokens (N, d)      L · N pairs, once
     latents ── attend to ──► latents                   L · L pairs, `layers` times
     query (task + seed) ── attends to ──► latents      → (d,)
 
 Simplified: nearness in time is that of rows, not of edges; one task at a time, so the query is one
-learned vector, to which the seed's own
-token is added, since the latents are few and the seed is one row of many; tokens are row, table,
-hop, age and context, without the original's further position encodings. gelgt's bias over time
-(`model.bias=gaussian`) can be added to the first attention: the latents stand at the seed time, so
-Δt is the age of a row."""
+learned vector, to which the seed's own token is added, since the latents are few and the seed is
+one row of many; tokens are row, table, hop, age and context, without the original's further
+position encodings. gelgt's bias over time (`model.bias=gaussian`) can be added to the first
+attention: the latents stand at the seed time, so Δt is the age of a row.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar

@@ -3,7 +3,8 @@
 
 The words come from the features of a batch, so they hold what a model may see and nothing else:
 hidden columns are not there. Numbers, categories and times are written out; empty cells, and text
-that is only there as an embedding, are left out."""
+that is only there as an embedding, are left out.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -9,7 +9,8 @@ With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and G
 2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and ∂b = Σ dS over pairs that both have a time. A row of dS
 sums to 0, so that is less the sum over keys without one, and nothing where all have one; summed up
 as it is written, large numbers would cancel, and what bf16 leaves of them is mostly rounding.
-Nothing is added atomically, so two runs give the same bits."""
+Nothing is added atomically, so two runs give the same bits.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)

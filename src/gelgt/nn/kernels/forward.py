@@ -3,7 +3,8 @@ keys, with a running maximum and sum.
 
 Two heads in a program would share their Gaussians, and polynomials would relieve the
 special-function unit. Both were measured and are slower: what they save is less than what two fewer
-programs on a multiprocessor, or the instructions, cost."""
+programs on a multiprocessor, or the instructions, cost.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)

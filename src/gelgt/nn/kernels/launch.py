@@ -160,7 +160,8 @@ def start(
 
     Triton's way from arguments to a compiled kernel takes longer than attention over 300 rows, so
     the kernel is kept. That is safe as the key holds all that Triton specialises on: integers and
-    small tensors are exempt from it, the others are aligned."""
+    small tensors are exempt from it, the others are aligned.
+    """
     given = tuple(constants.values())
     key = (
         kernel.__name__,

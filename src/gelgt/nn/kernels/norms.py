@@ -3,7 +3,8 @@ and write what the next one reads.
 
 PyTorch's own norms under autocast read and write float32, with a conversion before and after.
 Inside, everything here is float32 too. Gradients of the scales are sums over rows: each program
-adds up its own, and the programs' sums are added in a fixed order."""
+adds up its own, and the programs' sums are added in a fixed order.
+"""
 
 # mypy: ignore-errors
 import torch

@@ -2,7 +2,8 @@
 
 Eager code calls the launches directly. Under `torch.compile` they are two operators of
 `torch.library`, which the compiler takes as they are: no graph breaks. (Their dispatch would cost
-eager code more than a launch.)"""
+eager code more than a launch.)
+"""
 
 from typing import Any
 
@@ -32,8 +33,9 @@ def gaussian_attention(
         is_log: Whether Δ is log(1 + days).
         rate: Of dropout.
 
-    Returns: (T, H, D) or (B, N, H, D), 0 on padding. Two runs on the same inputs give the same
-        bits, gradients too.
+    Returns:
+        (T, H, D) or (B, N, H, D), 0 on padding. Two runs on the same inputs give the same bits,
+        gradients too.
     """
     seed = torch.randint(2**31 - 1, (1,), device=qkv.device) if rate else None
     mu, sigma, mix, shift = kernels or (None, None, None, None)

@@ -6,7 +6,8 @@ one where `exp` is two: a Gaussian exp(-((Δ - μ)/s)²) is exp2(-d²) with d = 
 The product QKᵀ starts from the bias times √D instead of from 0, which adds it for nothing; a weight
 is exp2 of the sum times `factor` = log2(e)/√D. A row without time stands at `FAR`, or at -FAR among
 a program's own rows: its Gaussians vanish without a mask, and only b needs one, which is a product
-of two vectors."""
+of two vectors.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: RUF005, RUF059, B007, RUF100 (Triton knows no starred tuples, and no underscore)

@@ -9,6 +9,6 @@ CUDA graph and the host never waits.
     forward.py the model over such a batch
 
 What fills the room changes no result: filler rows stand behind the real ones in subgraphs of their
-own, filler edges belong to no row,
-statistics of batches count real rows only, and losses real seeds only.
+own, filler edges belong to no row, statistics of batches count real rows only, and losses real
+seeds only.
 """

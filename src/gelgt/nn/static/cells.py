@@ -3,7 +3,8 @@ every row of the database.
 
 PyTorch Frame's encoders are a fixed function of a cell followed by a linear map or a lookup. The
 fixed part (missing values filled, numbers standardised, times as waves) is kept; a batch takes its
-rows from it by their numbers, so no feature travels with a batch."""
+rows from it by their numbers, so no feature travels with a batch.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 Every size comes from the shape, every choice from a mask. Rows that refinement drops and filler
 rows stand behind the kept ones; fused attention gives them subgraphs of their own, so that every
-row of every tensor is written and finite, and their gradients are 0."""
+row of every tensor is written and finite, and their gradients are 0.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

@@ -2,7 +2,8 @@
 row: the same bits every time.
 
 Autograd's own gradient of a gather adds with atomics on CUDA, or sorts the indices first; here
-whoever gathers knows the way back."""
+whoever gathers knows the way back.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -186,8 +187,9 @@ def masked_batch_norm(
         weight, bias: (n, c).
         running: (n, c) mean and variance, which evaluation uses.
 
-    Returns: (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running
-        ones in evaluation.
+    Returns:
+        (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in
+        evaluation.
     """
     if not training:
         scale = weight * torch.rsqrt(running[1] + eps)

@@ -30,9 +30,13 @@ class StaticBatch:
 class Packer:
     """Packs batches.
 
-    Args: shapes: Smallest first. offsets: (tables + 1,) first node of each table. keep: Rows that
-        refinement keeps; None keeps all. by_relation: Whether a row's messages are averaged by
-        relation and direction, or all together. relations: Number of relations of the graph.
+    Args:
+        shapes: Smallest first.
+        offsets: (tables + 1,) first node of each table.
+        keep: Rows that refinement keeps; None keeps all.
+        by_relation: Whether a row's messages are averaged by relation and direction, or all
+            together.
+        relations: Number of relations of the graph.
         pin_memory: Whether buffers are page-locked.
     """
 

@@ -2,7 +2,8 @@
 same widths, so they are one stack.
 
 The tables' own parameters are stacked anew in every step, which is one copy each; nothing is kept
-twice."""
+twice.
+"""
 
 from collections.abc import Sequence
 from typing import Any

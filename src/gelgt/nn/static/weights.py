@@ -1,7 +1,8 @@
 """Weights in the precision in which products read them, all converted at once.
 
 Autocast converts every weight by itself, and its gradient back: hundreds of launches of a few
-microseconds. The values are the same."""
+microseconds. The values are the same.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ class LowWeights:
     """Copies of the weights of a model's linear layers in a lower precision, with which it can
     compute.
 
-    Attributes: leaves: For each parameter that is trained, what to take the gradient of: its copy,
-        or itself.
+    Attributes:
+        leaves: For each parameter that is trained, what to take the gradient of: its copy, or
+            itself.
     """
 
     def __init__(self, model: GelGTModel, dtype: torch.dtype | None) -> None:

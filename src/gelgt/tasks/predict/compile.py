@@ -3,7 +3,8 @@
 The SQL has one common table expression for the population (every entity that exists at each seed
 time and fulfils the conditions on its own columns), one for each aggregate (a range join of the
 seed times with the rows in the window, grouped by seed time and entity: one pass over the table),
-and joins them."""
+and joins them.
+"""
 
 from __future__ import annotations
 

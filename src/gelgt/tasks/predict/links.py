@@ -2,7 +2,8 @@
 parent.
 
 The shortest chain of at most three keys is taken if there is one; several of the same length are an
-error that lists them, because a guess would silently answer another question."""
+error that lists them, because a guess would silently answer another question.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | 
 
     A row has its own time, or that of the newest row that dates it (the lines of an order, counted
     for each product, are dated by the order). That of the entity itself says nothing about when a
-    row came."""
+    row came.
+    """
     goal = chain[-1].parent
     has_time = tables[start].time_col is not None or any(
         fk.table != goal for fk in tables[start].dating_keys

@@ -1,7 +1,8 @@
 """What the names in a sentence mean: tables, columns, their types, and values that fit them.
 
 Key columns hold row numbers in the files, but a sentence speaks the user's keys, so values that are
-compared with a key are translated here."""
+compared with a key are translated here.
+"""
 
 from __future__ import annotations
 

@@ -93,8 +93,9 @@ def _unreadable(sentence: str, place: int) -> TaskError:
 def sentence_error(code: str, cause: str, sentence: str, span: Span, hint: str = "") -> TaskError:
     """An error that shows the place in the sentence.
 
-    Example: >>> print(sentence_error("unknown_table", "There is no table 'oders'.", "PREDICT
-        COUNT(oders.*)", Span(14, 19))) At character 15:
+    Example:
+        >>> print(sentence_error("unknown_table", "There is no table 'oders'.", "PREDICT COUNT(oders.*)", Span(14, 19)))
+        At character 15:
           PREDICT COUNT(oders.*)
                         ^^^^^
         There is no table 'oders'.

@@ -7,7 +7,8 @@ the real ones are not at hand.
 
 or `python -m gelgt.testing.twins rel-trial twins/rel-trial`. A score on a twin says nothing about
 the real database: rows and labels are made up. What holds for it is what depends on the schema
-alone: that it opens, trains, evaluates and predicts."""
+alone: that it opens, trains, evaluates and predicts.
+"""
 
 from gelgt.testing.twins.facts import TWINS
 from gelgt.testing.twins.write import make_twin, twin_tasks

@@ -29,7 +29,8 @@
                                        source of a recommendation
 
 The schemas, split times and label rules are those of RelBench 2.x. What is under `made`, and every
-line of SQL, was written for the twins."""
+line of SQL, was written for the twins.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,7 +7,8 @@ much happens around it, and who was active will be active again: labels can be l
 
 A row refers to rows that are there at its own time, unless its table has no time or `future_keys`
 says otherwise. Rows are ordered by time, null times last, and keys hold row numbers: RelBench's
-contract."""
+contract.
+"""
 
 import zlib
 from collections.abc import Mapping

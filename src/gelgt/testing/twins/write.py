@@ -45,16 +45,21 @@ def make_twin(
     Labels come from the rows by the tasks' own rules, so that they look ahead just as far as
     RelBench's do.
 
-    Args: name: One of `TWINS`, such as ``rel-trial``. folder: Must not hold anything yet. seed: The
-        same seed gives the same rows. scale: Times the number of rows; the largest tables have
-        about 2,000 at 1. Below a half a task may find no labels. kinds: State the kinds of the
-        columns in the manifest; hosted databases do not, and gelgt infers them.
+    Args:
+        name: One of `TWINS`, such as ``rel-trial``.
+        folder: Must not hold anything yet.
+        seed: The same seed gives the same rows.
+        scale: Times the number of rows; the largest tables have about 2,000 at 1. Below a half a
+            task may find no labels.
+        kinds: State the kinds of the columns in the manifest; hosted databases do not, and gelgt
+            infers them.
 
     Returns:
         The folder, for `gelgt.open` and `relbench.load_dataset`.
 
-    Raises: GelgtError: there is no such twin, the folder is taken, or the scale leaves a task
-        without labels.
+    Raises:
+        GelgtError: there is no such twin, the folder is taken, or the scale leaves a task without
+            labels.
     """
     facts, target = read_facts(name), Path(folder)
     if not scale > 0:
