@@ -18,9 +18,9 @@ from gelgt.training import Progress
 TINY = {
     "train.epochs": 2,
     "train.steps_per_epoch": 4,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
-    "train.mix": 1,
+    "train.best_epochs": 1,
     "train.batch_size": 32,
     "model.width": 16,
     "model.heads": 2,

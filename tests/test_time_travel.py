@@ -194,7 +194,11 @@ def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
         batch = from_sample(sample, graph, seeds.time, seeds.key, rows)
         model = (
             model
-            or GelGTModel(GelGTConfig(width=32, keep=20, row_width=16), graph, features).eval()
+            or GelGTModel(
+                GelGTConfig(width=32, keep=20, row_width=16, history=0),
+                graph,
+                features,
+            ).eval()
         )
         with torch.no_grad():
             out[name] = model(ModelInput.of(batch, features))

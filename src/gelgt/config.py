@@ -55,9 +55,9 @@ class SamplingConfig(Config):
             (everything within `hops`, whatever the budget).
         hops: Depth of the search.
         budget: Most rows of a subgraph, the seed included.
-        fanout: Of the children of a row, only so many are looked at, the newest first; None is the
-            paper's way. An entity with a long history then leaves room for what lies behind its
-            newest rows.
+        fanout: Of the children of a row, only so many are looked at, the newest first, so that an
+            entity with a long history leaves room for what lies behind its newest rows; None
+            looks at all, as the paper does.
         causality: ``strict`` admits rows before the seed time, ``inclusive`` also rows at it
             (autocomplete).
         order: In which order children are visited, and so which are cut off: ``recent`` or
@@ -72,7 +72,7 @@ class SamplingConfig(Config):
     strategy: Strategy = "bfs"
     hops: int = Field(default=2, ge=1, le=16)
     budget: int = Field(default=300, ge=1, le=1_000_000)
-    fanout: int | None = Field(default=None, ge=1)
+    fanout: int | None = Field(default=64, ge=1)
     causality: Causality = "strict"
     order: Literal["recent", "random"] = "recent"
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -94,10 +94,20 @@ class ModelConfig(Config):
         keep: M, rows that refinement keeps, the seed included; None keeps all.
         row_width: Of each column inside the row encoder.
         row_layers: Residual blocks of the row encoder.
-        row_names: Whether text of tables without time is read: names of things, by which a small
-            training set is learned by heart.
+        row_names: Whether the row encoder reads the text of tables without time. Such columns name
+            things, and a network that sees few labels memorises names.
         row_times: Whether a row's own time is a feature, on top of its age: a year that training
             has not seen says nothing.
+        history: Hops of the causal aggregates (`gelgt.history.aggregates`) that a seed's vector is
+            given, 0 for none: counts, means and recency over all the rows that it may see, however
+            few of them are sampled; also those of the rows that share a key with the seed's newest
+            child, such as how its team has done lately.
+        calendar: Whether a seed's vector also knows its place in the year, and how long after the
+            newest row that it may see it is asked about. Of no effect where training spans less
+            than two years.
+        trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0,
+            ¼, ½ or ¾, whichever has the least validation loss. None without history, for several
+            labels a row, or more than 50 classes.
     """
 
     width: int = Field(default=128, ge=8)
@@ -107,6 +117,9 @@ class ModelConfig(Config):
     row_layers: int = Field(default=2, ge=1)
     row_names: bool = True
     row_times: bool = True
+    history: int = Field(default=0, ge=0, le=2)
+    calendar: bool = False
+    trees: bool = False
 
 
 class AttentionConfig(ModelConfig):
@@ -117,14 +130,10 @@ class AttentionConfig(ModelConfig):
         heads: H.
         bias: ``gaussian``, one of the paper's comparisons, or ``none``.
         kernels: G; as many as heads if None.
-        kernel_form: ``exp(-(Δt - μ)² / σ²)`` (``published``, the paper's equation) or with 2σ²
-            (``lemma``, the paper's lemma).
-        kernel_weights: ``positive`` weights can only draw attention to an age; ``free`` ones are
-            the published form.
-        kernel_parameters: ``log`` keeps μ and σ positive and moves them by factors; ``direct`` is
-            the published form.
-        kernel_start: μ and σ start at ``quantiles`` of the ages seen in training, or as
-            ``published``: μ even over 0…100 days, σ = 10.
+        kernel: How a Gaussian kernel is parametrised. ``bounded``: μ and σ are positive and start
+            at quantiles of the ages seen in training, and weights are positive, so that a kernel
+            can only draw attention to an age. ``published``: free numbers, and μ starts evenly over
+            0…100 days.
         time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
         time_rate: Learning rate of μ and σ over that of the other parameters.
     """
@@ -132,10 +141,7 @@ class AttentionConfig(ModelConfig):
     heads: int = Field(default=4, ge=1)
     bias: Bias = "none"
     kernels: int | None = Field(default=None, ge=1)
-    kernel_form: Literal["published", "lemma"] = "published"
-    kernel_weights: Literal["positive", "free"] = "positive"
-    kernel_parameters: Literal["log", "direct"] = "log"
-    kernel_start: Literal["quantiles", "published"] = "quantiles"
+    kernel: Literal["bounded", "published"] = "bounded"
     time_scale: Literal["linear", "log"] = "linear"
     time_rate: float = Field(default=30.0, gt=0)
 
@@ -153,74 +159,53 @@ class AttentionConfig(ModelConfig):
 
 
 class GelGTConfig(AttentionConfig):
-    """The model (docs/model.md). Every component can be switched off or replaced, for the paper's
-    ablations and for one's own.
+    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper`
+    (`GelGTConfig.paper`) is the published model.
 
     Attributes:
         layers: Gaussian attention blocks.
-        history: Hops of the causal aggregates (`gelgt.history.aggregates`) that a seed's vector is
-            given, 0 for none: counts, means and recency over all the rows that it may see, however
-            few of them are sampled.
-        siblings: Whether the aggregates also look at the rows that share a key with the seed's
-            newest child: how its team has done lately.
-        calendar: Whether a seed's vector also knows its place in the year, and how long after the
-            newest row that it may see it is asked about. Of no effect where training spans less
-            than two years.
-        trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0,
-            ¼, ½ or ¾, whichever has the least validation loss. None without history, for several
-            labels a row, or more than 50 classes.
-        futures: Weight of a second loss, in training: the network also predicts what the entity's
-            rows say in the window of the label, how many there are, the means of their numbers and
-            the shares of their categories. 0 for none; of no effect where a task has no window.
         gnn_layers: GraphSAGE layers; 0 switches the branch off.
         gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of
             one mean for each ``relation``, so that a thousand page views do not drown the one
             order.
-        wiring: ``parallel`` branches over the refined rows are the paper's. ``stacked``, messages
+        wiring: ``parallel`` branches over the refined rows are the paper's. ``stacked``: messages
             pass over all sampled rows, and attention sees the refined ones as they then are.
             Attention knows ages, not keys: on its own it cannot tell which product belongs to the
             newest order.
-        ffn_ratio: Hidden width of a block's feed-forward network over d.
-        attention_dropout: Of attention weights; as `dropout` if None. On a CPU it is the dearest
-            one.
+        attention_dropout: Of attention weights; as `dropout` if None.
         gnn_dropout: Of the GNN branch.
-        encoders: Which encoders there are: the paper's five, and ``recency`` (rank among the rows
-            of its table, log of the age).
-        structure: What the structure encoder starts from.
-        structure_width: Its width.
-        structure_layers: Its GIN layers.
-        share_bias: One set of kernels for all blocks, or one each.
+        encoders: Which encoders there are: the paper's five (table, hop, age, row, structure), and
+            ``recency`` (rank among the rows of its table, log of the age).
+        structure_width: Width of the structure encoder.
         norm: ``layer``, or ``batch`` where the paper has it (row and structure encoder), with
             running statistics in evaluation.
         backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's
             interpreter).
-        centroids: Of the global module; 0 switches it off.
-        centroid_decay: Of their moving averages.
+        centroids: Of the paper's global module; 0 switches it off.
     """
 
     layers: int = Field(default=2, ge=0)
-    keep: int | None = Field(default=200, ge=1)
-    history: int = Field(default=0, ge=0, le=2)
-    siblings: bool = False
-    calendar: bool = False
-    trees: bool = False
-    futures: float = Field(default=0.0, ge=0)
-    gnn_layers: int = Field(default=3, ge=0)
-    gnn_mean: Literal["all", "relation"] = "all"
-    wiring: Literal["parallel", "stacked"] = "parallel"
-    ffn_ratio: int = Field(default=2, ge=1)
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    gnn_dropout: float = Field(default=0.1, ge=0, lt=1)
-    encoders: tuple[Encoder, ...] = ENCODERS
-    structure: Literal["noise", "laplacian"] = "noise"
-    structure_width: int = Field(default=64, ge=64, multiple_of=64)
-    structure_layers: int = Field(default=2, ge=1)
+    keep: int | None = Field(default=128, ge=1)
+    dropout: float = Field(default=0.3, ge=0, lt=1)
+    row_width: int = Field(default=32, ge=1)
+    row_layers: int = Field(default=1, ge=1)
+    row_names: bool = False
+    row_times: bool = False
+    history: int = Field(default=1, ge=0, le=2)
+    calendar: bool = True
+    trees: bool = True
     bias: Bias = "gaussian"
-    share_bias: bool = True
+    kernels: int | None = Field(default=8, ge=1)
+    gnn_layers: int = Field(default=2, ge=0)
+    gnn_mean: Literal["all", "relation"] = "relation"
+    wiring: Literal["parallel", "stacked"] = "stacked"
+    attention_dropout: float | None = Field(default=0.0, ge=0, lt=1)
+    gnn_dropout: float = Field(default=0.3, ge=0, lt=1)
+    encoders: tuple[Encoder, ...] = ("table", "hop", "age", "row", "recency")
+    structure_width: int = Field(default=64, ge=64, multiple_of=64)
     norm: Literal["layer", "batch"] = "layer"
     backend: Literal["auto", "reference", "sdpa", "fused"] = "auto"
     centroids: int = Field(default=0, ge=0)
-    centroid_decay: float = Field(default=0.99, gt=0, lt=1)
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -251,41 +236,46 @@ class GelGTConfig(AttentionConfig):
             "heads": 4,
             "keep": 300 if task_type == "regression" else 200,
             "gnn_layers": 3,
-            "ffn_ratio": 2,
+            "gnn_mean": "all",
+            "wiring": "parallel",
             "dropout": 0.3,
+            "attention_dropout": None,
             "gnn_dropout": 0.1,
+            "encoders": ENCODERS,
             "row_width": 128,
             "row_layers": 4,
+            "row_names": True,
+            "row_times": True,
             "structure_width": 128,
-            "kernel_weights": "free",
-            "kernel_parameters": "direct",
-            "kernel_start": "published",
+            "history": 0,
+            "calendar": False,
+            "trees": False,
+            "kernels": None,
+            "kernel": "published",
             "time_rate": 1.0,
             "norm": "batch",
             "centroids": 4096,
-            "centroid_decay": 0.99,
         }
         return cls(**(values | changes))
 
 
 class TrainConfig(Config):
-    """How a model is trained.
+    """How a model is trained. The defaults are the preset `gpu`.
 
     Attributes:
         epochs: At most so many; early stopping usually ends before.
         batch_size: Seeds of a step.
         windows: Training seed times in the length of each label window, where a task's labels can
-            be made anew: more, overlapping examples. ``auto`` takes up to 4, as long as they are at
-            most 20,000 rows: small tables gain most. Validation and test keep theirs.
-        members: Models that are trained one after the other with different seeds, and predict by
+            be computed at other times: more, overlapping examples. ``auto`` takes up to 4, as long
+            as they are at most 20,000 rows: small tables gain most. Validation and test keep
+            theirs.
+        ensemble: Networks that are trained one after the other with different seeds, and predict by
             their mean. ``auto`` is 5 where there are at most 10,000 labels to learn from, whose
-            models differ most by their seed, and 1 otherwise.
-        stale: Copies of each training seed that see rows up to an earlier time, as frozen test
-            seeds do: three years after the horizon nobody's last race is a week old. Lags are those
-            at which the task is evaluated. ``auto`` is 1 in the frozen regime where that is more
-            than one window, and 0 otherwise.
-        parts: On a CPU, the parts of a batch that are worked on side by side, each by a thread of
-            its own.
+            networks differ most by their seed, and 1 otherwise.
+        stale: Copies of each training seed that see rows up to an earlier time, as test seeds of
+            the frozen regime do: three years after the horizon nobody's last race is a week old.
+            Lags are those at which the task is evaluated. ``auto`` is 1 in the frozen regime where
+            that is more than one window, and 0 otherwise.
         steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated
             often enough; None: all labels.
         rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
@@ -293,50 +283,41 @@ class TrainConfig(Config):
             (the published form: an L2 term in the gradient of every parameter).
         weight_decay: How strong it is.
         warmup: Steps in which the rate rises from 0.
-        decay: After the warm-up the rate stays (``none``) or falls to 1 % along half a cosine over
-            all epochs.
         clip: Largest norm of the gradient; None: no limit.
         patience: Epochs without a better validation score after which training stops.
-        average: Decay of the moving average of the weights that is evaluated and kept; 0 evaluates
-            the weights themselves.
-        mix: The final weights are the mean of those of so many best epochs, unless validation finds
-            that mean worse than the best epoch by more than a quarter of the score's uncertainty.
-            On a small validation set the best epoch is also the luckiest; 1 takes it.
-        refit: Once validation has chosen, the model is trained anew, for the epochs that it chose,
-            on every label that is known at the test time: those of training and of validation. Test
-            scores and predictions are those of this model, validation scores those of the one
+        weight_average: Decay of the moving average of the weights that is evaluated and kept; 0
+            evaluates the weights themselves.
+        best_epochs: The final weights are the mean of those of so many best epochs, unless their
+            validation score is worse than the best epoch's by more than a quarter of its
+            uncertainty. On a small validation set the best epoch is also the luckiest; 1 takes it.
+        retrain: Once validation has chosen the epochs, the model is retrained for as many on every
+            label that is known at the test time: those of training and of validation. Test scores
+            and predictions are those of the retrained model, validation scores those of the one
             before. It takes about as long again.
-        balance: Weigh positives so that both classes count alike; predicted probabilities are
-            corrected for it.
         eval_rows: At most so many validation rows are scored after an epoch (the final scores use
             all).
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
         time_limit: Seconds of training after which the best weights so far are taken; None: no
             limit.
-        checkpoint_seconds: A checkpoint is written at least so often, and after every epoch.
         seed: Of initial weights, order and dropout.
     """
 
-    epochs: int = Field(default=50, ge=1)
+    epochs: int = Field(default=60, ge=1)
     batch_size: int = Field(default=128, ge=1)
-    windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
-    members: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 1
-    stale: Literal["auto"] | Annotated[int, Field(ge=0, le=100)] = 0
-    parts: int = Field(default=1, ge=1, le=64)
-    steps_per_epoch: int | None = Field(default=None, ge=1)
+    windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = "auto"
+    ensemble: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = 3
+    stale: Literal["auto"] | Annotated[int, Field(ge=0, le=100)] = "auto"
+    steps_per_epoch: int | None = Field(default=200, ge=1)
     rate: float = Field(default=1e-3, gt=0)
     optimizer: Literal["adamw", "adam"] = "adamw"
     weight_decay: float = Field(default=0.0, ge=0)
-    warmup: int = Field(default=50, ge=0)
-    decay: Literal["none", "cosine"] = "none"
+    warmup: int = Field(default=20, ge=0)
     clip: float | None = Field(default=1.0, gt=0)
-    patience: int = Field(default=8, ge=1)
-    average: float = Field(default=0.0, ge=0, lt=1)
-    mix: int = Field(default=1, ge=1, le=100)
-    refit: bool = False
-    balance: bool = False
+    patience: int = Field(default=5, ge=1)
+    weight_average: float = Field(default=0.98, ge=0, lt=1)
+    best_epochs: int = Field(default=5, ge=1, le=100)
+    retrain: bool = True
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     time_limit: float | None = Field(default=None, gt=0)
-    checkpoint_seconds: float = Field(default=60.0, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**31)

@@ -97,7 +97,7 @@ class GelGT:
         out: str | Path | None = None,
         *,
         resume: bool = False,
-        refit: bool = False,
+        retrain_all: bool = False,
         progress: Progress | None = None,
     ) -> "GelGT":
         """Train on a task, with early stopping, baselines beside it.
@@ -108,7 +108,7 @@ class GelGT:
             out: The run folder; by default a temporary one that lives as long as this object (keep
                 it with `save`).
             resume: Go on where a run in `out` was cut off.
-            refit: After selection, train anew on all labelled windows.
+            retrain_all: After the test score is known, retrain on all labels, those of test too.
             progress: Is told of phases, steps and epochs.
 
         Raises:
@@ -131,7 +131,7 @@ class GelGT:
             visibility=self.visibility,
             as_of=self.as_of,
             resume=resume,
-            refit=refit,
+            retrain_all=retrain_all,
             device=self.device,
         )
         config = RunConfig.of(self.preset, made.task_type, self._changes(), self.kind)

@@ -247,7 +247,7 @@ def test_categories_are_no_ordered_numbers(coloured: Any, monkeypatch: pytest.Mo
     assert roc_auc_score(targets(task, "test"), result.predictions["test"]) > 0.99
 
 
-def test_a_refit_predicts_test_and_leaves_validation_alone(tiny: Any, make_task: Any) -> None:
+def test_a_retrain_predicts_test_and_leaves_validation_alone(tiny: Any, make_task: Any) -> None:
     """The first fit learns noise; what is known later says more, and early stopping has chosen how
     long that is learned."""
     rng = np.random.default_rng(1)
@@ -260,22 +260,22 @@ def test_a_refit_predicts_test_and_leaves_validation_alone(tiny: Any, make_task:
         split: Examples(task_seeds(task, graph, split), targets(task, split))
         for split in ("train", "val", "test")
     }
-    alone, refitted = (
+    alone, retrained = (
         fit(tiny, task),
         fit(tiny, task, examples=examples | {"known": examples["val"]}),
     )
-    assert refitted.predictions["val"].tobytes() == alone.predictions["val"].tobytes()
+    assert retrained.predictions["val"].tobytes() == alone.predictions["val"].tobytes()
     truth = targets(task, "test")
     assert roc_auc_score(truth, alone.predictions["test"]) < 0.8
-    assert roc_auc_score(truth, refitted.predictions["test"]) > 0.9
-    assert (refitted.train_rows, refitted.known_rows) == (len(train), len(val))
-    assert refitted.rounds == alone.rounds
+    assert roc_auc_score(truth, retrained.predictions["test"]) > 0.9
+    assert (retrained.train_rows, retrained.known_rows) == (len(train), len(val))
+    assert retrained.rounds == alone.rounds
 
 
 @pytest.mark.parametrize(
     "task_type", ["regression", "multiclass_classification", "multilabel_classification"]
 )
-def test_every_type_can_be_refitted(tiny: Any, make_task: Any, task_type: str) -> None:
+def test_every_type_can_be_retrained(tiny: Any, make_task: Any, task_type: str) -> None:
     is_list = task_type.startswith("multilabel")
     options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "high")}
     task = make_task(

@@ -18,7 +18,7 @@ TINY: dict[str, Any] = {
     "train.batch_size": 32,
     "train.epochs": 1,
     "train.steps_per_epoch": 2,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
 }
 

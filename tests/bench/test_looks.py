@@ -34,7 +34,7 @@ def studied(
         "train.batch_size": 32,
         "train.epochs": 3,
         "train.steps_per_epoch": 4,
-        "train.members": 1,
+        "train.ensemble": 1,
         "train.windows": 1,
     }
     command = "gelgt bench sweep hops --dataset /data/shop --task soon"

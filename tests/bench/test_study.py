@@ -221,12 +221,12 @@ def test_baselines_are_made_once_for_the_same_labels(
         )
         return {cell.kind: cell.folder for cell in cells}
 
-    own, wider, refitted = folders(), folders(model__width=32), folders(train__refit=True)
+    own, wider, retrained = folders(), folders(model__width=32), folders(train__retrain=True)
     assert own["gelgt"] != wider["gelgt"]
     assert own["lightgbm"] == wider["lightgbm"]
-    assert own["lightgbm"] != refitted["lightgbm"], "another model beside it learns other labels"
+    assert own["lightgbm"] != retrained["lightgbm"], "another model beside it learns other labels"
     assert own["lightgbm"] != own["lightgbm-2hop"]
-    assert own["entity-mean"] == refitted["entity-mean"]
+    assert own["entity-mean"] == retrained["entity-mean"]
 
 
 def test_baselines_of_an_older_version_are_made_anew(db: Database, task: Task, out: Path) -> None:
@@ -310,7 +310,9 @@ def test_what_the_studies_change(task: Task, out: Path) -> None:
 def test_a_part_that_the_preset_does_not_have_cannot_be_removed(task: Task, out: Path) -> None:
     """The same run under another name would read as a finding, and two processes would train it in
     one folder."""
-    with_mix, without = (Wish(out, seeds=(0,), changes={"train.mix": mix}) for mix in (3, 1))
+    with_mix, without = (
+        Wish(out, seeds=(0,), changes={"train.best_epochs": mix}) for mix in (3, 1)
+    )
     assert "without-mix" in by_name(studies.ablation(), task, with_mix)
     assert "without-mix" not in by_name(studies.ablation(), task, without)
     cells = plan(studies.ablation(), [task], without)

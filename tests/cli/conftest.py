@@ -50,7 +50,7 @@ TINY = (
     "--set",
     "train.steps_per_epoch=3",
     "--set",
-    "train.members=1",
+    "train.ensemble=1",
     "--set",
     "train.batch_size=32",
 )  # a model that is trained in a second

@@ -14,7 +14,7 @@ TINY = (
     "--set",
     "train.batch_size=32",
     "--set",
-    "train.members=1",
+    "train.ensemble=1",
 )
 
 

@@ -23,7 +23,7 @@ TINY = (
     "--set",
     "train.batch_size=32",
     "--set",
-    "train.members=1",
+    "train.ensemble=1",
 )
 PASSWORD = "only:r3ad/ing@p'lease"
 

@@ -28,7 +28,7 @@ TINY = (
     "--set",
     "train.batch_size=32",
     "--set",
-    "train.members=1",
+    "train.ensemble=1",
 )
 GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 
@@ -90,7 +90,7 @@ def test_for_people(
         "frozen",
         "--baseline-hops",
         2,
-        "--refit",
+        "--retrain-all",
         "--no-report",
     )
     result = run("train", project, "soon", *TINY, *options)
@@ -109,7 +109,7 @@ def test_for_people(
     ):
         assert text in result.out
     assert "gelgt predict  runs/soon" in result.out
-    assert "✓ refit" in result.err
+    assert "✓ retrain" in result.err
     again = run("train", project, "soon", *TINY, "--json")
     assert (again.code, again.error) == (2, "run_exists")
     nothing = run("train", project, "soon", *TINY, *options, "--resume", "--json")
@@ -157,7 +157,7 @@ def test_a_folder_that_holds_something_else_is_kept(
 def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) -> None:
     settings = (
         "--set",
-        "train.members=1",
+        "train.ensemble=1",
         "--set",
         "train.steps_per_epoch=3",
         "--set",
@@ -182,7 +182,7 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
     folder = tmp_path / "run"
     settings = (
         "--set",
-        "train.members=1",
+        "train.ensemble=1",
         "--set",
         "train.steps_per_epoch=2",
         "--set",

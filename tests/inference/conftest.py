@@ -22,9 +22,9 @@ from gelgt.training import Options, Run, train_run
 TINY: Mapping[str, Any] = {
     "train.epochs": 2,
     "train.steps_per_epoch": 4,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
-    "train.mix": 1,
+    "train.best_epochs": 1,
     "train.batch_size": 32,
     "train.warmup": 2,
     "train.rate": 0.01,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from configs import kernel_form, plain_config
 from torch import Tensor
 from torch.func import functional_call
 
-from gelgt.config import GelGTConfig
 from gelgt.nn.attention import BACKENDS, AttentionBlock, ReadOut, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias
 
@@ -19,7 +19,7 @@ FORMS = [(form, parameters) for form in ("published", "lemma") for parameters in
 
 def gaussian(heads: int, dtype: torch.dtype = torch.float64, **changes: Any) -> GaussianBias:
     torch.manual_seed(3)
-    bias = GaussianBias(GelGTConfig(width=8 * heads, heads=heads, **changes))
+    bias = GaussianBias(plain_config(width=8 * heads, heads=heads), kernel_form(**changes))
     bias.start(torch.linspace(4.0, 40.0, heads), torch.linspace(5.0, 12.0, heads))
     torch.nn.init.normal_(bias.mix.weight)
     torch.nn.init.normal_(bias.mix.bias)
@@ -85,13 +85,13 @@ def written(
 def test_attention_is_the_written_formula(name: str, form: str) -> None:
     """Float64 to 1e-10; float32 as close as float32 is."""
     for seed in range(4):
-        bias = gaussian(2, kernel_form=form)
+        bias = gaussian(2, form=form)
         assert bias.factor == (1.0 if form == "published" else 2.0)
         q, k, v, age, known, mask = problem(seed)
         expected = written(q, k, v, age, known, mask, bias)
         with torch.no_grad():
             found = BACKENDS[name](q, k, v, mask_bias(bias(age, known), mask, torch.float64), 0.0)
-            single = gaussian(2, torch.float32, kernel_form=form)
+            single = gaussian(2, torch.float32, form=form)
             low = BACKENDS[name](
                 q.float(),
                 k.float(),
@@ -110,7 +110,7 @@ def test_gradients_are_finite_differences(
     name: str, weights: str, form: str, parameters: str
 ) -> None:
     """Of q, k, v, μ, σ, W and b, through bias and attention together."""
-    bias = gaussian(2, kernel_form=form, kernel_parameters=parameters, kernel_weights=weights)
+    bias = gaussian(2, form=form, parameters=parameters, weights=weights)
     q, k, v, age, known, mask = problem(1, rows=4, width=3)
     inputs = [
         t.detach().clone().requires_grad_()
@@ -153,7 +153,7 @@ def block_of(
     name: str, **changes: Any
 ) -> tuple[AttentionBlock, GaussianBias, Tensor, Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
-    config = GelGTConfig(width=32, heads=4, dropout=0.0, backend=name, **changes)
+    config = plain_config(width=32, heads=4, dropout=0.0, backend=name, **changes)
     bias = GaussianBias(config)
     age, mask = 90 * torch.rand(3, 7), torch.arange(7)[None, :] < torch.tensor([7, 4, 1])[:, None]
     return (
@@ -247,7 +247,7 @@ def test_bf16_autocast_stays_close(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_dropout_acts_in_training_only(name: str) -> None:
     torch.manual_seed(0)
-    block = AttentionBlock(GelGTConfig(width=32, heads=4, dropout=0.5, backend=name))
+    block = AttentionBlock(plain_config(width=32, heads=4, dropout=0.5, backend=name))
     x, open_ = torch.randn(1, 6, 32), torch.zeros(1, 1, 6, 6)
     assert not torch.equal(block(x, open_), block(x, open_))
     block.eval()
@@ -280,8 +280,8 @@ def test_read_out_adds_neighbours_to_the_seed() -> None:
 
 
 def test_the_backend_and_its_reason() -> None:
-    assert choose_backend(GelGTConfig())[0] in BACKENDS
-    assert choose_backend(GelGTConfig(backend="reference")) == (
+    assert choose_backend(plain_config())[0] in BACKENDS
+    assert choose_backend(plain_config(backend="reference")) == (
         "reference",
         "named by the configuration",
     )

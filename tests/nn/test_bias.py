@@ -6,17 +6,32 @@ from typing import Any
 
 import pytest
 import torch
+from configs import kernel_form, plain_config
 
-from gelgt.config import GelGTConfig
 from gelgt.nn.base import duration
-from gelgt.nn.bias import BINS, GaussianBias, LinearDecayBias, TemporalBias, TimeBinBias, make_bias
+from gelgt.nn.bias import (
+    BINS,
+    GaussianBias,
+    KernelForm,
+    LinearDecayBias,
+    TemporalBias,
+    TimeBinBias,
+    make_bias,
+)
 
 KINDS = ("gaussian", "linear-decay", "time-bins")
 
 
-def made(kind: str = "gaussian", heads: int = 3, seed: int = 0, **changes: Any) -> TemporalBias:
+def made(
+    kind: str = "gaussian",
+    heads: int = 3,
+    seed: int = 0,
+    form: KernelForm | None = None,
+    **changes: Any,
+) -> TemporalBias:
     """A bias of which no parameter is zero."""
-    bias = make_bias(GelGTConfig(width=8 * heads, heads=heads, bias=kind, **changes))
+    config = plain_config(width=8 * heads, heads=heads, bias=kind, **changes)
+    bias = GaussianBias(config, form) if form else make_bias(config)
     assert bias is not None
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -35,20 +50,21 @@ AGES = torch.tensor([[0.0, 3.5, 40.0, 7.0], [0.0, 100.0, 100.0, 0.0]], dtype=tor
 KNOWN = torch.tensor([[True, True, True, False], [True, False, True, True]])
 
 
-def written_gaussian(bias: GaussianBias, config: GelGTConfig, time: float, head: int) -> float:
+def written_gaussian(
+    bias: GaussianBias, form: KernelForm, is_log: bool, time: float, head: int
+) -> float:
     """Σ_g W[h, g] · exp(-(Δt - μ_g)² / σ_g²) + b_h, or with 2σ², from the raw parameters."""
     total = float(bias.mix.bias[head].detach())
     for g in range(len(bias.centre)):
         centre, width = float(bias.centre[g].detach()), float(bias.width[g].detach())
         mu, sigma = (
             (math.exp(centre), math.exp(width))
-            if config.kernel_parameters == "log"
+            if form.has_log_parameters
             else (centre, abs(width) + 1e-6)
         )
-        at = math.log(1 + time) if config.time_scale == "log" else time
-        scale = 1 if config.kernel_form == "published" else 2
+        at = math.log(1 + time) if is_log else time
         total += float(bias.weight[head, g].detach()) * math.exp(
-            -((at - mu) ** 2) / (scale * sigma**2)
+            -((at - mu) ** 2) / (form.factor * sigma**2)
         )
     return total
 
@@ -60,15 +76,8 @@ def written_gaussian(bias: GaussianBias, config: GelGTConfig, time: float, head:
 def test_gaussian_bias_is_the_written_formula(
     form: Any, parameters: Any, scale: Any, kernels: int | None
 ) -> None:
-    config = GelGTConfig(
-        width=24,
-        heads=3,
-        kernels=kernels,
-        kernel_form=form,
-        kernel_parameters=parameters,
-        time_scale=scale,
-    )
-    bias = made(kernels=kernels, kernel_form=form, kernel_parameters=parameters, time_scale=scale)
+    written = kernel_form(form, parameters)
+    bias = made(form=written, kernels=kernels, time_scale=scale)
     assert isinstance(bias, GaussianBias)
     assert len(bias.centre) == (kernels or 3)
     found = bias(AGES, KNOWN)
@@ -80,7 +89,11 @@ def test_gaussian_bias_is_the_written_formula(
                     both = bool(KNOWN[b, i]) and bool(KNOWN[b, j])
                     expected = (
                         written_gaussian(
-                            bias, config, abs(float(AGES[b, i]) - float(AGES[b, j])), h
+                            bias,
+                            written,
+                            scale == "log",
+                            abs(float(AGES[b, i]) - float(AGES[b, j])),
+                            h,
                         )
                         if both
                         else 0.0
@@ -133,19 +146,19 @@ def test_time_bins_are_constant_within_and_separate_between() -> None:
         found = bias.scores(torch.tensor(inside, dtype=torch.float64)[None, None])[0, :, 0]
         assert torch.equal(found[:, 0], bias.table.weight[number])
         assert torch.equal(found[:, 1], bias.table.weight[number])
-    fresh = make_bias(GelGTConfig(bias="time-bins"))
+    fresh = make_bias(plain_config(bias="time-bins"))
     assert fresh is not None
     assert (fresh(AGES.float(), KNOWN) == 0).all(), "bins start without an opinion"
 
 
 def test_none_is_none() -> None:
-    assert make_bias(GelGTConfig(bias="none")) is None
+    assert make_bias(plain_config(bias="none")) is None
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("parameters", ["log", "direct"])
 def test_centres_start_at_quantiles_of_the_ages(scale: Any, parameters: Any) -> None:
-    bias = GaussianBias(GelGTConfig(heads=4, time_scale=scale, kernel_parameters=parameters))
+    bias = GaussianBias(plain_config(heads=4, time_scale=scale), kernel_form(parameters=parameters))
     ages = torch.cat(
         [torch.arange(1.0, 101.0), torch.zeros(50), torch.tensor([math.nan, math.inf, -3.0])]
     )
@@ -162,7 +175,8 @@ def test_start_is_read_back_by_the_profile() -> None:
     for scale in ("linear", "log"):
         for parameters in ("log", "direct"):
             bias = GaussianBias(
-                GelGTConfig(width=16, heads=2, time_scale=scale, kernel_parameters=parameters)
+                plain_config(width=16, heads=2, time_scale=scale),
+                kernel_form(parameters=parameters),
             )
             bias.start(torch.tensor([31.0, 365.0]), torch.tensor([4.0, 30.0]))
             for kernel, (centre, width) in zip(bias.profile(), [(31.0, 4.0), (365.0, 30.0)]):
@@ -172,7 +186,7 @@ def test_start_is_read_back_by_the_profile() -> None:
 
 
 def test_log_parameters_stay_positive_whatever_the_step() -> None:
-    bias = GaussianBias(GelGTConfig(width=16, heads=2))
+    bias = GaussianBias(plain_config(width=16, heads=2))
     with torch.no_grad():
         bias.centre.sub_(40.0)
         bias.width.sub_(40.0)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from configs import plain_config
 
 import gelgt
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn import GelGTConfig, GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelInput
 from gelgt.sampling import Sampler, SamplingConfig, Seeds, task_seeds
 from gelgt.sampling.loader import SubgraphLoader
 
@@ -47,7 +48,7 @@ def loader_of(world: World, size: int = 32) -> SubgraphLoader:
 
 def model_of(world: World, **changes: object) -> GelGTModel:
     torch.manual_seed(0)
-    return GelGTModel(GelGTConfig(**changes), world[0], world[1])
+    return GelGTModel(plain_config(**changes), world[0], world[1])
 
 
 def test_same_predictions_as_on_the_cpu(world: World) -> None:

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import plain_config
 from torch import Tensor
 
 import gelgt
-from gelgt.config import GelGTConfig, SamplingConfig
+from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.attention import AttentionBlock, TimeBias, choose_backend, mask_bias
@@ -270,7 +271,7 @@ def test_a_block_compiles_without_graph_breaks() -> None:
     """Kernels, bias and block as one graph (fullgraph raises at the first break), with dropout and
     with gradients."""
     torch.manual_seed(0)
-    config = GelGTConfig(width=64, heads=2, dropout=0.0, attention_dropout=0.2)
+    config = plain_config(width=64, heads=2, dropout=0.0, attention_dropout=0.2)
     block, bias = AttentionBlock(config).to(DEVICE), GaussianBias(config).to(DEVICE)
     x, age = torch.randn(24, 64, device=DEVICE), 90 * torch.rand(24, device=DEVICE)
     offsets, parameters = (
@@ -294,12 +295,12 @@ def test_a_block_compiles_without_graph_breaks() -> None:
 
 @on_device
 @pytest.mark.parametrize(
-    "changes", [{}, {"kernel_form": "lemma", "time_scale": "log"}, {"bias": "none"}]
+    "changes", [{}, {"kernel": "published", "time_scale": "log"}, {"bias": "none"}]
 )
 def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any]) -> None:
     """The same block by `sdpa`, with the whole bias, and by `fused`."""
     torch.manual_seed(0)
-    config = GelGTConfig(width=64, heads=2, dropout=0.0, **changes)
+    config = plain_config(width=64, heads=2, dropout=0.0, **changes)
     block, bias = (
         AttentionBlock(config).to(DEVICE),
         GaussianBias(config).to(DEVICE) if config.bias == "gaussian" else None,
@@ -324,7 +325,7 @@ def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any
 
 
 @on_device
-@pytest.mark.parametrize("changes", [{"share_bias": False}, {"bias": "none"}])
+@pytest.mark.parametrize("changes", [{}, {"bias": "none"}])
 def test_the_model_predicts_alike(
     small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
@@ -343,7 +344,9 @@ def test_the_model_predicts_alike(
         torch.manual_seed(0)
         model = (
             GelGTModel(
-                GelGTConfig(width=64, heads=2, keep=30, backend=backend, **changes), graph, features
+                plain_config(width=64, heads=2, keep=30, backend=backend, **changes),
+                graph,
+                features,
             )
             .to(DEVICE)
             .eval()
@@ -370,7 +373,7 @@ def test_gradients_at_3000_rows() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_inductor_and_autocast() -> None:
     torch.manual_seed(0)
-    config = GelGTConfig(width=128, heads=4, dropout=0.0)
+    config = plain_config(width=128, heads=4, dropout=0.0)
     block, bias = AttentionBlock(config).cuda(), GaussianBias(config).cuda()
     x, age = torch.randn(50, 128, device="cuda"), 90 * torch.rand(50, device="cuda")
     given = TimeBias.of(bias, age, age > 9, torch.tensor([0, 30, 50], device="cuda"), 30)
@@ -384,20 +387,20 @@ def test_inductor_and_autocast() -> None:
 
 def test_reasons() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert choose_backend(GelGTConfig())[0] == "sdpa"
-    assert choose_backend(GelGTConfig(backend="sdpa"), cuda) == (
+    assert choose_backend(plain_config())[0] == "sdpa"
+    assert choose_backend(plain_config(backend="sdpa"), cuda) == (
         "sdpa",
         "named by the configuration",
     )
     if IS_INTERPRETED:
-        assert "interpreter" in choose_backend(GelGTConfig())[1]
+        assert "interpreter" in choose_backend(plain_config())[1]
         assert "has no float64" in str(why_not(cpu, torch.float64, 32, 4))
         assert "not 48" in str(why_not(cpu, torch.float32, 48, 4))
         assert "not 17" in str(why_not(cpu, torch.float32, 32, 17))
-        assert choose_backend(GelGTConfig(backend="fused"))[0] == "fused"
+        assert choose_backend(plain_config(backend="fused"))[0] == "fused"
         with pytest.raises(GelgtError, match="linear-decay"):
-            choose_backend(GelGTConfig(backend="fused", bias="linear-decay"))
+            choose_backend(plain_config(backend="fused", bias="linear-decay"))
     else:
-        assert "CUDA" in choose_backend(GelGTConfig())[1]
+        assert "CUDA" in choose_backend(plain_config())[1]
         with pytest.raises(GelgtError, match="CUDA"):
-            choose_backend(GelGTConfig(backend="fused"))
+            choose_backend(plain_config(backend="fused"))

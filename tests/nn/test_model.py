@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import plain_config
 
 import gelgt
 from gelgt.config import ENCODERS, GelGTConfig, SamplingConfig
@@ -45,7 +46,7 @@ def sampled(world: World, places: list[int], budget: int = 60) -> SubgraphBatch:
 def model_of(world: World, **changes: Any) -> GelGTModel:
     torch.manual_seed(0)
     values = {"width": 32, "layers": 2, "keep": 30, "structure_width": 64, "row_width": 16}
-    model = GelGTModel(GelGTConfig(**(values | changes)), world[1], world[2])
+    model = GelGTModel(plain_config(**(values | changes)), world[1], world[2])
     model.start_times(torch.tensor([1.0, 5.0, 30.0, 100.0]))
     return model.eval()
 
@@ -64,8 +65,7 @@ PLACES = [0, 50, 99, 3, 42, 77]
     [
         {},
         {"norm": "batch", "centroids": 16},
-        {"structure": "laplacian"},
-        {"backend": "reference", "share_bias": False},
+        {"backend": "reference"},
     ],
 )
 def test_a_prediction_depends_on_its_seed_alone(world: World, changes: dict[str, Any]) -> None:
@@ -123,9 +123,8 @@ def test_noise_follows_the_seed_not_the_row_numbers(world: World) -> None:
         {"gnn_layers": 0},
         {"layers": 0},
         {"time_scale": "log"},
-        {"kernel_parameters": "direct"},
+        {"kernel": "published"},
         {"kernels": 2},
-        {"share_bias": False},
         {"centroids": 8},
         *({"encoders": tuple(e for e in ENCODERS if e != gone)} for gone in ENCODERS),
     ],
@@ -157,7 +156,7 @@ def test_hidden_columns_change_nothing_once_hidden(world: World, small_shop: Sho
     _, graph, features, _ = world
     torch.manual_seed(0)
     hide = {"products": ["quality"]}
-    model = GelGTModel(GelGTConfig(width=32, keep=30), graph, features, hide=hide).eval()
+    model = GelGTModel(plain_config(width=32, keep=30), graph, features, hide=hide).eval()
     inputs = ModelInput.of(sampled(world, PLACES), features, hide)
     names = [
         c for columns in inputs.rows.frames["products"].col_names_dict.values() for c in columns
@@ -213,28 +212,17 @@ def test_configs_that_cannot_be() -> None:
         ({"bais": 1}, "bais"),
     ):
         with pytest.raises(gelgt.GelgtError, match=words):
-            GelGTConfig(**changes)  # type: ignore[arg-type]
+            plain_config(**changes)  # type: ignore[arg-type]
 
 
 def test_paper_preset_is_the_papers_table() -> None:
     paper = GelGTConfig.paper()
-    assert (paper.width, paper.layers, paper.gnn_layers, paper.heads, paper.ffn_ratio) == (
-        512,
-        4,
-        3,
-        4,
-        2,
-    )
-    assert (paper.structure_width, paper.centroids, paper.centroid_decay) == (128, 4096, 0.99)
+    assert (paper.width, paper.layers, paper.gnn_layers, paper.heads) == (512, 4, 3, 4)
+    assert (paper.structure_width, paper.centroids) == (128, 4096)
     assert (paper.dropout, paper.gnn_dropout, paper.keep) == (0.3, 0.1, 200)
     assert paper.time_rate == 1.0, "one learning rate"
     assert paper.norm == "batch"
-    assert (paper.bias, paper.kernel_form, paper.kernel_parameters, paper.num_kernels) == (
-        "gaussian",
-        "published",
-        "direct",
-        4,
-    )
+    assert (paper.bias, paper.kernel, paper.num_kernels) == ("gaussian", "published", 4)
     assert paper.encoders == ENCODERS
     assert GelGTConfig.paper("regression").keep == 300
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from configs import plain_config
 
 import gelgt
-from gelgt.config import GelGTConfig, SamplingConfig
+from gelgt.config import SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
@@ -55,7 +56,7 @@ def model_of(world: World, **changes: Any) -> GelGTModel:
         "dropout": 0.0,
         "gnn_dropout": 0.0,
     }
-    model = GelGTModel(GelGTConfig(**(values | changes)), world[0], world[1])
+    model = GelGTModel(plain_config(**(values | changes)), world[0], world[1])
     model.start_times(torch.tensor([1.0, 5.0, 30.0, 100.0]))
     return model
 
@@ -104,7 +105,6 @@ VARIANTS: list[dict[str, Any]] = [
     {"wiring": "stacked", "keep": None},
     {
         "gnn_mean": "relation",
-        "share_bias": False,
         "encoders": ("table", "hop", "age", "row", "recency"),
     },
     {"backend": "reference", "bias": "linear-decay"},
@@ -248,7 +248,6 @@ def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
 @pytest.mark.parametrize(
     ("changes", "sampling", "reason"),
     [
-        ({"structure": "laplacian"}, {}, "Laplacian"),
         ({}, {"strategy": "full"}, "budget"),
         ({}, {"budget": 100_000}, "larger"),
         ({}, {}, None),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from configs import kernel_form
 
 import gelgt
 from gelgt.bench import theory
@@ -309,7 +310,7 @@ def test_convergence_of_temporal_center_value_and_sign_of_the_gradient(
         (365.0, 90.0, 10.0),
         (7.0, 2.0, 27.0),
     ]:
-        bias = theory.one_kernel(mu, sigma, kernel_form=form, kernel_parameters=parameters)
+        bias = theory.one_kernel(mu, sigma, form=kernel_form(form, parameters))
         value = bias.scores(torch.full((1, 1, 1), time, dtype=torch.float64)).sum()
         (slope,) = torch.autograd.grad(value, bias.centre)
         sigma = float(bias.sigma.detach())
@@ -329,7 +330,7 @@ def test_convergence_of_temporal_center_by_gradient_ascent(
     form: str, parameters: str, start: float
 ) -> None:
     """From both sides, without ever passing by."""
-    bias = theory.one_kernel(start, 8.0, kernel_form=form, kernel_parameters=parameters)
+    bias = theory.one_kernel(start, 8.0, form=kernel_form(form, parameters))
     path = np.array(theory.ascend(bias, 30.0, 8.0 if parameters == "direct" else 0.01, 1500))
     away = np.abs(path - 30.0)
     assert away[-1] < 1e-6
@@ -345,7 +346,7 @@ def test_the_restoring_force_is_not_linear() -> None:
     """
     slopes = {}
     for away in (0.5, 1 / math.sqrt(2), 1.0, 3.0, 12.0):
-        bias = theory.one_kernel(100.0, 4.0, kernel_parameters="direct")
+        bias = theory.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct"))
         (slope,) = torch.autograd.grad(
             bias.scores(torch.full((1, 1, 1), 100 + 4 * away, dtype=torch.float64)).sum(),
             bias.centre,
@@ -354,7 +355,7 @@ def test_the_restoring_force_is_not_linear() -> None:
     assert all(slope > 0 for slope in slopes.values())
     assert max(slopes, key=lambda away: slopes[away]) == 1 / math.sqrt(2)
     assert slopes[3.0] < 1e-2 * slopes[1.0]
-    single = theory.one_kernel(100.0, 4.0, kernel_parameters="direct").float()
+    single = theory.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct")).float()
     (slope,) = torch.autograd.grad(single.scores(torch.full((1, 1, 1), 148.0)).sum(), single.centre)
     assert float(slope) == 0.0
 
@@ -393,7 +394,7 @@ def test_attention_score_ratio_enhancement(form: str, backend: str) -> None:
     noise, and is e in the limit."""
     factors = []
     for seed, noise in enumerate([31.0, 34.0, 38.0, 60.0, 1e6]):
-        bias = theory.one_kernel(30.0, 4.0, kernel_form=form)
+        bias = theory.one_kernel(30.0, 4.0, form=kernel_form(form))
         factors.append(
             theory.attention_factor(bias, 30.0, noise, backend, torch.Generator().manual_seed(seed))
         )
@@ -411,7 +412,7 @@ def test_attention_score_ratio_at_finite_distance(form: str, backend: str) -> No
     for seed, (relevant, noise) in enumerate(
         [(30.0, 37.0), (28.0, 40.0), (33.0, 35.0), (25.0, 30.0)]
     ):
-        bias = theory.one_kernel(30.0, 4.0, kernel_form=form)
+        bias = theory.one_kernel(30.0, 4.0, form=kernel_form(form))
         sigma = float(bias.sigma.detach())
         kernel = [math.exp(-((t - 30.0) ** 2) / (scale * sigma**2)) for t in (relevant, noise)]
         factor = theory.attention_factor(

@@ -157,7 +157,7 @@ def test_edited_files_are_what_is_learned(
         "a seed time less": whole.rows["train"] - len(edited),
     }
     count = differ.get(edit, 1)
-    for notices in (data.notices("auto"), data.notices(1, refit=True)):
+    for notices in (data.notices("auto"), data.notices(1, retrain=True)):
         assert (
             f"{count:,} labels of training and validation are not what the SQL of 'churn' gives"
             in notices[0]
@@ -174,7 +174,7 @@ def test_files_as_they_were_written_take_more_windows(
     data = training_data(task)
     assert data.differing_labels == 0
     assert len(data.windows("train", 4)[0]) > task.rows["train"] or options
-    assert not any("SQL" in n for n in data.notices("auto", refit=True))
+    assert not any("SQL" in n for n in data.notices("auto", retrain=True))
 
 
 def test_official_files_take_more_windows(

@@ -36,9 +36,9 @@ STEPS = 2
 TINY = {
     "train.epochs": 1,
     "train.steps_per_epoch": STEPS,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
-    "train.mix": 1,
+    "train.best_epochs": 1,
     "train.batch_size": 32,
     "train.warmup": 1,
     "train.weight_decay": 0.0,  # what moves has had a gradient

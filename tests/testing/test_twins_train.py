@@ -29,9 +29,9 @@ from gelgt.training.data import in_regime
 TINY: Mapping[str, Any] = {
     "train.epochs": 1,
     "train.steps_per_epoch": 2,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
-    "train.mix": 1,
+    "train.best_epochs": 1,
     "train.batch_size": 32,
     "train.warmup": 1,
     "model.width": 16,

@@ -28,12 +28,14 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("regime", ["seed-time", "frozen"])
-@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("retrain", [False, True])
 def test_lightgbm_learns_the_labels_of_the_model(
-    db: Database, task: Task, monkeypatch: pytest.MonkeyPatch, regime: Any, refit: bool
+    db: Database, task: Task, monkeypatch: pytest.MonkeyPatch, regime: Any, retrain: bool
 ) -> None:
     config = in_regime(
-        small(task.task_type, train__windows=3, train__stale=1, train__refit=refit), task, regime
+        small(task.task_type, train__windows=3, train__stale=1, train__retrain=retrain),
+        task,
+        regime,
     )
     data = TrainingData.of(db, task, config)
     seen: list[dict[str, Examples]] = []
@@ -45,14 +47,14 @@ def test_lightgbm_learns_the_labels_of_the_model(
     )
     predictions, made = lightgbm_predictions(data, config)
     (examples,) = seen
-    for name, split in (("train", "train"), ("known", KNOWN)) if refit else (("train", "train"),):
+    for name, split in (("train", "train"), ("known", KNOWN)) if retrain else (("train", "train"),):
         seeds, labels = learnable(data, (split,), config.train)
         assert examples[name].labels.tobytes() == labels.tobytes()
         assert examples[name].seeds.asked.tobytes() == seeds.asked.tobytes()
         assert examples[name].seeds.time.tobytes() == seeds.time.tobytes()
         assert len(labels) > 2 * task.rows["train"], "overlapping windows are among them"
-    assert ("known" in examples) == refit
-    assert (made.known_rows is not None) == refit
+    assert ("known" in examples) == retrain
+    assert (made.known_rows is not None) == retrain
     assert "calendar: days ahead" in made.features
     again = lightgbm_predictions(data, config)[0]
     assert all(again[split].tobytes() == found.tobytes() for split, found in predictions.items())
@@ -81,13 +83,13 @@ def turning(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return db.task(frame, entity="users.id", val=days[4], test=days[20], timedelta="5 days")
 
 
-def test_what_only_later_labels_say_is_learned_by_the_refit(turning: Task) -> None:
+def test_what_only_later_labels_say_is_learned_by_the_retrain(turning: Task) -> None:
     found = {}
-    for refit in (False, True):
-        config = in_regime(small(turning.task_type, train__refit=refit), turning)
+    for retrain in (False, True):
+        config = in_regime(small(turning.task_type, train__retrain=retrain), turning)
         data = TrainingData.of(turning.database, turning, config)
         predictions = lightgbm_predictions(data, config)[0]
-        found[refit] = score("binary_classification", data.labels("test"), predictions["test"])[
+        found[retrain] = score("binary_classification", data.labels("test"), predictions["test"])[
             "roc_auc"
         ]
     assert found[False] < 0.7
@@ -95,7 +97,7 @@ def test_what_only_later_labels_say_is_learned_by_the_refit(turning: Task) -> No
 
 
 def test_test_labels_change_no_test_prediction_of_lightgbm(db: Database, task: Task) -> None:
-    config = in_regime(small(task.task_type, train__refit=True, train__windows=2), task)
+    config = in_regime(small(task.task_type, train__retrain=True, train__windows=2), task)
     table = task.labels["test"]
     place = table.column_names.index(task.label_col)
     turned = 1 - table.column(place).to_numpy().astype(np.int64)
@@ -125,16 +127,20 @@ def test_without_lightgbm_the_past_is_left(
     assert found.labels == {}
 
 
-@pytest.mark.parametrize("refit", [False, True])
-def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, refit: bool) -> None:
+@pytest.mark.parametrize("retrain", [False, True])
+def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, retrain: bool) -> None:
     run = train_run(
-        db, task, tmp_path / "run", small(task.task_type, train__refit=refit), Options(device="cpu")
+        db,
+        task,
+        tmp_path / "run",
+        small(task.task_type, train__retrain=retrain),
+        Options(device="cpu"),
     )
     metrics = run.metrics
     share = metrics["tree_share"]
     assert share == metrics["trees"]["share"] > 0
     assert set(metrics["parts"]) == {"network", "trees"}
-    assert set(metrics["baseline_labels"]) == ({"train", "known"} if refit else {"train"})
+    assert set(metrics["baseline_labels"]) == ({"train", "known"} if retrain else {"train"})
     for split in ("val", "test"):
         table = pq.read_table(run.folder / "predictions" / f"{split}.parquet").to_pandas()
         label = table["label"].to_numpy()
@@ -167,7 +173,7 @@ def test_trees_without_a_share_are_scored_and_not_kept(
         db,
         task,
         tmp_path / "run",
-        small(task.task_type, train__refit=True),
+        small(task.task_type, train__retrain=True),
         Options(baselines=False, device="cpu"),
     )
     assert run.metrics["tree_share"] == 0.0
@@ -206,7 +212,7 @@ def test_together_is_the_mix_of_the_raw_outputs(db: Database, task: Task, tmp_pa
         db,
         task,
         tmp_path / "run",
-        small(task.task_type, train__members=2),
+        small(task.task_type, train__ensemble=2),
         Options(baselines=False, device="cpu"),
     )
     data = TrainingData.of(db, task, run.config)

@@ -57,7 +57,7 @@ def test_packed_training_is_training(db: Database, task: Task, norm: str) -> Non
 
 
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:
-    config = small(train__parts=1, train__average=0.9)
+    config = small(train__parts=1, train__weight_average=0.9)
     whole = trainer(db, task, config, folder=tmp_path / "whole")
     first = trainer(
         db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3

@@ -79,8 +79,7 @@ def test_ten_epochs_with_one_rate(trainer: Trainer) -> None:
         config.steps_per_epoch,
         config.batch_size,
         config.warmup,
-        config.decay,
-    ) == (10, 500, 64, 10, "none")
+    ) == (10, 500, 64, 10)
     assert config.patience >= config.epochs, "no epoch is left out"
     assert trainer.rates == [1e-4, 1e-4]
 

@@ -150,15 +150,15 @@ def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path
     assert rest.metrics["metrics"] == whole.metrics["metrics"]
 
 
-def test_refit_learns_from_every_window_and_keeps_the_scores(
+def test_retrain_learns_from_every_window_and_keeps_the_scores(
     db: Database, task: Task, tmp_path: Path
 ) -> None:
     config = small(task.task_type)
     plain, again = (
         train_run(db, task, tmp_path / "plain", config),
-        train_run(db, task, tmp_path / "refit", config, Options(refit=True)),
+        train_run(db, task, tmp_path / "retrain", config, Options(retrain_all=True)),
     )
-    assert again.metrics["refit"] == {
+    assert again.metrics["retrain"] == {
         "labels": "all",
         "rows": sum(task.rows.values()),
         "epochs": plain.metrics["best_epoch"],
@@ -248,14 +248,14 @@ def test_a_task_without_times_is_refused(db: Database, task: Task, tmp_path: Pat
 def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path: Path) -> None:
     """Each has a seed of its own, the first that of the run; a run that is cut off between them
     goes on to the same weights."""
-    config = small(task.task_type, train__members=3, train__mix=2)
+    config = small(task.task_type, train__ensemble=3, train__best_epochs=2)
     run = train_run(db, task, tmp_path / "whole", config)
     assert [member["epochs"] for member in run.metrics["members"]] == [2, 2, 2]
     alone = train_run(
         db,
         task,
         tmp_path / "alone",
-        small(task.task_type, train__members=1, train__mix=2, model__trees=False),
+        small(task.task_type, train__ensemble=1, train__best_epochs=2, model__trees=False),
     ).weights()
     together = run.weights()
     assert all(torch.equal(together[f"members.0.{name}"], tensor) for name, tensor in alone.items())
@@ -302,11 +302,11 @@ def test_a_model_without_its_first_step_is_left_out(
     """Stopped right after the first model: a second one that knows nothing would halve what the
     first has learned."""
     steps = iter(range(100))
-    config = small(task.task_type, train__members=2, model__trees=False)
+    config = small(task.task_type, train__ensemble=2, model__trees=False)
     # one step of the second
     cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 9)
     whole = train_run(
-        db, task, tmp_path / "one", small(task.task_type, train__members=1, model__trees=False)
+        db, task, tmp_path / "one", small(task.task_type, train__ensemble=1, model__trees=False)
     )
     assert (cut.metrics["ended"], len(cut.metrics["members"])) == ("interrupted", 1)
     assert all(torch.equal(cut.weights()[name], tensor) for name, tensor in whole.weights().items())

@@ -118,7 +118,7 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
         db,
         task,
         tmp_path / "run",
-        small(task.task_type, train__refit=True),
+        small(task.task_type, train__retrain=True),
         Options(baselines=False),
     )
     assert run.metrics["trees"]["share"] in SHARES[1:]
@@ -129,7 +129,7 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
         db,
         task,
         tmp_path / "without",
-        small(task.task_type, train__refit=True, model__trees=False),
+        small(task.task_type, train__retrain=True, model__trees=False),
         Options(baselines=False),
     )
     assert without.metrics["trees"] is None

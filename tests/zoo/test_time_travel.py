@@ -137,15 +137,15 @@ def test_predictions_are_the_same_bit_for_bit(twins: Twins, name: str) -> None:
             db, db.graph(), db.features(), task, SamplingConfig(), hops=2, threads=1
         )
         config = in_regime(
-            RunConfig.of("cpu", task.task_type, {"train.refit": True, "train.windows": 2}), task
+            RunConfig.of("cpu", task.task_type, {"train.retrain": True, "train.windows": 2}), task
         )
-        refitted = lightgbm_predictions(TrainingData.of(db, task, config), config)[0]
+        retrained = lightgbm_predictions(TrainingData.of(db, task, config), config)[0]
         found.append(
             (
                 result.predictions["test"],
                 result.predictions["val"],
                 entity_mean(task)["test"],
-                refitted["test"],
+                retrained["test"],
             )
         )
     for whole, cut in zip(*found):

@@ -48,9 +48,9 @@ TINY = {
     "train.epochs": 2,
     "train.steps_per_epoch": 3,
     "train.batch_size": 32,
-    "train.members": 1,
+    "train.ensemble": 1,
     "train.windows": 1,
-    "train.mix": 1,
+    "train.best_epochs": 1,
     "train.warmup": 0,
     "train.rate": 0.01,
 }

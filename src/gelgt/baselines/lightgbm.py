@@ -6,7 +6,7 @@
 It trains on the training split, stops early on the validation split by the task's own metric (AUC,
 mean absolute error, log loss), and has never seen the test labels. Beside a model that learns more
 than the training split it is given what that model learns (`Examples`): overlapping windows, and
-for the test split a refit on every label that is known at the test time. Columns that number
+for the test split a retrain on every label that is known at the test time. Columns that number
 categories are categorical features. The same call gives the same predictions.
 """
 
@@ -82,7 +82,7 @@ class LightGBMResult:
         rounds: Trees that early stopping kept (one for each class; the mean over the labels of a
             multilabel task).
         train_rows: Labels that the first fit learned; it predicts `val`.
-        known_rows: Labels that the refit learned, which predicts `test`; None without a refit.
+        known_rows: Labels that the retrain learned, which predicts `test`; None without a retrain.
         notices: What is not as usual: rows left out, nothing to learn from, nothing to stop by.
     """
 
@@ -116,8 +116,8 @@ def lightgbm_baseline(
         task: Any task with labels and seed times.
         sampling: Causality, visibility and horizon: the rows that the model may see.
         examples: What is learned (``train``), stopped by and predicted (``val``), predicted
-            (``test``), and, where the test split is to be predicted by a refit, every label that it
-            may learn (``known``). The task's own splits by default, without a refit.
+            (``test``), and, where the test split is to be predicted by a retrain, every label that it
+            may learn (``known``). The task's own splits by default, without a retrain.
         hops: 1 or 2; see `history/aggregates.py`.
         seed: Of the samples of rows and columns.
         threads: Of LightGBM; the result does not depend on it.

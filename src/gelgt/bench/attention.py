@@ -91,9 +91,7 @@ class Case:
 
     @classmethod
     def of(cls, seeds: int, rows: int, on: torch.device, dtype: torch.dtype) -> "Case":
-        config = GelGTConfig(
-            width=512, heads=4, kernels=4, kernel_parameters="direct", kernel_weights="free"
-        )
+        config = GelGTConfig(width=512, heads=4, kernels=4, kernel="published")
         draw = torch.Generator(on).manual_seed(0)
         bias = GaussianBias(config).to(on)
         bias.start(

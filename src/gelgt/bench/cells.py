@@ -36,7 +36,7 @@ BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
 SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
 # What decides which labels, and which calendar, a model learns and the baselines beside it: the
 # settings that their folders are named by.
-LABEL_SETTINGS = ("train.windows", "train.stale", "train.refit", "model.calendar")
+LABEL_SETTINGS = ("train.windows", "train.stale", "train.retrain", "model.calendar")
 FORMAT = 2  # of baselines: those before 2 learned training labels only
 
 
@@ -194,7 +194,7 @@ def _predicted(
 def _constant(data: TrainingData, config: RunConfig) -> dict[str, NDArray[Any]]:
     """The median of the labels that a model learns: what the mean absolute error asks for when
     nothing is known."""
-    learned = {"val": "train", "test": KNOWN if config.train.refit else "train"}
+    learned = {"val": "train", "test": KNOWN if config.train.retrain else "train"}
     middle = {
         split: float(np.median(learnable(data, (labels,), config.train)[1]))
         for split, labels in learned.items()

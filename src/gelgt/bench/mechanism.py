@@ -53,6 +53,12 @@ _BLOCK: dict[str, Any] = {
     "gnn_layers": 0,
     "row_width": 16,
     "row_layers": 1,
+    "row_names": True,
+    "row_times": True,
+    "history": 0,
+    "calendar": False,
+    "trees": False,
+    "attention_dropout": None,
 }
 Start = Callable[[GaussianBias, Tensor], None]  # sets μ and σ from the ages seen in training
 SMALL = _BLOCK | {"dropout": 0.0, "kernels": 8, "time_rate": 10.0}

@@ -73,14 +73,13 @@ def ablation(only: Sequence[str] = ()) -> Study:
         "without-attention": {"model.layers": 0},
         # What this project added to the published method.
         "without-history": {"model.history": 0, "model.trees": False},
-        "without-siblings": {"model.siblings": False},
         "without-calendar": {"model.calendar": False},
         "without-trees": {"model.trees": False},
-        "without-refit": {"train.refit": False},
+        "without-retrain": {"train.retrain": False},
         "without-stale": {"train.stale": 0},
         "without-windows": {"train.windows": 1},
-        "without-mix": {"train.mix": 1},
-        "without-members": {"train.members": 1},
+        "without-best-epochs": {"train.best_epochs": 1},
+        "without-ensemble": {"train.ensemble": 1},
     }
     for name in only:
         if name not in removed:

@@ -20,7 +20,7 @@ NETWORK, TREES, SHARE, TOGETHER = "network alone", "trees alone", "share of tree
 OLDER = (
     "the baselines of this study learned the labels of training only, and the entity's past no "
     "test windows, while the model also had "
-    "overlapping windows and where it says so a refit on all known labels; its network and its "
+    "overlapping windows and where it says so a retrain on all known labels; its network and its "
     "trees were not scored apart"
 )
 

@@ -8,7 +8,7 @@ says what came out on rel-f1.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gelgt.bench.machine import machine
 from gelgt.config import GelGTConfig, SamplingConfig
 from gelgt.graph import Graph
 from gelgt.nn.attention import BACKENDS
-from gelgt.nn.bias import GaussianBias
+from gelgt.nn.bias import GaussianBias, KernelForm
 from gelgt.nn.refinement import refine, semantic_scores
 from gelgt.sampling import Sample, Sampler, task_seeds
 
@@ -257,9 +257,10 @@ def planted_ratio(
 # ----------------------------------------------------------------
 
 
-def one_kernel(centre: float, width: float, **config: Any) -> GaussianBias:
+def one_kernel(centre: float, width: float, form: KernelForm | None = None) -> GaussianBias:
     """The lemma's bias in float64: one kernel, one head, W = 1, b = 0."""
-    bias = GaussianBias(GelGTConfig(width=8, heads=1, kernel_weights="free", **config)).double()
+    free = replace(form or KernelForm(), has_positive_weights=False)
+    bias = GaussianBias(GelGTConfig(width=8, heads=1, kernels=1), free).double()
     with torch.no_grad():
         bias.mix.weight.fill_(1.0)
         bias.mix.bias.zero_()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TASK = "orders-soon"
 CUSTOMERS = 6  # whose predictions are shown beside the truth
 LIMIT = 150.0  # seconds of training: enough for the truths, and the whole demo stays within minutes
-QUICK = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.batch_size": 32, "train.members": 1}
+QUICK = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.batch_size": 32, "train.ensemble": 1}
 
 
 def demo_command(

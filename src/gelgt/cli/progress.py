@@ -109,7 +109,7 @@ class Lines(Progress):
         self.best, self.best_epoch = None, 0
         self.print(f"  model {number} of {count}, with a seed of its own")
 
-    def refit(self, number: int, count: int, epochs: int) -> None:
+    def retrain(self, number: int, count: int, epochs: int) -> None:
         self.epochs = epochs
         which = f"model {number} of {count} is" if count > 1 else "it is"
         self.print(f"  {which} trained anew, with the labels that were held back")

@@ -42,7 +42,7 @@ def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) ->
             )
         },
         "parameters": metrics["parameters"],
-        "refit": metrics["refit"],
+        "retrain": metrics["retrain"],
         "temporal_profile": strongest(shown, limit=None),
         "run": str(run),
     }
@@ -108,9 +108,9 @@ def print_run(
         f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: "
         f"{metrics['ended']}"
     )
-    if metrics["refit"]:
-        again = metrics["refit"]
-        say("", refit_words(again))
+    if metrics["retrain"]:
+        again = metrics["retrain"]
+        say("", retrain_words(again))
     if metrics.get("trees"):
         share = metrics["trees"]["share"]
         say(
@@ -126,16 +126,16 @@ def print_run(
     print_profile(shown)
 
 
-def refit_words(refit: Mapping[str, Any]) -> str:
+def retrain_words(retrain: Mapping[str, Any]) -> str:
     """What was learned once validation had chosen, and what the scores are of."""
-    if refit.get("labels", "all") == "all":
+    if retrain.get("labels", "all") == "all":
         return (
-            f"Then refitted on all {refit['rows']:,} labelled rows for {refit['epochs']} "
+            f"Then retrained on all {retrain['rows']:,} labelled rows for {retrain['epochs']} "
             "epochs; the scores are those of the model before."
         )
     known = (
-        f"Then refitted on the {refit['rows']:,} labels that are known at the test time, for "
-        f"{refit['epochs']} epochs"
+        f"Then retrained on the {retrain['rows']:,} labels that are known at the test time, for "
+        f"{retrain['epochs']} epochs"
     )
     return f"{known}; the validation score is that of the model before."
 

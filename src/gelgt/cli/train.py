@@ -64,10 +64,13 @@ def train_command(
             "--resume", help="Go on where a run in this folder was cut off; same settings."
         ),
     ] = False,
-    refit: Annotated[
+    retrain_all: Annotated[
         bool,
         typer.Option(
-            "--refit", help="Afterwards train anew on all labels, as long as validation chose."
+            "--retrain-all",
+            "--refit",
+            help="Afterwards retrain on all labels, those of test too, for the epochs that "
+            "validation chose.",
         ),
     ] = False,
     time_limit: Annotated[
@@ -162,7 +165,7 @@ def train_command(
             visibility=regime,
             as_of=ages_from,
             resume=resume,
-            refit=refit,
+            retrain_all=retrain_all,
             baseline_hops=(1,) if baseline_hops == 1 else (1, 2),
             device=device,
             command=given.typed_command(source, db.source),
@@ -265,7 +268,7 @@ def _print_next(result: dict[str, Any], out: Path) -> None:
         f"  gelgt predict  {_word(out)} --all --out predictions.parquet   # for every entity, "
         "from all rows there are"
     )
-    if (result["refit"] or {}).get("labels") != "all":
+    if (result["retrain"] or {}).get("labels") != "all":
         say(
             f"  gelgt evaluate {_word(out)}                                   # the test scores "
             "again, from the weights"

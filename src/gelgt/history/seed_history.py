@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import GelGTConfig, ModelConfig, SamplingConfig
+from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.history.aggregates import aggregates
@@ -46,11 +46,7 @@ class HistoryPlan:
 
     @classmethod
     def of(cls, config: ModelConfig) -> "HistoryPlan":
-        return (
-            cls(config.history, config.calendar, config.siblings)
-            if isinstance(config, GelGTConfig)
-            else cls()
-        )
+        return cls(config.history, config.calendar, config.history > 0)
 
     def __bool__(self) -> bool:
         return bool(self.hops) or self.has_calendar

@@ -164,15 +164,15 @@ def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.
 def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(S,) whether a run has learned labels like these: their windows end by the time up to which
     it knows labels."""
-    ours, refit = run.task.get("gelgt") or {}, run.metrics.get("refit") or {}
-    if refit.get("labels", "all" if refit else "") == "all":
+    ours, retrain = run.task.get("gelgt") or {}, run.metrics.get("retrain") or {}
+    if retrain.get("labels", "all" if retrain else "") == "all":
         known = pq.read_table(
             run.folder / "labels" / "test.parquet", columns=[run.task["time_col"]]
         ).column(0)
         return np.asarray(
             times <= np.datetime64(pc.max(known).as_py(), "s").astype(np.int64), np.bool_
         )
-    end = ours.get("test_timestamp" if refit else "val_timestamp")
+    end = ours.get("test_timestamp" if retrain else "val_timestamp")
     if end is None:
         return np.zeros(len(times), np.bool_)
     until = int(np.datetime64(timestamp(end, "split time"), "s").astype(np.int64))

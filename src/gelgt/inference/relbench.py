@@ -51,9 +51,11 @@ def write_relbench(
     if found.learned and split != "train":
         raise GelgtError(
             "learned_test",
-            f"The model was refitted and has learned {found.learned:,} of the "
+            f"The model was retrained and has learned {found.learned:,} of the "
             f"{len(found.labels):,} labels of '{split}'.",
-            hint="Train without --refit." if split == "test" else "Train with train.refit = false.",
+            hint="Train without --retrain-all."
+            if split == "test"
+            else "Train with train.retrain = false.",
         )
     task = found.data.task
     frame: pd.DataFrame = task.table(split).select([task.entity_col, task.time_col]).to_pandas()

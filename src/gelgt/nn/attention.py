@@ -26,6 +26,8 @@ from gelgt.nn.norms import LayerNorm
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
 Backend = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
+FFN_RATIO = 2  # hidden width of a block's feed-forward network over d
+
 
 def reference_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float = 0.0
@@ -132,7 +134,7 @@ class AttentionBlock(nn.Module):
         self.attend = BACKENDS.get(config.backend, sdpa_attention)  # of a bias that is a tensor
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        hidden = config.ffn_ratio * width
+        hidden = FFN_RATIO * width
         self.ffn = nn.Sequential(
             nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width)
         )

@@ -4,17 +4,15 @@
                                                                           days
 
 and 0, b_h included, where either row has no time. ∂/∂μ of a kernel is 2(Δt - μ)/σ² times it; in the
-lemma's form, with 2σ², it is (Δt - μ)/σ² times it. μ and σ are positive by construction and start
-at quantiles of the ages seen in training; `kernel_parameters` and `kernel_start` have the published
-form.
-
-W is positive too, unless `kernel_weights` is ``free`` (the published form): a kernel can then only
-draw attention to its age. With free signs a lag can also be found by suppressing every other age,
-with no kernel anywhere near it; the prediction is as good, but nobody can read the lag from it
-(docs/research/mechanism.md).
+lemma's form, with 2σ², it is (Δt - μ)/σ² times it. Under `kernel` = ``bounded``, μ and σ are
+positive by construction and start at quantiles of the ages seen in training; W is positive too, so
+that a kernel can only draw attention to its age. With the free signs of the ``published`` form a
+lag can also be found by suppressing every other age, with no kernel anywhere near it; the
+prediction is as good, but nobody can read the lag from it (docs/research/mechanism.md).
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,23 +43,49 @@ class TemporalBias(nn.Module):
         raise NotImplementedError
 
 
-class GaussianBias(TemporalBias):
-    """Learned Gaussian kernels over time differences, mixed by a linear map to the heads."""
+@dataclass(frozen=True)
+class KernelForm:
+    """How a kernel exp(-(Δt - μ)² / (factor · σ²)) is parametrised.
 
-    def __init__(self, config: AttentionConfig) -> None:
+    Attributes:
+        has_log_parameters: μ and σ are the exponentials of their parameters, so that they stay
+            positive and move by factors.
+        has_positive_weights: The weights of kernels in heads are positive.
+        starts_at_quantiles: μ and σ start at quantiles of the ages seen in training.
+        factor: 1 in the paper's equation, 2 in its lemma.
+    """
+
+    has_log_parameters: bool = True
+    has_positive_weights: bool = True
+    starts_at_quantiles: bool = True
+    factor: float = 1.0
+
+
+FORMS = {"bounded": KernelForm(), "published": KernelForm(False, False, False)}
+
+
+class GaussianBias(TemporalBias):
+    """Learned Gaussian kernels over time differences, mixed by a linear map to the heads.
+
+    Args:
+        config: Heads, kernels and time scale.
+        form: That of `config.kernel` if None.
+    """
+
+    def __init__(self, config: AttentionConfig, form: KernelForm | None = None) -> None:
         super().__init__(config.heads)
         kernels = config.num_kernels
         self.is_log_time = config.time_scale == "log"
-        self.is_log_parameter = config.kernel_parameters == "log"
-        self.is_positive = config.kernel_weights == "positive"
-        self.factor = 1.0 if config.kernel_form == "published" else 2.0
+        form = form or FORMS[config.kernel]
+        self.is_log_parameter, self.is_positive = form.has_log_parameters, form.has_positive_weights
+        self.factor = form.factor
         self.centre = nn.Parameter(torch.empty(kernels))
         self.width = nn.Parameter(torch.empty(kernels))
         self.mix = nn.Linear(kernels, config.heads)
         if self.is_positive:
             nn.init.constant_(self.mix.weight, math.log(math.expm1(WEIGHT)))
             nn.init.zeros_(self.mix.bias)
-        self.is_published_start = config.kernel_start == "published"
+        self.is_published_start = not form.starts_at_quantiles
         # The published start, as far as the paper tells: its table of μ and σ begins at 33.3 and
         # 10, the second of four centres that are spread evenly over 0…100 days. The logarithm of 0
         # is no parameter.

@@ -6,6 +6,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+DECAY = 0.99  # of the moving averages
+
 
 class GlobalModule(nn.Module):
     """Seeds attend to centroids, which follow the seeds seen in training by exponential moving
@@ -17,9 +19,8 @@ class GlobalModule(nn.Module):
     centroids: Tensor
     counts: Tensor
 
-    def __init__(self, width: int, centroids: int, decay: float) -> None:
+    def __init__(self, width: int, centroids: int) -> None:
         super().__init__()
-        self.decay = decay
         self.register_buffer(
             "centroids",
             torch.randn(centroids, width, generator=torch.Generator().manual_seed(0))
@@ -51,5 +52,5 @@ class GlobalModule(nn.Module):
         chosen = (chosen if valid is None else chosen & valid).to(self.counts.dtype)
         counts = chosen.sum(1)
         means = chosen @ seeds / counts.clamp(min=1.0)[:, None]
-        self.centroids.lerp_(means, ((1 - self.decay) * (counts > 0))[:, None])
-        self.counts.mul_(self.decay).add_(counts, alpha=1 - self.decay)
+        self.centroids.lerp_(means, ((1 - DECAY) * (counts > 0))[:, None])
+        self.counts.mul_(DECAY).add_(counts, alpha=1 - DECAY)

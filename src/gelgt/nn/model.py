@@ -24,7 +24,7 @@ from gelgt.nn.gnn import GNNBranch, both_ways, messages
 from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.refinement import refine, restrict, semantic_scores
 from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.nn.structure import StructureEncoder, laplacian_vectors, structure_noise
+from gelgt.nn.structure import StructureEncoder, structure_noise
 from gelgt.sampling.batch import SubgraphBatch, spread
 
 
@@ -87,13 +87,9 @@ class GelGTModel(RelationalModel):
                     width, config.row_width, config.row_layers, config.norm, self.columns
                 )
             else:
-                self.encoders[name] = StructureEncoder(
-                    width, config.structure_width, config.structure_layers, config.norm
-                )
+                self.encoders[name] = StructureEncoder(width, config.structure_width, config.norm)
         self.mixer = Mixer(len(config.encoders), width, config.dropout)
-        self.biases = self.make_biases(
-            min(1, config.layers) if config.share_bias else config.layers
-        )
+        self.biases = self.make_biases(min(1, config.layers))  # one for all blocks
         self.blocks = nn.ModuleList(AttentionBlock(config) for _ in range(config.layers))
         self.read_out = ReadOut(width) if config.layers else None
         self.gnn = (
@@ -103,36 +99,9 @@ class GelGTModel(RelationalModel):
         self.balance = (
             nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None
         )
-        self.everyone = (
-            GlobalModule(width, config.centroids, config.centroid_decay)
-            if config.centroids
-            else None
-        )
+        self.everyone = GlobalModule(width, config.centroids) if config.centroids else None
         self.history = HistoryEncoder(history, width, config.dropout) if history else None
         self.head = self.make_head(outputs)
-        self.futures: nn.Linear | None = None
-
-    def forward(self, inputs: ModelInput) -> Tensor:
-        """Predictions (B, outputs); in training those of futures behind them, where there are
-        any."""
-        return self.put_out(self.embed(inputs))
-
-    def put_out(self, seeds: Tensor) -> Tensor:
-        """From seed vectors to what `forward` gives."""
-        if self.futures is None or not self.training:
-            out: Tensor = self.head(seeds)
-            return out
-        hidden = self.head[:-1](seeds)
-        return torch.cat([self.head[-1](hidden), self.futures(hidden)], dim=1)
-
-    def expect(self, futures: int) -> None:
-        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends
-        it."""
-        self.futures = (
-            nn.Linear(self.config.width, futures, device=next(self.parameters()).device)
-            if futures
-            else None
-        )
 
     @property
     def is_coupled(self) -> bool:
@@ -245,8 +214,6 @@ class GelGTModel(RelationalModel):
 
     def structure_start(self, batch: SubgraphBatch, subgraph: Tensor) -> Tensor:
         """What the structure encoder starts from: (T, structure_width)."""
-        if self.config.structure == "laplacian":
-            return laplacian_vectors(batch.edge_index, batch.offsets, self.config.structure_width)
         place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
         return structure_noise(
             batch.seed_key,

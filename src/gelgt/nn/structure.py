@@ -14,6 +14,7 @@ from torch_geometric.nn import GINConv
 from gelgt.nn.gnn import SegmentSum, SendsMessages
 
 # SplitMix64's constants as signed numbers
+LAYERS = 2  # of the GIN
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
@@ -74,7 +75,7 @@ class StructureEncoder(nn.Module):
     """GIN layers with residuals; their outputs side by side through a linear map to d (paper,
     encoder appendix)."""
 
-    def __init__(self, width: int, structure_width: int, layers: int, norm: str) -> None:
+    def __init__(self, width: int, structure_width: int, norm: str) -> None:
         super().__init__()
         inner = structure_width
 
@@ -90,9 +91,9 @@ class StructureEncoder(nn.Module):
                 train_eps=True,
                 aggr=SegmentSum(),
             )
-            for _ in range(layers)
+            for _ in range(LAYERS)
         )
-        self.out = nn.Linear(inner * (layers + 1), width)
+        self.out = nn.Linear(inner * (LAYERS + 1), width)
 
     def forward(self, start: Tensor, edge_index: Tensor) -> Tensor:
         """(T, structure_width), (2, E) in both directions, sorted by target → (T, d)."""

@@ -83,7 +83,7 @@ class Trees(_Part):
     share: float = Field(ge=0, le=1)
 
 
-class Refit(_Part):
+class Retrained(_Part):
     """What was learned once validation had chosen: all labels, or those `known` at the test
     time."""
 
@@ -114,7 +114,7 @@ class Metrics(_Part):
     best_epoch: int | None = None
     members: list[dict[str, Any]] = []
     trees: Trees | None = None
-    refit: Refit | None = None
+    retrain: Retrained | None = None
     seconds: float | None = None
     phases: dict[str, float] = {}
     parameters: int | None = None

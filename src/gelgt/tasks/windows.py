@@ -91,7 +91,7 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
             f"The label tables of '{task.name}' make it a {task.task_type}, but other windows do "
             f"not fit: {error.message}",
             hint="State its task type (--task-type), or train on the label tables alone: "
-            "train.windows = 1, train.refit = false.",
+            "train.windows = 1, train.retrain = false.",
         ) from None
     return replace(task, labels={**task.labels, "train": rows})
 

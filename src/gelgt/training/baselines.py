@@ -2,7 +2,7 @@
 beside them.
 
 lightgbm        learns what the model learns: overlapping windows and stale views (`learnable`);
-                stops early on validation; where the model is refitted on every label known at the
+                stops early on validation; where the model is retrained on every label known at the
                 test time, so is it. Sees the calendar where the model sees it.
 lightgbm-2hop   the same over two hops
 entity-mean     the entity's own closed windows (`baselines/entity_mean.py`); entity-median for
@@ -36,7 +36,7 @@ class Baselines:
     Attributes:
         predictions: By name and split.
         labels: How many labels LightGBM learned for its validation predictions (``train``) and for
-            those of test, where it was refitted (``known``); empty without LightGBM.
+            those of test, where it was retrained (``known``); empty without LightGBM.
     """
 
     predictions: Mapping[str, Predictions] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def lightgbm_predictions(
         for split, places in there.items()
     }
     examples["train"] = _learned(data, config, "train")
-    if config.train.refit:
+    if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
     made = lightgbm_baseline(
         data.db,

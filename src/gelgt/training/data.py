@@ -93,7 +93,7 @@ class TrainingData:
                 f"The task '{task.name}' has no seed times.",
                 hint="Give the labels a time column.",
             )
-        target = Target.of(task, config.train.balance)
+        target = Target.of(task)
         # a task whose training ends before the database's own sees kinds of its own period
         if statistics is None:
             db = with_kinds_until(db, task.val_timestamp)
@@ -220,10 +220,10 @@ class TrainingData:
     def _replayed(self, task: Task) -> tuple[Seeds, NDArray[Any]]:
         return task_seeds(task, self.graph, "train"), self.target.labels(task, "train")
 
-    def members(self, config: TrainConfig) -> int:
+    def ensemble_size(self, config: TrainConfig) -> int:
         """How many models are trained."""
-        if config.members != "auto":
-            return config.members
+        if config.ensemble != "auto":
+            return config.ensemble
         return FEW_MEMBERS if len(self.windows("train", config.windows)[0]) <= FEW_LABELS else 1
 
     def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
@@ -233,11 +233,11 @@ class TrainingData:
         known: NDArray[np.bool_] = (own == TIMELESS) | (own <= seeds.time)
         return known
 
-    def notices(self, windows: int | Literal["auto"] = 1, refit: bool = False) -> list[str]:
+    def notices(self, windows: int | Literal["auto"] = 1, retrain: bool = False) -> list[str]:
         """What to say of entities that do not exist yet at their seed time, and of labels that
         cannot be made here or differ."""
         found = []
-        if (refit or self._seed_times_each(windows) > 1) and self.differing_labels:
+        if (retrain or self._seed_times_each(windows) > 1) and self.differing_labels:
             found.append(
                 f"{self.differing_labels:,} labels of training and validation are not what the "
                 f"SQL of '{self.task.name}' gives: the model "

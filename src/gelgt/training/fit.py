@@ -9,7 +9,6 @@ On a CPU a step works on `parts` of its batch side by side, and adds their gradi
 the same sums on any number of cores.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -28,9 +27,9 @@ from gelgt.nn.dropout import own_dropout
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.training.checkpoint import State, load_checkpoint, save_checkpoint
 from gelgt.training.data import TrainingData, learnable, nothing_to_learn
-from gelgt.training.futures import make_objective
 from gelgt.training.graphed import Steps, make_steps, why_not_graphed
 from gelgt.training.lanes import Lanes
+from gelgt.training.objective import Objective
 from gelgt.training.optimiser import limit_gradients, make_optimiser
 from gelgt.training.predict import autocast, predict_seeds
 from gelgt.training.progress import Progress
@@ -38,7 +37,8 @@ from gelgt.training.progress import Progress
 # of the uncertainty of a validation score: what the mean of several epochs may be worse than the
 # best by
 DOUBT = 0.25
-LAST_RATE = 0.01  # where a cosine ends, over the rate it began with
+CHECKPOINT_SECONDS = 60.0  # a checkpoint is written at least so often, and after every epoch
+PARTS = 2  # of a batch that are worked on side by side on a CPU
 
 
 class Trainer:
@@ -54,7 +54,7 @@ class Trainer:
         member: Its number among models that are trained one after the other; each has a checkpoint
             of its own.
         splits: Whose labels are learned from.
-        watch: Whether validation decides; a refit has nothing to watch and takes all its epochs.
+        watch: Whether validation decides; a retrain has nothing to watch and takes all its epochs.
         mixed: Without watching, the epochs whose mean weights are taken, the last of which ends it;
             none: the last of all.
         progress: Is told of every step and epoch.
@@ -90,9 +90,7 @@ class Trainer:
         seeds, labels = learnable(data, splits, config)
         if not len(seeds):
             raise nothing_to_learn(data)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self.objective = make_objective(model, data, seeds, labels, splits, self.device)
+        self.objective = Objective(data.target, data.target.encode(labels).to(self.device))
         self.parts = parts_of(model, config, self.device)
         self.loader = data.loader(
             seeds, -(-config.batch_size // self.parts), torch.Generator().manual_seed(config.seed)
@@ -113,7 +111,9 @@ class Trainer:
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self.graphed: Steps | None = self._record() if is_graphed else None
         self.average = (
-            {n: p.detach().clone() for n, p in model.named_parameters()} if config.average else {}
+            {n: p.detach().clone() for n, p in model.named_parameters()}
+            if config.weight_average
+            else {}
         )
         self.best: list[dict[str, Tensor]] = []  # the weights of `state.kept`
         self.state = State()
@@ -127,8 +127,6 @@ class Trainer:
                 self._epoch()
             if self.best:
                 self._choose()
-        if isinstance(self.model, GelGTModel):
-            self.model.expect(0)
         self.model.eval()
         return self.state
 
@@ -174,7 +172,7 @@ class Trainer:
                 )
                 if self._is_over() or state.step >= self.steps:
                     break
-                if now - saved > self.config.checkpoint_seconds:
+                if now - saved > CHECKPOINT_SECONDS:
                     self.save()
                     saved = now
         finally:
@@ -257,7 +255,7 @@ class Trainer:
                 (i for i, (_, kept) in enumerate(state.kept) if is_better(metric, value, kept)),
                 len(state.kept),
             )
-            most = self.config.mix
+            most = self.config.best_epochs
         if place >= most:
             return
         weights = {
@@ -342,17 +340,14 @@ class Trainer:
         config = self.config
         if step < config.warmup:
             return (step + 1) / config.warmup
-        if config.decay == "none":
-            return 1.0
-        done = min(1.0, (step - config.warmup) / max(1, config.epochs * self.steps - config.warmup))
-        return LAST_RATE + (1 - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * done))
+        return 1.0
 
     @torch.no_grad()
     def _move_average(self) -> None:
         if not self.average:
             return
         done = self.state.total + 1
-        decay = min(self.config.average, done / (done + 9))  # young averages forget faster
+        decay = min(self.config.weight_average, done / (done + 9))  # young averages forget faster
         names, parameters = zip(*self.model.named_parameters())
         torch._foreach_lerp_([self.average[name] for name in names], list(parameters), 1 - decay)
 
@@ -437,7 +432,7 @@ class Trainer:
 def parts_of(model: RelationalModel, config: TrainConfig, device: torch.device) -> int:
     """Into how many parts a batch is split: 1 on a GPU, and where a part would see the statistics
     of another."""
-    return 1 if device.type != "cpu" or model.is_coupled else config.parts
+    return 1 if device.type != "cpu" or model.is_coupled else PARTS
 
 
 def _set(rate: float | Tensor, value: float) -> float | Tensor:

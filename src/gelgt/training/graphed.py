@@ -28,7 +28,7 @@ from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import Seeds, SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.training.data import TrainingData
-from gelgt.training.futures import Objective
+from gelgt.training.objective import Objective
 from gelgt.training.optimiser import limit_gradients
 
 MEASURED = 16  # batches whose sizes decide how much room there is

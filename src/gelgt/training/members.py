@@ -34,7 +34,7 @@ def train_members(
     stop: Callable[[], bool],
 ) -> tuple[RelationalModel | Ensemble, list[State]]:
     """One model, or several one after the other; fewer where time or the user ends it."""
-    count = data.members(config.train)
+    count = data.ensemble_size(config.train)
     config = config.with_values("derived", train__time_limit=selection_limit(data, config.train))
     states: list[State] = []
     models: list[RelationalModel] = []
@@ -110,7 +110,7 @@ def is_behind(metric: str, states: list[State]) -> bool:
 def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:
     """The time until validation has to have chosen: what is left by learning the known labels anew,
     for as many epochs at most."""
-    if config.time_limit is None or not config.refit:
+    if config.time_limit is None or not config.retrain:
         return config.time_limit
     steps = [
         len(data.windows(split, config.windows)[0]) / config.batch_size
@@ -195,7 +195,7 @@ def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
     return model
 
 
-def refit_members(
+def retrain_members(
     data: TrainingData,
     config: RunConfig,
     states: list[State],
@@ -225,7 +225,7 @@ def refit_members(
         )
         if max(mixed) == 1:  # it may be the part of one for which there was time
             trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
-        progress.refit(number + 1, len(states), max(mixed))
+        progress.retrain(number + 1, len(states), max(mixed))
         if trainer.run().ended == "interrupted":
             return None, None
         models.append(model)

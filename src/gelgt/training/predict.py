@@ -17,6 +17,7 @@ from gelgt.training.data import TrainingData
 from gelgt.training.graphed import predictions_of
 from gelgt.training.lanes import Lanes
 
+LANES = 2  # batches side by side on a CPU
 EVAL_BATCH = 256  # seeds that are scored at a time, at least
 
 
@@ -77,5 +78,5 @@ def raw_outputs(
         )
     if replays is not None:
         return replays.raw(seeds, size, raw).cpu()
-    with Lanes(config.parts if device.type == "cpu" else 1) as lanes:
+    with Lanes(LANES if device.type == "cpu" else 1) as lanes:
         return torch.cat(list(lanes.map(raw, data.loader(seeds, size))))

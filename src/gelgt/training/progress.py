@@ -18,7 +18,7 @@ class Progress:
     def member(self, number: int, count: int) -> None:
         """The next of several models is trained; the first is 1."""
 
-    def refit(self, number: int, count: int, epochs: int) -> None:
+    def retrain(self, number: int, count: int, epochs: int) -> None:
         """The next of several models is trained anew, for so many epochs; the first is 1."""
 
     def resumed(self, epoch: int, step: int) -> None:

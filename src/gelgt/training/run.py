@@ -45,7 +45,7 @@ from gelgt.training.checkpoint import (
 )
 from gelgt.training.claim import claimed
 from gelgt.training.data import KNOWN, TrainingData, in_regime
-from gelgt.training.members import joined_state, refit_members, told, train_members
+from gelgt.training.members import joined_state, retrain_members, told, train_members
 from gelgt.training.parts import Parts, in_parts, network_outputs, part_scores
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
@@ -89,7 +89,8 @@ class Options:
             everything else.
         as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
         resume: Go on where a run in this folder was cut off.
-        refit: After selection, train anew on all labelled windows for the chosen number of epochs.
+        retrain_all: After the test score is known, retrain on all labels, those of test too, for the
+            epochs that validation chose.
         baselines: Whether LightGBM and the entity's past labels are scored beside the model; a
             bench makes them once for many runs.
         baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both.
@@ -100,7 +101,7 @@ class Options:
     visibility: Visibility | None = None
     as_of: int | None = None
     resume: bool = False
-    refit: bool = False
+    retrain_all: bool = False
     baselines: bool = True
     baseline_hops: tuple[int, ...] = (1,)
     device: str = "auto"
@@ -178,9 +179,9 @@ def _train_claimed(
         return load_run(out)
     data = TrainingData.of(db, task, config)
     clock.done("data", _facts(data))
-    for text in data.notices(config.train.windows, config.train.refit):
+    for text in data.notices(config.train.windows, config.train.retrain):
         progress.notice(text)
-    if config.train.refit:
+    if config.train.retrain:
         # labels that cannot be made are better known now than after training
         data.windows(KNOWN, config.train.windows)
     device = choose_device(options.device)
@@ -189,23 +190,23 @@ def _train_claimed(
     network, states = train_members(data, config, device, out, key, progress, stop)
     state, parameters = joined_state(states), sum(p.numel() for p in network.parameters())
     clock.done("training", told(states))
-    refit, is_whole = None, state.ended != "interrupted"
+    retrain, is_whole = None, state.ended != "interrupted"
     outputs = network_outputs(network, data, data.seeds["val"], config.train, device)
     partner = _grow_trees(outputs, data, config, clock) if is_whole else None
     trees, share = (None, 0.0) if partner is None else (partner.trees.to(device), partner.share)
     parts = {"val": in_parts(data, data.seeds["val"], outputs, trees, share)}
     # the test split is scored before its labels may be learned
-    for splits in wanted_refits(config, options):
+    for splits in wanted_retrains(config, options):
         if splits != (KNOWN,):
             parts["test"] = _test_parts(network, data, config, device, partner)
         if is_whole:
-            again, done = refit_members(data, config, states, splits, device, progress, stop)
+            again, done = retrain_members(data, config, states, splits, device, progress, stop)
             if again is None:
                 is_whole = False
             else:
                 partner = None if partner is None else regrown(partner, data, config, splits)
-                network, refit = again, done
-            clock.done("refit", _refitted(done))
+                network, retrain = again, done
+            clock.done("retrain", _retrained(done))
     if "test" not in parts:
         parts["test"] = _test_parts(network, data, config, device, partner)
     model = with_partner(network, partner)
@@ -236,7 +237,7 @@ def _train_claimed(
         "trees": None
         if partner is None or not partner.share
         else {"share": partner.share, "rounds": list(partner.rounds)},
-        "refit": refit,
+        "retrain": retrain,
         "key": key,
     }
     _write(out, data, config, model, metrics, shown, parts, baselines.predictions)
@@ -245,13 +246,13 @@ def _train_claimed(
     return load_run(out)
 
 
-def wanted_refits(config: RunConfig, options: Options) -> list[tuple[str, ...]]:
+def wanted_retrains(config: RunConfig, options: Options) -> list[tuple[str, ...]]:
     """Which labels are learned once validation has chosen, one after the other."""
-    known: list[tuple[str, ...]] = [(KNOWN,)] if config.train.refit else []
-    return known + ([("train", "val", "test")] if options.refit else [])
+    known: list[tuple[str, ...]] = [(KNOWN,)] if config.train.retrain else []
+    return known + ([("train", "val", "test")] if options.retrain_all else [])
 
 
-def _refitted(done: dict[str, Any] | None) -> str:
+def _retrained(done: dict[str, Any] | None) -> str:
     return (
         "interrupted; the weights before are kept"
         if done is None
@@ -291,7 +292,7 @@ def _run_key(config: RunConfig, task: Task, content_hash: str, options: Options)
     content = config.model_dump(
         exclude={
             "origins": True,
-            "train": {"time_limit", "checkpoint_seconds", "epochs", "patience"},
+            "train": {"time_limit", "epochs", "patience"},
         }
     )
     labels = hashlib.blake2b(digest_size=16)
@@ -304,7 +305,7 @@ def _run_key(config: RunConfig, task: Task, content_hash: str, options: Options)
             )
     times = [str(task.val_timestamp), str(task.test_timestamp)]
     text = json.dumps(
-        [content, content_hash, times, labels.hexdigest(), options.refit], default=str
+        [content, content_hash, times, labels.hexdigest(), options.retrain_all], default=str
     )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -41,7 +41,6 @@ class Target:
         low: 2nd percentile of regression labels.
         high: 98th percentile.
         start: (outputs,) logits of the base rates, from which the head starts; 0 for regression.
-        weight: Of a positive in the loss of a binary task.
     """
 
     space: LabelSpace
@@ -50,7 +49,6 @@ class Target:
     low: float = 0.0
     high: float = 0.0
     start: tuple[float, ...] = (0.0,)
-    weight: float = 1.0
 
     @property
     def task_type(self) -> str:
@@ -67,7 +65,7 @@ class Target:
         return max(1, self.space.width)
 
     @classmethod
-    def of(cls, task: Task, balance: bool = False) -> "Target":
+    def of(cls, task: Task) -> "Target":
         """The target of a task, from its training labels.
 
         Raises:
@@ -91,16 +89,7 @@ class Target:
             shares = (np.bincount(labels, minlength=space.width) + 1) / (len(labels) + space.width)
             return cls(space, start=tuple(np.log(shares).tolist()))
         rates = np.clip(np.atleast_1d(labels.mean(0)), 1e-4, 1 - 1e-4)
-        weight = (
-            float((1 - rates[0]) / rates[0])
-            if balance and space.task_type == "binary_classification"
-            else 1.0
-        )
-        return cls(
-            space,
-            start=tuple((np.log(rates / (1 - rates)) + np.log(weight)).tolist()),
-            weight=weight,
-        )
+        return cls(space, start=tuple(np.log(rates / (1 - rates)).tolist()))
 
     def labels(self, task: Task, split: str) -> NDArray[Any]:
         """The labels of a split, as `metrics.score` takes them."""
@@ -129,8 +118,7 @@ class Target:
             return functional.binary_cross_entropy_with_logits(out, labels, reduction="none").mean(
                 1
             )
-        found = functional.binary_cross_entropy_with_logits(out[:, 0], labels, reduction="none")
-        return found if self.weight == 1.0 else found * torch.where(labels > 0.5, self.weight, 1.0)
+        return functional.binary_cross_entropy_with_logits(out[:, 0], labels, reduction="none")
 
     def decode(self, out: Tensor) -> NDArray[np.float64]:
         """Probabilities or values: (B, outputs) → (B,) or (B, C)."""
@@ -141,8 +129,7 @@ class Target:
             return torch.softmax(out, dim=1).numpy()
         if self.task_type == "multilabel_classification":
             return torch.sigmoid(out).numpy()
-        # weighing moved the logits by that much
-        return torch.sigmoid(out[:, 0] - float(np.log(self.weight))).numpy()
+        return torch.sigmoid(out[:, 0]).numpy()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -175,8 +175,6 @@ def _objective(data: TrainingData) -> dict[str, Any]:
     found: dict[str, Any] = {"objective": OBJECTIVES[target.task_type]}
     if target.task_type == "multiclass_classification":
         found |= {"num_class": target.outputs}
-    if target.task_type == "binary_classification" and target.weight != 1.0:
-        found |= {"scale_pos_weight": target.weight}
     return found
 
 

@@ -88,9 +88,9 @@ class RelLLM(RelationalModel):
                 "row_times": False,
             },
             "sampling": {"budget": 80},
-            "train": {"members": 1},
+            "train": {"ensemble": 1},
         },
-        "gpu": {"model": {"prompts": 32}, "sampling": {"budget": 300}, "train": {"members": 1}},
+        "gpu": {"model": {"prompts": 32}, "sampling": {"budget": 300}, "train": {"ensemble": 1}},
         "paper": {
             "model": {"prompts": 32, "has_text": False, "row_width": 128, "row_layers": 4},
             "sampling": {"budget": 300},

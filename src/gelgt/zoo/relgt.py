@@ -44,24 +44,18 @@ class RelGTConfig(AttentionConfig):
 
     Attributes:
         layers: Local attention blocks.
-        ffn_ratio: Hidden width of a block's feed-forward network over d.
         attention_dropout: Of attention weights; as `dropout` if None.
         backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's
             interpreter).
         structure_width: Width of the structure GNN and of the noise it starts from.
-        structure_layers: Its GIN layers.
         centroids: Of the global module; 0 leaves the local blocks alone.
-        centroid_decay: Of their moving averages.
     """
 
     layers: int = Field(default=4, ge=1)
-    ffn_ratio: int = Field(default=2, ge=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     backend: Literal["auto", "reference", "sdpa", "fused"] = "auto"
     structure_width: int = Field(default=64, ge=64, multiple_of=64)
-    structure_layers: int = Field(default=2, ge=1)
     centroids: int = Field(default=4096, ge=0)
-    centroid_decay: float = Field(default=0.99, gt=0, lt=1)
 
     def as_gelgt(self) -> GelGTConfig:
         """The same blocks in the terms of gelgt's own configuration, which its attention reads."""
@@ -126,20 +120,14 @@ class RelGT(RelationalModel):
         self.row = RowEncoder(width, config.row_width, config.row_layers, "layer", self.columns)
         self.table = nn.Embedding(len(graph.tables), width)
         self.hop, self.age = HopEncoder(width), AgeEncoder(width)
-        self.structure = StructureEncoder(
-            width, config.structure_width, config.structure_layers, "layer"
-        )
+        self.structure = StructureEncoder(width, config.structure_width, "layer")
         self.mixer = Mixer(5, width, config.dropout)
         self.biases = self.make_biases(1)
         self.blocks = nn.ModuleList(
             AttentionBlock(self.blocks_config) for _ in range(config.layers)
         )
         self.pool = ReadOut(width)
-        self.everyone = (
-            GlobalModule(width, config.centroids, config.centroid_decay)
-            if config.centroids
-            else None
-        )
+        self.everyone = GlobalModule(width, config.centroids) if config.centroids else None
         sides = 2 if self.everyone is not None else 1
         self.join = nn.Sequential(
             LayerNorm(sides * width),

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from gelgt.config import AttentionConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn.attention import sdpa_attention
+from gelgt.nn.attention import FFN_RATIO, sdpa_attention
 from gelgt.nn.base import RelationalModel
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder
@@ -44,12 +44,10 @@ class RGPConfig(AttentionConfig):
     Attributes:
         latents: Learned vectors that gather what the rows say.
         layers: Blocks in which they attend to each other.
-        ffn_ratio: Hidden width of a block's feed-forward network over d.
     """
 
     latents: int = Field(default=32, ge=1)
     layers: int = Field(default=2, ge=0)
-    ffn_ratio: int = Field(default=2, ge=1)
 
 
 class RGP(RelationalModel):
@@ -149,7 +147,7 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: RGPConfig) -> None:
         super().__init__()
-        width, hidden = config.width, config.ffn_ratio * config.width
+        width, hidden = config.width, FFN_RATIO * config.width
         self.heads, self.rate = config.heads, config.dropout
         self.norm_x, self.norm_context, self.norm_ffn = (
             LayerNorm(width),

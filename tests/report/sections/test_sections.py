@@ -77,18 +77,19 @@ def test_it_says_who_predicts_and_what_was_learned_last(made_run: Any) -> None:
         folder,
         members=[{}, {}, {}],
         trees={"share": 0.75, "rounds": [70]},
-        refit={"labels": "known", "rows": 8812, "epochs": 5},
+        retrain={"labels": "known", "rows": 8812, "epochs": 5},
     )
     text = words(headline.header(Run(folder)))
     assert "Predicted by the mean of 3 networks, 25% LightGBM on the same history, 75%" in text
-    assert "Refitted on the 8,812 labels known at the test time, before test was scored" in text
+    assert "Retrained on the 8,812 labels known at the test time, before test was scored" in text
     assert "25% of the prediction; LightGBM, which has no such lines, makes the rest" in words(
         profile.section(Run(folder)).body
     )
-    update(folder, trees=None, refit={"rows": 99, "epochs": 5})
+    update(folder, trees=None, retrain={"rows": 99, "epochs": 5})
     text = words(headline.header(Run(folder)))
     assert (
-        "Predicted by the mean of 3 networks Refitted on all 99 labels, after it was scored" in text
+        "Predicted by the mean of 3 networks Retrained on all 99 labels, after it was scored"
+        in text
     )
 
 

@@ -36,8 +36,6 @@ def why_not_static(
         return "subgraphs without a budget have no largest size"
     if sampling.budget > MOST_ROWS:
         return f"subgraphs of up to {sampling.budget:,} rows are larger than {MOST_ROWS:,}"
-    if "structure" in model.config.encoders and model.config.structure == "laplacian":
-        return "Laplacian vectors are computed one subgraph at a time"
     encoder = dict(model.encoders.items()).get("row")
     return why_not_cells(encoder, features, free) if isinstance(encoder, RowEncoder) else None
 
@@ -133,7 +131,8 @@ class StaticModel:
 
     def __call__(self, inputs: StaticInput) -> Tensor:
         """Predictions (B, outputs); those of filler seeds mean nothing."""
-        return self.model.put_out(self.embed(inputs))
+        out: Tensor = self.model.head(self.embed(inputs))
+        return out
 
     def embed(self, inputs: StaticInput) -> Tensor:
         """Seed vectors (B, d)."""

@@ -193,13 +193,13 @@ def _predictors(run: Run) -> str:
     )
 
 
-def _refit(run: Run) -> str:
-    refit = run.facts.refit
-    if refit is None:
+def _retrain(run: Run) -> str:
+    retrain = run.facts.retrain
+    if retrain is None:
         return ""
-    if refit.labels == "all":
-        return f"all {count(refit.rows)} labels, after it was scored"
-    return f"the {count(refit.rows)} labels known at the test time, before test was scored"
+    if retrain.labels == "all":
+        return f"all {count(retrain.rows)} labels, after it was scored"
+    return f"the {count(retrain.rows)} labels known at the test time, before test was scored"
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -230,7 +230,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Time taken", duration(told.seconds) if told.seconds is not None else ""),
         ("Training", epochs),
         ("Predicted by", _predictors(run)),
-        ("Refitted on", _refit(run)),
+        ("Retrained on", _retrain(run)),
         ("Parameters", count(told.parameters) if told.parameters is not None else ""),
         ("Seed", str(told.seed) if told.seed is not None else ""),
     ]

@@ -78,11 +78,11 @@ def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Pat
         task = db.task(
             small_shop.sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp
         )
-        config = small(task.task_type, train__refit=True, train__windows=2)
+        config = small(task.task_type, train__retrain=True, train__windows=2)
         runs.append(train_run(db, task, tmp_path / f"run-{name}", config, Options(baselines=False)))
         labels.append(task.table("test").to_pandas())
     assert not labels[0].equals(labels[1])
-    assert runs[0].metrics["refit"] == runs[1].metrics["refit"]
+    assert runs[0].metrics["retrain"] == runs[1].metrics["retrain"]
     first, second = runs[0].weights(), runs[1].weights()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -92,10 +92,12 @@ def test_validation_is_scored_before_and_test_after(
 ) -> None:
     none = Options(baselines=False)
     plain = train_run(db, task, tmp_path / "plain", small(task.task_type), none)
-    again = train_run(db, task, tmp_path / "again", small(task.task_type, train__refit=True), none)
-    assert plain.metrics["refit"] is None
-    assert again.metrics["refit"]["labels"] == "known"
-    assert again.metrics["refit"]["rows"] > task.rows["train"] + task.rows["val"] / 2
+    again = train_run(
+        db, task, tmp_path / "again", small(task.task_type, train__retrain=True), none
+    )
+    assert plain.metrics["retrain"] is None
+    assert again.metrics["retrain"]["labels"] == "known"
+    assert again.metrics["retrain"]["rows"] > task.rows["train"] + task.rows["val"] / 2
     assert again.metrics["metrics"]["val"] == plain.metrics["metrics"]["val"]
     assert again.metrics["metrics"]["test"] != plain.metrics["metrics"]["test"]
     found = evaluate_run(again, db)
@@ -109,28 +111,28 @@ def test_validation_is_scored_before_and_test_after(
         db,
         task,
         tmp_path / "both",
-        small(task.task_type, train__refit=True),
-        Options(baselines=False, refit=True),
+        small(task.task_type, train__retrain=True),
+        Options(baselines=False, retrain_all=True),
     )
     assert both.metrics["metrics"] == again.metrics["metrics"]
-    assert both.metrics["refit"]["labels"] == "all"
+    assert both.metrics["retrain"]["labels"] == "all"
     with pytest.raises(GelgtError) as caught:
         write_relbench(both, db, tmp_path / "other")
     assert caught.value.code == "learned_test"
 
 
-def test_an_interrupted_refit_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
-    config, none = small(task.task_type, train__refit=True), Options(baselines=False)
+def test_an_interrupted_retrain_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
+    config, none = small(task.task_type, train__retrain=True), Options(baselines=False)
     whole = train_run(db, task, tmp_path / "whole", config, none)
     steps = iter(range(1000))
     selecting = 2 * 4 + 2  # epochs of four steps, and whoever is asked before
     cut = train_run(db, task, tmp_path / "cut", config, none, stop=lambda: next(steps) >= selecting)
-    assert cut.metrics["refit"] is None
+    assert cut.metrics["retrain"] is None
     assert cut.metrics["ended"] == "interrupted"
     assert cut.metrics["metrics"]["val"] == whole.metrics["metrics"]["val"]
     assert (tmp_path / "cut" / CHECKPOINT).exists()
     rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))
-    assert rest.metrics["refit"] == whole.metrics["refit"]
+    assert rest.metrics["retrain"] == whole.metrics["retrain"]
     assert rest.metrics["metrics"] == whole.metrics["metrics"]
     assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
 
@@ -159,11 +161,14 @@ def test_a_time_limit_leaves_room(db: Database, task: Task) -> None:
     data, config = (
         data_of(db, task),
         small(
-            task.task_type, train__refit=True, train__time_limit=100.0, train__steps_per_epoch=None
+            task.task_type,
+            train__retrain=True,
+            train__time_limit=100.0,
+            train__steps_per_epoch=None,
         ).train,
     )
     assert selection_limit(data, small(task.task_type, train__time_limit=100.0).train) == 100.0
-    assert selection_limit(data, small(task.task_type, train__refit=True).train) is None
+    assert selection_limit(data, small(task.task_type, train__retrain=True).train) is None
     limit = selection_limit(data, config)
     assert limit is not None
     share = len(data.windows(KNOWN, 1)[0]) / len(data.windows("train", 1)[0])
@@ -177,10 +182,10 @@ def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> No
     told: list[tuple[int, int, int]] = []
 
     class Watcher(Progress):
-        def refit(self, number: int, count: int, epochs: int) -> None:
+        def retrain(self, number: int, count: int, epochs: int) -> None:
             told.append((number, count, epochs))
 
-    config = small(task.task_type, train__refit=True, train__members=2)
+    config = small(task.task_type, train__retrain=True, train__ensemble=2)
     run = train_run(
         db, task, tmp_path / "run", config, Options(baselines=False), progress=Watcher()
     )
@@ -208,7 +213,7 @@ def test_labels_that_cannot_be_made_end_a_run_before_it_trains(
             db,
             odd,
             tmp_path / "run",
-            small(task.task_type, train__refit=True),
+            small(task.task_type, train__retrain=True),
             Options(baselines=False),
             progress=steps,
         )
@@ -230,7 +235,7 @@ def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_
     steps = Steps()
     config = small(
         task.task_type,
-        train__refit=True,
+        train__retrain=True,
         train__steps_per_epoch=200,
         train__time_limit=1e-3,
         model__trees=False,
@@ -265,7 +270,7 @@ def test_what_was_learned_goes_by_times(
         db,
         task,
         tmp_path / "run",
-        small(task.task_type, train__refit=True),
+        small(task.task_type, train__retrain=True),
         Options(baselines=False),
     )
     assert task.val_timestamp is not None
