@@ -21,11 +21,11 @@ from gelgt.errors import GelgtError
 from gelgt.files import whole_folder
 from gelgt.inference import Prediction, Predictor, evaluate_run
 from gelgt.presets import PRESETS, RunConfig
+from gelgt.runs.folder import read_json
 from gelgt.sources import Database, open
 from gelgt.tasks import Task
 from gelgt.tasks.times import timestamp
 from gelgt.training import Options, Progress, Run, load_run, train_run
-from gelgt.training.run_folder import read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,7 +249,7 @@ class GelGT:
     @property
     def metrics(self) -> dict[str, Any]:
         """What ``metrics.json`` holds: scores, baselines, every epoch, versions, seed, regime."""
-        return self.run.metrics
+        return self.run.record.to_json()
 
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
         """For each set of Gaussian kernels, its centres and widths as durations, with a sentence

@@ -17,7 +17,7 @@ from gelgt.bench.study import Wish, run_study
 from gelgt.bench.temporal import kernels_by_epoch, moved, temporal_markdown, temporal_plot
 from gelgt.bench.write import write_study
 from gelgt.errors import GelgtError
-from gelgt.training.run_folder import Run, load_run
+from gelgt.runs.folder import Run, load_run
 
 
 @pytest.fixture(scope="module")

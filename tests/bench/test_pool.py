@@ -10,8 +10,7 @@ from gelgt import Database, Task
 from gelgt.bench.pool import News
 from gelgt.bench.study import Study, Variant, Wish, plan, run_study
 from gelgt.bench.tables import study_markdown
-from gelgt.training.checkpoint import CHECKPOINT
-from gelgt.training.run_folder import MARK
+from gelgt.runs.folder import CHECKPOINT, MARK
 
 ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 

@@ -33,7 +33,7 @@ def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
         "shop.db",
     ]
     assert gelgt.open(folder / "project").task("orders-soon").rows == found["task"]["rows"]
-    assert load_run(folder / "run").metrics["metrics"] == found["train"]["metrics"]
+    assert load_run(folder / "run").record.to_json()["metrics"] == found["train"]["metrics"]
     assert pd.read_parquet(found["predict"]["out"])["id"].tolist() == found["predict"]["entities"]
     assert Path(found["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
 
@@ -51,7 +51,7 @@ def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
         assert f"({step} " in result.out or f"; {step} " in result.out
     assert "oracle" in result.out
     assert "planted repurchase_lag" in result.out
-    assert load_run(folder / "run").metrics["seed"] == 1
+    assert load_run(folder / "run").record.to_json()["seed"] == 1
 
 
 def test_files_of_the_users_own_are_kept(run: Run, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_source_that_has_moved(run: Run, trained: Any, tmp_path: Path) -> None
         .replace(str(trained.source), str(tmp_path / "gone.db"))
     )
     (moved / "metrics.json").write_text(text, encoding="utf-8")
-    from gelgt.training.run_folder import finish_run
+    from gelgt.runs.folder import finish_run
 
     finish_run(moved)
     error = run("predict", moved, "--json")

@@ -50,7 +50,7 @@ def test_the_object_and_the_folder(trained: Any) -> None:
     assert found["seconds"] > 0
     assert found["temporal_profile"][0]["text"].startswith("centre ")
     assert Path(found["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert load_run(trained.folder).metrics["metrics"] == found["metrics"]
+    assert load_run(trained.folder).record.to_json()["metrics"] == found["metrics"]
 
 
 def test_progress_is_plain_and_beside_the_result(trained: Any) -> None:
@@ -96,7 +96,7 @@ def test_for_people(
     result = run("train", project, "soon", *TINY, *options)
     assert result.code == 0, result.err
     folder = Path("runs/soon")
-    assert load_run(folder).metrics["seed"] == 3
+    assert load_run(folder).record.to_json()["seed"] == 3
     assert not (folder / "report.html").exists()
     for text in (
         "validation roc_auc",
@@ -170,7 +170,7 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
     command = ("train", shop_source, SENTENCE, "--out", tmp_path / "run", *settings)
     first = run(*command, "--time-limit", "0.001s").json
     assert first["ended"] == "time limit"
-    assert load_run(tmp_path / "run").metrics["ended"] == "time limit"
+    assert load_run(tmp_path / "run").record.to_json()["ended"] == "time limit"
     whole = run(*command, "--resume").json
     assert whole["ended"] == "all epochs"
     assert whole["epochs"] >= 2
@@ -207,7 +207,7 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
     assert "Traceback" not in err
     result = json.loads(out)
     assert result["ended"] == "interrupted"
-    assert load_run(folder).metrics["ended"] == "interrupted"
+    assert load_run(folder).record.to_json()["ended"] == "interrupted"
     epochs = result["epochs"]
     assert epochs >= 2
     done = run(*command, "--set", f"train.epochs={epochs + 1}", "--resume")

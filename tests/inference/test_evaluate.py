@@ -23,9 +23,9 @@ def test_scores_are_those_of_the_run(twins: Twins, run_of: Callable[[str], Run],
     run = run_of(name)
     for split in ("val", "test"):
         found = evaluate_run(run, twins.whole, split, device="cpu")
-        assert found["metrics"][split] == run.metrics["metrics"][split], "bit for bit"
+        assert found["metrics"][split] == run.record.to_json()["metrics"][split], "bit for bit"
         assert found["baselines"] == {
-            n: {split: s[split]} for n, s in run.metrics["baselines"].items()
+            n: {split: s[split]} for n, s in run.record.to_json()["baselines"].items()
         }
         assert (found["regime"], found["seed"], found["run"], found["notices"]) == (
             "seed-time",
@@ -33,11 +33,17 @@ def test_scores_are_those_of_the_run(twins: Twins, run_of: Callable[[str], Run],
             str(run.folder),
             [],
         )
-    assert evaluate_run(run, twins.whole, "train")["rows"] == run.metrics["task"]["rows"]["train"]
+    assert (
+        evaluate_run(run, twins.whole, "train")["rows"]
+        == run.record.to_json()["task"]["rows"]["train"]
+    )
 
 
 def test_the_source_of_the_run_is_the_default(twins: Twins, binary_run: Run) -> None:
-    assert evaluate_run(binary_run)["metrics"]["test"] == binary_run.metrics["metrics"]["test"]
+    assert (
+        evaluate_run(binary_run)["metrics"]["test"]
+        == binary_run.record.to_json()["metrics"]["test"]
+    )
 
 
 def test_an_unknown_split(twins: Twins, binary_run: Run) -> None:
@@ -53,7 +59,7 @@ def test_labels_are_made_again_on_other_data(
     that counts."""
     run = run_of(name)
     found = evaluate_run(run, twins.cut)
-    assert found["metrics"]["test"] == run.metrics["metrics"]["test"]
+    assert found["metrics"]["test"] == run.record.to_json()["metrics"]["test"]
     assert found["baselines"] == {}
     assert "baselines" in found["notices"][0]
     shutil.copy(twins.folder / "cut.db", tmp_path / "shop.db")
@@ -65,7 +71,7 @@ def test_labels_are_made_again_on_other_data(
         ],
     )
     other = evaluate_run(run, tmp_path / "shop.db")
-    assert other["metrics"]["test"] != run.metrics["metrics"]["test"]
+    assert other["metrics"]["test"] != run.record.to_json()["metrics"]["test"]
     assert any("never saw" in text for text in other["notices"]) == (name == "multiclass")
 
 
@@ -83,7 +89,9 @@ def test_given_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> None
         frame, entity="customers.id", timedelta="7 days", val=twins.val, test=twins.test
     )
     run = tiny_run(twins.cut, task, tmp_path / "run")
-    assert evaluate_run(run, twins.cut)["metrics"]["test"] == run.metrics["metrics"]["test"]
+    assert (
+        evaluate_run(run, twins.cut)["metrics"]["test"] == run.record.to_json()["metrics"]["test"]
+    )
     with pytest.raises(GelgtError) as caught:
         evaluate_run(run, twins.whole)
     assert caught.value.code == "labels_of_other_data"
@@ -95,7 +103,9 @@ def test_edited_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> Non
     labels = pd.read_parquet(folder / "train.parquet")
     labels.assign(target=1 - labels["target"]).to_parquet(folder / "train.parquet")
     run = tiny_run(twins.cut, twins.cut.task(folder), tmp_path / "run")
-    assert evaluate_run(run, twins.cut)["metrics"]["test"] == run.metrics["metrics"]["test"]
+    assert (
+        evaluate_run(run, twins.cut)["metrics"]["test"] == run.record.to_json()["metrics"]["test"]
+    )
     with pytest.raises(GelgtError) as caught:
         evaluate_run(run, twins.whole)
     assert caught.value.code == "labels_of_other_data"
@@ -119,7 +129,7 @@ def test_another_task(twins: Twins, binary_run: Run) -> None:
     )
     found = evaluate_run(binary_run, twins.whole, task=later)
     assert found["rows"] == later.rows["test"]
-    assert found["metrics"]["test"] != binary_run.metrics["metrics"]["test"]
+    assert found["metrics"]["test"] != binary_run.record.to_json()["metrics"]["test"]
     assert found["baselines"] == {}
     same = evaluate_run(binary_run, twins.whole, task=twins.task("binary"))
     assert same == evaluate_run(binary_run, twins.whole), (
@@ -150,7 +160,7 @@ def test_relbench_scores_our_table_alike(
     assert path == tmp_path / "submission" / f"rel-f1__{task}.csv"
     dataset = RelBenchDataset(folder)
     theirs = evaluate_task(f"rel-f1/{task}", path, dataset=dataset)
-    ours = run.metrics["metrics"]["test"]
+    ours = run.record.to_json()["metrics"]["test"]
     made = dataset.load_task(task)
     if task == "driver-top3":
         assert theirs["roc_auc"] == pytest.approx(ours["roc_auc"], abs=1e-12)

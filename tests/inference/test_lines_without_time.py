@@ -18,7 +18,8 @@ from gelgt.inference import Predictor
 from gelgt.sources.row_times import RowTimes, instant
 from gelgt.tasks.population import existing
 from gelgt.training import Run
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.regime import in_regime
 
 from .conftest import tiny_run
 from .test_time_travel import same_bits
@@ -127,7 +128,9 @@ def test_nothing_tells_what_a_coin_shows(run: Run, shops: dict[str, Path]) -> No
     ]
     assert len(labels) >= 1500
     assert np.abs(np.array(scores) - 0.5).max() < 4 * spread, scores  # the largest of a few dozen
-    assert abs(run.metrics["metrics"]["test"]["roc_auc"] - 0.5) < 3 / np.sqrt(12 * PRODUCTS / 4)
+    assert abs(run.record.to_json()["metrics"]["test"]["roc_auc"] - 0.5) < 3 / np.sqrt(
+        12 * PRODUCTS / 4
+    )
 
 
 def test_labels_are_those_of_lines_with_a_time(shops: dict[str, Path], tmp_path: Path) -> None:

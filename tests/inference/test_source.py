@@ -245,7 +245,7 @@ def test_the_source_of_a_run_is_found_from_any_folder(
     monkeypatch.chdir(here)
     db = gelgt.open("shop.db")
     run = tiny_run(db, twins.task("binary", db), here / "run")
-    assert run.metrics["data"]["source"] == str(here / "shop.db")
+    assert run.record.to_json()["data"]["source"] == str(here / "shop.db")
     after = twins.at + pd.Timedelta(days=60)  # the whole shop has rows after the cut
     expected = Predictor(run, here / "shop.db").predict(at=after)
     assert not expected.table.equals(Predictor(run, there / "shop.db").predict(at=after).table)
@@ -255,7 +255,11 @@ def test_the_source_of_a_run_is_found_from_any_folder(
     assert found.notices == ()
 
     # An older run kept what was typed: it says which file that is from here.
-    old = replace(run, metrics=run.metrics | {"data": run.metrics["data"] | {"source": "shop.db"}})
+    old = replace(
+        run,
+        metrics=run.record.to_json()
+        | {"data": run.record.to_json()["data"] | {"source": "shop.db"}},
+    )
     assert str(there / "shop.db") in open_for(old, None).notices[0]
     (here / "shop.db").rename(here / "moved.db")
     with pytest.raises(GelgtError) as caught:

@@ -104,7 +104,7 @@ def test_training_does_not_know_it_either(twins: Twins, tmp_path: Path, visibili
     assert all(
         torch.equal(tensor, weights["cut"][name]) for name, tensor in weights["whole"].items()
     )
-    assert runs["whole"].metrics["metrics"] == runs["cut"].metrics["metrics"]
+    assert runs["whole"].record.metrics == runs["cut"].record.metrics
     assert runs["whole"].statistics == runs["cut"].statistics
     same_bits(
         Predictor(runs["whole"], twins.cut).predict(at=twins.at).table,

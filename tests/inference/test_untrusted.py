@@ -12,8 +12,8 @@ import pytest
 import gelgt
 from gelgt import GelgtError
 from gelgt.inference import Predictor, evaluate_run
+from gelgt.runs.folder import FORMAT, REQUIRED, SUCCESS, finish_run
 from gelgt.training import Run, load_run
-from gelgt.training.run_folder import FORMAT, REQUIRED, SUCCESS, finish_run
 
 from .conftest import Twins
 

@@ -9,7 +9,8 @@ import pytest
 import gelgt
 from gelgt.presets import RunConfig
 from gelgt.sources.column_kinds import with_kinds_until
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.regime import in_regime
 
 
 @pytest.fixture

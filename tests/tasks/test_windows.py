@@ -14,7 +14,9 @@ import gelgt
 from gelgt import Database, Task, TrainConfig
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.testing import Shop, to_frames
-from gelgt.training.data import KNOWN, TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import KNOWN
+from gelgt.training.regime import in_regime
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,8 @@ from gelgt.presets import RunConfig, config_type
 from gelgt.registry import BUILT_IN
 from gelgt.testing.twins import TWINS, twin_tasks
 from gelgt.training import Options, Run, TrainingData, load_run, train_run
-from gelgt.training.data import in_regime
-from gelgt.training.members import make_model
+from gelgt.training.ensemble import make_model
+from gelgt.training.regime import in_regime
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")
 
@@ -151,7 +151,7 @@ def check_model(model: str, db: Database, task: Task, out: Path) -> None:
 
 
 def check_training(run: Run, db: Database, task: Task) -> None:
-    (epoch,) = run.metrics["epochs"]
+    (epoch,) = run.record.to_json()["epochs"]
     assert epoch["step"] == STEPS
     assert np.isfinite(epoch["loss"])
     before = dict(make_model(TrainingData.of(db, task, run.config), run.config).named_parameters())

@@ -24,7 +24,7 @@ from gelgt.presets import RunConfig
 from gelgt.sources.row_times import RowTimes, instant
 from gelgt.testing.twins import TWINS, make_twin, twin_tasks
 from gelgt.training import Options, Run, TrainingData, train_run
-from gelgt.training.data import in_regime
+from gelgt.training.regime import in_regime
 
 TINY: Mapping[str, Any] = {
     "train.epochs": 1,
@@ -113,12 +113,14 @@ def test_train_evaluate_predict(
 ) -> None:
     db, run = database(name), run_of(name, task_name)
     task = db.task(task_name)
-    assert run.metrics["regime"] == "frozen", "as for every RelBench folder"
-    assert run.metrics["metric"] == METRICS[str(task.task_type)]
-    assert set(run.metrics["baselines"]) >= ({"lightgbm"} if task_name == FIRST[name] else set())
+    assert run.record.to_json()["regime"] == "frozen", "as for every RelBench folder"
+    assert run.record.to_json()["metric"] == METRICS[str(task.task_type)]
+    assert set(run.record.to_json()["baselines"]) >= (
+        {"lightgbm"} if task_name == FIRST[name] else set()
+    )
 
     scores = evaluate_run(run, db, "test", device="cpu")
-    assert scores["metrics"]["test"] == run.metrics["metrics"]["test"]
+    assert scores["metrics"]["test"] == run.record.to_json()["metrics"]["test"]
     assert scores["rows"] == task.rows["test"]
     assert np.isfinite(scores["metrics"]["test"][METRICS[str(task.task_type)]])
 
@@ -163,8 +165,8 @@ def test_inferred_kinds_train_too(
         RunConfig.of("cpu", task.task_type, TINY),
         Options(baseline_hops=(), device="cpu"),
     )
-    assert run.metrics["regime"] == "frozen"
-    assert np.isfinite(run.metrics["metrics"]["test"][METRICS[str(task.task_type)]])
+    assert run.record.to_json()["regime"] == "frozen"
+    assert np.isfinite(run.record.to_json()["metrics"]["test"][METRICS[str(task.task_type)]])
 
 
 @pytest.mark.parametrize("visibility", ["frozen", "seed-time"])

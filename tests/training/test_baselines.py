@@ -18,11 +18,14 @@ from gelgt import Database, Task
 from gelgt.baselines import Examples
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.metrics import score
+from gelgt.scoring import Scorer
+from gelgt.scoring.scorer import tree_outputs
 from gelgt.training import Options, Progress, train_run
 from gelgt.training import baselines as module
 from gelgt.training.baselines import lightgbm_predictions, make_baselines
-from gelgt.training.data import KNOWN, TrainingData, in_regime, learnable
-from gelgt.training.parts import network_outputs, predict_parts, tree_outputs
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.regime import in_regime
 
 CPU = torch.device("cpu")
 
@@ -136,7 +139,7 @@ def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, retrain: 
         small(task.task_type, train__retrain=retrain),
         Options(device="cpu"),
     )
-    metrics = run.metrics
+    metrics = run.record.to_json()
     share = metrics["tree_share"]
     assert share == metrics["trees"]["share"] > 0
     assert set(metrics["parts"]) == {"network", "trees"}
@@ -176,17 +179,17 @@ def test_trees_without_a_share_are_scored_and_not_kept(
         small(task.task_type, train__retrain=True),
         Options(baselines=False, device="cpu"),
     )
-    assert run.metrics["tree_share"] == 0.0
-    assert run.metrics["trees"] is None
+    assert run.record.to_json()["tree_share"] == 0.0
+    assert run.record.to_json()["trees"] is None
     assert (
-        run.metrics["parts"]["trees"]["test"]["roc_auc"]
-        != run.metrics["parts"]["network"]["test"]["roc_auc"]
+        run.record.to_json()["parts"]["trees"]["test"]["roc_auc"]
+        != run.record.to_json()["parts"]["network"]["test"]["roc_auc"]
     )
-    assert run.metrics["parts"]["network"] == run.metrics["metrics"]
+    assert run.record.to_json()["parts"]["network"] == run.record.to_json()["metrics"]
     assert not [name for name in run.weights() if name.startswith("trees.")]
     assert (
         evaluate_run(run, db, device="cpu")["parts"]["trees"]["test"]
-        == run.metrics["parts"]["trees"]["test"]
+        == run.record.to_json()["parts"]["trees"]["test"]
     )
 
 
@@ -198,8 +201,8 @@ def test_a_model_without_trees_has_one_part(db: Database, task: Task, tmp_path: 
         small(task.task_type, model__trees=False),
         Options(baselines=False, device="cpu"),
     )
-    assert run.metrics["parts"] == {"network": run.metrics["metrics"]}
-    assert run.metrics["tree_share"] == 0.0
+    assert run.record.to_json()["parts"] == {"network": run.record.to_json()["metrics"]}
+    assert run.record.to_json()["tree_share"] == 0.0
     assert not [
         name
         for name in pq.read_schema(run.folder / "predictions" / "test.parquet").names
@@ -217,13 +220,11 @@ def test_together_is_the_mix_of_the_raw_outputs(db: Database, task: Task, tmp_pa
     )
     data = TrainingData.of(db, task, run.config)
     predictor = Predictor(run, db, "cpu")
-    model, seeds = predictor.model, data.seeds["test"]
-    network, trees = (
-        network_outputs(model, data, seeds, run.config.train, CPU),
-        tree_outputs(model.trees, data, seeds),
-    )
-    share = run.metrics["tree_share"]
+    model, seeds = predictor.scorer.model, data.seeds["test"]
+    scorer = Scorer(model, data)
+    network, trees = scorer.outputs(seeds), tree_outputs(model.trees, data, seeds)
+    share = run.record.to_json()["tree_share"]
     expected = data.target.decode((1 - share) * network + share * trees)
-    found = predict_parts(model, data, seeds, run.config.train, CPU)
+    found = scorer.predict(seeds)
     np.testing.assert_allclose(found.together, expected)
     assert found.together.tobytes() != found.alone["network"].tobytes()

@@ -10,18 +10,22 @@ from tiny import small
 
 from gelgt import Database, GelgtError, Task
 from gelgt.presets import RunConfig
-from gelgt.training.checkpoint import CHECKPOINT, load_checkpoint, load_tensors
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.runs.folder import CHECKPOINT
+from gelgt.runs.tensors import load_tensors
+from gelgt.scoring import Scorer
+from gelgt.training.checkpoint import load_checkpoint
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model
-from gelgt.training.predict import predict_seeds
 from gelgt.training.progress import Progress
+from gelgt.training.regime import in_regime
+from gelgt.training.session import Session
 
 
 def trainer(db: Database, task: Task, config: RunConfig, **options: Any) -> Trainer:
     config = in_regime(config, task)
     data = TrainingData.of(db, task, config)
-    return Trainer(make_model(data, config), data, config.train, **options)
+    return Trainer(make_model(data, config), data, config.train, session=Session(**options))
 
 
 def weights(of: Trainer) -> dict[str, torch.Tensor]:
@@ -139,7 +143,7 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
     scores = [record["val"]["roc_auc"] for record in watch.records]
     assert state.best == max(scores)
     assert scores.index(max(scores)) + 1 == state.best_epoch == len(scores) - 2
-    predicted = predict_seeds(run.model, run.data, run.data.seeds["val"], run.config, "cpu")
+    predicted = Scorer(run.model, run.data).predict(run.data.seeds["val"]).together
     from gelgt.metrics import roc_auc
 
     assert roc_auc(run.data.labels("val"), predicted) == pytest.approx(state.best, abs=1e-12)
@@ -198,7 +202,7 @@ def test_it_learns(db: Database) -> None:
 
 
 def test_tensors_and_texts_come_back(tmp_path: Path) -> None:
-    from gelgt.training.checkpoint import save_tensors
+    from gelgt.runs.tensors import save_tensors
 
     tensors = {
         "a": torch.arange(3),
@@ -236,8 +240,8 @@ def test_the_gradient_of_parts_is_that_of_the_batch(
         batches = made.loader.epoch(0)
         first = [next(batches) for _ in range(parts)]
         batches.close()
-        loss = made._step(first)
-        found.append((loss, [p.grad for p in made.parameters]))
+        loss = made._eager_step(first)
+        found.append((loss, [p.grad for p in made.eager.parameters]))
     for loss, gradients in found[1:]:
         assert loss == pytest.approx(found[0][0], rel=1e-5)
         for one, other in zip(found[0][1], gradients):
@@ -251,28 +255,28 @@ def test_the_mean_of_the_best_epochs(
 ) -> None:
     """Of six epochs the best three are mixed; a run that was broken off mixes the same; a mean that
     is worse is not taken."""
-    monkeypatch.setattr("gelgt.training.fit.DOUBT", 1e3)
+    monkeypatch.setattr("gelgt.training.fit.TOLERANCE", 1e3)
     config = small(train__best_epochs=3, train__epochs=6, train__patience=6)
     whole = trainer(db, task, config)
     state = whole.run()
     ranked = sorted(state.history, key=lambda record: -record["val"]["roc_auc"])[:3]
-    assert [epoch for epoch, _ in state.kept] == [record["epoch"] for record in ranked]
+    assert [epoch for epoch, _ in state.best_epochs] == [record["epoch"] for record in ranked]
     for name, tensor in whole.model.state_dict().items():
         if tensor.is_floating_point():
             torch.testing.assert_close(
-                tensor, torch.stack([each[name] for each in whole.best]).mean(0)
+                tensor, torch.stack([each[name] for each in whole.best.weights]).mean(0)
             )
-    assert state.mixed == sorted(record["epoch"] for record in ranked)
+    assert state.averaged == sorted(record["epoch"] for record in ranked)
 
     progress = Stopper(after=14)
     trainer(db, task, config, folder=tmp_path, progress=progress, stop=progress).run()
     resumed = trainer(db, task, config, folder=tmp_path)
-    assert resumed.run().mixed == state.mixed
+    assert resumed.run().averaged == state.averaged
     assert same(weights(resumed), weights(whole))
 
-    monkeypatch.setattr("gelgt.training.fit.DOUBT", -1e3)
+    monkeypatch.setattr("gelgt.training.fit.TOLERANCE", -1e3)
     strict = trainer(db, task, config)
-    assert strict.run().mixed == []
-    kept = strict.best[0]
+    assert strict.run().averaged == []
+    kept = strict.best.weights[0]
     # the layer of futures is gone
     assert same(weights(strict), {name: kept[name] for name in weights(strict)})

@@ -18,14 +18,23 @@ from tiny import small
 import gelgt
 from gelgt import Database, Task
 from gelgt.presets import RunConfig
-from gelgt.training import graphed
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.scoring import Scorer
+from gelgt.scoring import scorer as scorer_module
+from gelgt.scoring.replay import why_not_recorded
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.graphed import Predictions, why_not_graphed
-from gelgt.training.members import make_model
-from gelgt.training.predict import predict_seeds
+from gelgt.training.regime import in_regime
+from gelgt.training.session import Session
 
-DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__parts": 1}
+
+@pytest.fixture(autouse=True)
+def whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packed batch is not split."""
+    monkeypatch.setattr("gelgt.training.fit.PARTS", 1)
+
+
+DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0}
 
 
 def trainer(
@@ -33,9 +42,9 @@ def trainer(
 ) -> Trainer:
     config = in_regime(config, task)
     data = TrainingData.of(db, task, config)
-    made = Trainer(make_model(data, config), data, config.train, **options)
+    made = Trainer(make_model(data, config), data, config.train, session=Session(**options))
     if is_packed:
-        made.graphed = made._record()
+        made.recorded = made.record()
     return made
 
 
@@ -51,13 +60,13 @@ def test_packed_training_is_training(db: Database, task: Task, norm: str) -> Non
     eager, packed = ([record["loss"] for record in state.history] for state in states)
     assert packed == pytest.approx(eager, rel=1e-4)
     assert states[1].best == pytest.approx(states[0].best, abs=1e-3)
-    assert runs[1].graphed is not None
-    assert not runs[1].graphed.waiting
-    assert len(runs[1].graphed.replay.programs) >= 1
+    assert runs[1].recorded is not None
+    assert not runs[1].recorded.waiting
+    assert len(runs[1].recorded.replay.programs) >= 1
 
 
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:
-    config = small(train__parts=1, train__weight_average=0.9)
+    config = small(train__weight_average=0.9)
     whole = trainer(db, task, config, folder=tmp_path / "whole")
     first = trainer(
         db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3
@@ -76,9 +85,9 @@ def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Pa
 def test_a_batch_without_room_takes_an_ordinary_step(db: Database, task: Task) -> None:
     config = small(train__epochs=1, **DRY)
     whole, cramped = trainer(db, task, config, is_packed=False), trainer(db, task, config)
-    assert cramped.graphed is not None
-    cramped.graphed.packer.shapes = cramped.graphed.packer.shapes[:1]
-    cramped.graphed.packer.shapes[0] = type(cramped.graphed.packer.shapes[0])(
+    assert cramped.recorded is not None
+    cramped.recorded.packer.shapes = cramped.recorded.packer.shapes[:1]
+    cramped.recorded.packer.shapes[0] = type(cramped.recorded.packer.shapes[0])(
         32, 8, 8, 8, (1,) * len(cramped.data.graph.tables)
     )
     states = [made.run() for made in (whole, cramped)]
@@ -91,20 +100,21 @@ def test_packed_predictions_are_the_predictions(
     made = trainer(db, task, small(), is_packed=False)
     made.model.eval()
     seeds = made.data.seeds["val"]
-    expected = predict_seeds(made.model, made.data, seeds, made.config, "cpu", 32)
-    monkeypatch.setattr(graphed, "why_not_graphed", lambda *_: None)
-    monkeypatch.setattr(graphed, "FEW", 1)
-    for size in (32, 32, 48):
-        found = predict_seeds(made.model, made.data, seeds, made.config, "cpu", size)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert isinstance(made.data.kept["predictions"], Predictions)
+    expected = Scorer(made.model, made.data, batch_size=32).predict(seeds).together
+    monkeypatch.setattr(scorer_module, "why_not_recorded", lambda *_: None)
+    monkeypatch.setattr(scorer_module, "FEW", 1)
+    for size in (32, 48):
+        scorer = Scorer(made.model, made.data, batch_size=size)
+        for _ in range(2):
+            np.testing.assert_allclose(scorer.predict(seeds).together, expected, atol=1e-5)
+        assert scorer._recorded["outputs"].replay.programs
 
 
 def test_without_a_gpu_steps_are_not_recorded(db: Database, task: Task) -> None:
     made = trainer(db, task, small(), is_packed=False)
-    assert made.graphed is None
+    assert made.recorded is None
     assert (
-        why_not_graphed(made.model, made.data, torch.device("cpu"))
+        why_not_recorded(made.model, made.data, torch.device("cpu"))
         == "CUDA graphs need a CUDA device"
     )
 
@@ -118,7 +128,7 @@ on_gpu = [
 def on_f1(
     relbench_data: Callable[[str], Path],
     preset: str = "paper",
-    is_graphed: bool = True,
+    is_recorded: bool = True,
     **changes: Any,
 ) -> Trainer:
     """A trainer of driver-dnf on the GPU."""
@@ -127,7 +137,7 @@ def on_f1(
     settings = {name.replace("__", "."): value for name, value in changes.items()}
     config = in_regime(RunConfig.of(preset, task.task_type, settings), task)
     data = TrainingData.of(db, task, config)
-    return Trainer(make_model(data, config), data, config.train, "cuda", is_graphed=is_graphed)
+    return Trainer(make_model(data, config), data, config.train, "cuda", is_recorded=is_recorded)
 
 
 def losses(made: Trainer, steps: int) -> list[float]:
@@ -136,7 +146,7 @@ def losses(made: Trainer, steps: int) -> list[float]:
     while len(found) < steps:
         for batch in islice(made.loader.epoch(made.state.epoch), steps - len(found)):
             before = made.state.loss
-            made._take([batch])
+            made._step([batch])
             made._collect()
             made.state.total += 1
             found.append(made.state.loss - before)
@@ -149,20 +159,30 @@ class TestOnGpu:
 
     pytestmark = on_gpu
 
-    def test_recorded_steps_are_steps(self, relbench_data: Callable[[str], Path]) -> None:
+    def test_recorded_steps_are_steps(
+        self, relbench_data: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         dry = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__precision": "float32"}
         eager, recorded = (
-            on_f1(relbench_data, is_graphed=is_graphed, **dry) for is_graphed in (False, True)
+            on_f1(relbench_data, is_recorded=is_recorded, **dry) for is_recorded in (False, True)
         )
-        assert recorded.graphed is not None
+        assert recorded.recorded is not None
         assert losses(recorded, 4) == pytest.approx(losses(eager, 4), rel=1e-5)
         recorded.model.load_state_dict(eager.model.state_dict())
         seeds = eager.data.seeds["val"]
-        expected = predict_seeds(
-            eager.model, eager.data, seeds, eager.config, "cuda", 32, is_graphed=False
+        monkeypatch.setattr(scorer_module, "FEW", 1)
+        expected, found = (
+            Scorer(
+                of.model,
+                of.data,
+                "cuda",
+                precision="float32",
+                batch_size=32,
+                is_recorded=of is recorded,
+            ).predict(seeds)
+            for of in (eager, recorded)
         )
-        found = predict_seeds(recorded.model, recorded.data, seeds, recorded.config, "cuda", 32)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(found.together, expected.together, atol=1e-5)
 
     def test_two_recorded_runs_have_the_same_bits(
         self, relbench_data: Callable[[str], Path]

@@ -14,8 +14,9 @@ import gelgt
 from gelgt import Database, Task, TrainConfig
 from gelgt.history.seed_history import CALENDAR, HistoryPlan, for_fitting
 from gelgt.sampling import Seeds
-from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.members import make_model
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
+from gelgt.training.regime import in_regime
 
 DAY = 86_400
 
@@ -52,7 +53,7 @@ def test_a_view_is_as_stale_as_the_horizon_makes_it(races: tuple[Database, Task]
 def test_copies_are_asked_about_at_the_time_of_their_label(races: tuple[Database, Task]) -> None:
     data = data_of(*races, "frozen")
     fresh = data.seeds["train"]
-    seeds, _ = data.learned("train", TrainConfig(stale=1))
+    seeds, _ = data.learned("train", TrainConfig(stale=1, windows=1))
     copies = seeds.take(np.arange(len(fresh), len(seeds)))
     assert set(copies.asked.tolist()) <= set(fresh.time.tolist())
     history = data.history(seeds)

@@ -14,22 +14,22 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
-from gelgt.training import Options, load_run, train_run
-from gelgt.training.checkpoint import CHECKPOINT
-from gelgt.training.run_folder import SUCCESS
+from gelgt.runs.folder import CHECKPOINT, SUCCESS
+from gelgt.training import Options, fit, load_run, train_run
 
 KILLS = 10
 
 
 def work(folder: str, task_folder: str, out: str) -> None:
     """One process: train, or go on."""
+    fit.CHECKPOINT_SECONDS = 1e-3
     torch.set_num_threads(1)
     db = gelgt.open(folder)
     train_run(
         db,
         db.task(Path(task_folder)),
         Path(out),
-        small("binary_classification", train__checkpoint_seconds=1e-3),
+        small("binary_classification"),
         Options(resume=True),
     )
 

@@ -11,12 +11,13 @@ from tiny import small
 import gelgt
 from gelgt import Database
 from gelgt.inference import evaluate_run
+from gelgt.scoring import Scorer
 from gelgt.training import train_run
 from gelgt.training.baselines import lightgbm_predictions
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model
-from gelgt.training.predict import predict_seeds
+from gelgt.training.regime import in_regime
 
 DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300), "D")
 
@@ -75,9 +76,9 @@ def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_pat
     assert "does not exist yet" in data.notices()[0]
 
     trainer = Trainer(make_model(data, config), data, config.train)
-    assert len(trainer.objective.labels) == there["train"].sum()
+    assert len(trainer.setup.objective.labels) == there["train"].sum()
     trainer.run()
-    found = predict_seeds(trainer.model, data, data.seeds["val"], config.train, "cpu")
+    found = Scorer(trainer.model, data).predict(data.seeds["val"]).together
     rate = data.labels("train").mean()
     np.testing.assert_allclose(found[~there["val"]], rate, rtol=1e-5)
     assert np.ptp(found[there["val"]]) > 0
@@ -88,7 +89,7 @@ def test_they_are_not_learned_from_and_get_the_base_rate(late: Database, tmp_pat
 
     run = train_run(late, task, tmp_path / "run", small(task.task_type))
     again = evaluate_run(run, late, "val")
-    assert again["metrics"]["val"] == run.metrics["metrics"]["val"]
+    assert again["metrics"]["val"] == run.record.to_json()["metrics"]["val"]
     assert any("get the base rate" in text for text in again["notices"])
 
 

@@ -9,11 +9,11 @@ import torch
 from gelgt import Database, Task
 from gelgt.nn.bias import GaussianBias
 from gelgt.presets import RunConfig
+from gelgt.scoring.scorer import autocast
 from gelgt.training import in_regime
 from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model
-from gelgt.training.predict import autocast
 
 SMALLER = {
     "model.width": 16,
@@ -46,13 +46,13 @@ def test_adam_with_an_l2_term_in_every_gradient(trainer: Trainer) -> None:
     """Where the loss has no gradient, the L2 term alone moves a weight, and Adam by one whole rate;
     decoupled decay hardly would."""
     assert type(trainer.optimiser) is torch.optim.Adam
-    before = [p.detach().clone() for p in trainer.parameters]
-    for parameter in trainer.parameters:
+    before = [p.detach().clone() for p in trainer.eager.parameters]
+    for parameter in trainer.eager.parameters:
         parameter.grad = torch.zeros_like(parameter)
     trainer.optimiser.step()
     (bias,) = trainer.model.biases
-    assert {id(bias.centre), id(bias.width)} <= {id(p) for p in trainer.parameters}
-    for old, new in zip(before, trainer.parameters):
+    assert {id(bias.centre), id(bias.width)} <= {id(p) for p in trainer.eager.parameters}
+    for old, new in zip(before, trainer.eager.parameters):
         is_large = old.abs() > 0.1
         torch.testing.assert_close(
             (old - new.detach())[is_large], 1e-4 * old.sign()[is_large], rtol=0.1, atol=1e-5
@@ -65,11 +65,11 @@ def test_gradients_are_not_clipped(trainer: Trainer, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
     batch = next(iter(trainer.loader.epoch(0)))
-    assert trainer._step([batch]) > 0
+    assert trainer._eager_step([batch]) > 0
 
 
 def test_the_precision_is_float32(trainer: Trainer) -> None:
-    assert isinstance(autocast(trainer.config, torch.device("cuda")), nullcontext)
+    assert isinstance(autocast(trainer.config.precision, torch.device("cuda")), nullcontext)
 
 
 def test_ten_epochs_with_one_rate(trainer: Trainer) -> None:

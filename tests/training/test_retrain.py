@@ -14,12 +14,15 @@ import gelgt
 from gelgt import Database, GelgtError, Task
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.inference.relbench import write_relbench
+from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import Shop, to_frames
 from gelgt.training import Options, Progress, train_run
-from gelgt.training.checkpoint import CHECKPOINT
-from gelgt.training.data import KNOWN, TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model, selection_limit
+from gelgt.training.examples import KNOWN
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model, selection_limit
+from gelgt.training.regime import in_regime
+from gelgt.training.session import Goal
 
 
 def data_of(db: Database, task: Task) -> TrainingData:
@@ -82,7 +85,7 @@ def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Pat
         runs.append(train_run(db, task, tmp_path / f"run-{name}", config, Options(baselines=False)))
         labels.append(task.table("test").to_pandas())
     assert not labels[0].equals(labels[1])
-    assert runs[0].metrics["retrain"] == runs[1].metrics["retrain"]
+    assert runs[0].record.retrain == runs[1].record.retrain
     first, second = runs[0].weights(), runs[1].weights()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -95,13 +98,13 @@ def test_validation_is_scored_before_and_test_after(
     again = train_run(
         db, task, tmp_path / "again", small(task.task_type, train__retrain=True), none
     )
-    assert plain.metrics["retrain"] is None
-    assert again.metrics["retrain"]["labels"] == "known"
-    assert again.metrics["retrain"]["rows"] > task.rows["train"] + task.rows["val"] / 2
-    assert again.metrics["metrics"]["val"] == plain.metrics["metrics"]["val"]
-    assert again.metrics["metrics"]["test"] != plain.metrics["metrics"]["test"]
+    assert plain.record.to_json()["retrain"] is None
+    assert again.record.to_json()["retrain"]["labels"] == "known"
+    assert again.record.to_json()["retrain"]["rows"] > task.rows["train"] + task.rows["val"] / 2
+    assert again.record.to_json()["metrics"]["val"] == plain.record.to_json()["metrics"]["val"]
+    assert again.record.to_json()["metrics"]["test"] != plain.record.to_json()["metrics"]["test"]
     found = evaluate_run(again, db)
-    assert found["metrics"]["test"] == again.metrics["metrics"]["test"], (
+    assert found["metrics"]["test"] == again.record.to_json()["metrics"]["test"], (
         "the folder holds the weights that were scored"
     )
     assert found["notices"] == []
@@ -114,8 +117,8 @@ def test_validation_is_scored_before_and_test_after(
         small(task.task_type, train__retrain=True),
         Options(baselines=False, retrain_all=True),
     )
-    assert both.metrics["metrics"] == again.metrics["metrics"]
-    assert both.metrics["retrain"]["labels"] == "all"
+    assert both.record.to_json()["metrics"] == again.record.to_json()["metrics"]
+    assert both.record.to_json()["retrain"]["labels"] == "all"
     with pytest.raises(GelgtError) as caught:
         write_relbench(both, db, tmp_path / "other")
     assert caught.value.code == "learned_test"
@@ -127,13 +130,13 @@ def test_an_interrupted_retrain_goes_on(db: Database, task: Task, tmp_path: Path
     steps = iter(range(1000))
     selecting = 2 * 4 + 2  # epochs of four steps, and whoever is asked before
     cut = train_run(db, task, tmp_path / "cut", config, none, stop=lambda: next(steps) >= selecting)
-    assert cut.metrics["retrain"] is None
-    assert cut.metrics["ended"] == "interrupted"
-    assert cut.metrics["metrics"]["val"] == whole.metrics["metrics"]["val"]
+    assert cut.record.to_json()["retrain"] is None
+    assert cut.record.to_json()["ended"] == "interrupted"
+    assert cut.record.to_json()["metrics"]["val"] == whole.record.to_json()["metrics"]["val"]
     assert (tmp_path / "cut" / CHECKPOINT).exists()
     rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))
-    assert rest.metrics["retrain"] == whole.metrics["retrain"]
-    assert rest.metrics["metrics"] == whole.metrics["metrics"]
+    assert rest.record.to_json()["retrain"] == whole.record.to_json()["retrain"]
+    assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
     assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
 
 
@@ -143,7 +146,7 @@ def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> Non
     def trained(*mixed: int) -> dict[str, torch.Tensor]:
         config = small(task.task_type, train__epochs=9)
         model = make_model(data, config)
-        state = Trainer(model, data, config.train, splits=(KNOWN,), watch=False, mixed=mixed).run()
+        state = Trainer(model, data, config.train, goal=Goal((KNOWN,), mixed)).run()
         assert state.epoch == max(mixed)
         return {
             name: tensor.clone()
@@ -191,7 +194,7 @@ def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> No
     )
     assert [(number, count) for number, count, _ in told] == [(1, 2), (2, 2)]
     assert [epochs for _, _, epochs in told] == [
-        member["best_epoch"] for member in run.metrics["members"]
+        member["best_epoch"] for member in run.record.to_json()["members"]
     ]
 
 
@@ -241,8 +244,8 @@ def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_
         model__trees=False,
     )
     run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=steps)
-    assert run.metrics["ended"] == "time limit"
-    assert run.metrics["epochs"][0]["step"] == 1
+    assert run.record.to_json()["ended"] == "time limit"
+    assert run.record.to_json()["epochs"][0]["step"] == 1
     assert steps.taken == 2
 
 

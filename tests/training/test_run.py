@@ -18,9 +18,10 @@ from tiny import small
 import gelgt
 from gelgt import Database, GelgtError, Task
 from gelgt.metrics import score
+from gelgt.runs.folder import CHECKPOINT
 from gelgt.training import Options, Progress, in_regime, load_run, train_run
-from gelgt.training.checkpoint import CHECKPOINT, State
-from gelgt.training.members import is_behind
+from gelgt.training.checkpoint import State
+from gelgt.training.ensemble import is_behind
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +38,15 @@ def test_the_folder_holds_everything(run: Path, db: Database, task: Task) -> Non
     assert loaded.config.preset == "cpu"
     assert loaded.task["gelgt"]["val_timestamp"]
     assert loaded.task["gelgt"]["sentence"] == task.sentence
-    assert loaded.metrics["regime"] == "seed-time"
-    assert loaded.metrics["horizon"] is None
-    assert set(loaded.metrics["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
-    assert loaded.metrics["data"]["hash"]
-    assert loaded.metrics["data"]["source"] == db.source
+    assert loaded.record.to_json()["regime"] == "seed-time"
+    assert loaded.record.to_json()["horizon"] is None
+    assert set(loaded.record.to_json()["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
+    assert loaded.record.to_json()["data"]["hash"]
+    assert loaded.record.to_json()["data"]["source"] == db.source
     assert list(loaded.schema.tables) == db.table_names
     assert not (run / CHECKPOINT).exists()
     assert not [p for p in run.rglob("*") if p.suffix in (".pt", ".pkl", ".pickle")]
-    assert len(loaded.metrics["epochs"]) == 2
+    assert len(loaded.record.to_json()["epochs"]) == 2
 
 
 def test_scores_follow_from_the_predictions(run: Path) -> None:
@@ -57,7 +58,7 @@ def test_scores_follow_from_the_predictions(run: Path) -> None:
             score(
                 "binary_classification", table["label"].to_numpy(), table["probability"].to_numpy()
             )
-            == loaded.metrics["metrics"][split]
+            == loaded.record.to_json()["metrics"][split]
         )
         for name in ("lightgbm", "entity-mean"):
             found = score(
@@ -65,7 +66,7 @@ def test_scores_follow_from_the_predictions(run: Path) -> None:
                 table["label"].to_numpy(),
                 table[f"baseline:{name}"].to_numpy(),
             )
-            assert found == loaded.metrics["baselines"][name][split]
+            assert found == loaded.record.to_json()["baselines"][name][split]
 
 
 def test_profile_sums_to_one(run: Path) -> None:
@@ -123,7 +124,7 @@ def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> Non
     with pytest.raises(GelgtError) as caught:
         train_run(db, task, out, small(train__seed=7))
     assert caught.value.code == "run_exists"
-    assert load_run(out).metrics == first.metrics
+    assert load_run(out).record.to_json() == first.record.to_json()
 
 
 def test_a_run_without_the_mark_is_known(
@@ -141,13 +142,13 @@ def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path
     whole = train_run(db, task, tmp_path / "whole", config)
     steps = iter(range(100))
     cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 5)
-    assert cut.metrics["ended"] == "interrupted"
+    assert cut.record.to_json()["ended"] == "interrupted"
     assert (tmp_path / "cut" / CHECKPOINT).exists()
-    assert cut.metrics["metrics"]["test"]
+    assert cut.record.to_json()["metrics"]["test"]
     rest = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
-    assert rest.metrics["ended"] == "all epochs"
+    assert rest.record.to_json()["ended"] == "all epochs"
     assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
-    assert rest.metrics["metrics"] == whole.metrics["metrics"]
+    assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
 
 
 def test_retrain_learns_from_every_window_and_keeps_the_scores(
@@ -158,12 +159,12 @@ def test_retrain_learns_from_every_window_and_keeps_the_scores(
         train_run(db, task, tmp_path / "plain", config),
         train_run(db, task, tmp_path / "retrain", config, Options(retrain_all=True)),
     )
-    assert again.metrics["retrain"] == {
+    assert again.record.to_json()["retrain"] == {
         "labels": "all",
         "rows": sum(task.rows.values()),
-        "epochs": plain.metrics["best_epoch"],
+        "epochs": plain.record.to_json()["best_epoch"],
     }
-    assert again.metrics["metrics"] == plain.metrics["metrics"]
+    assert again.record.to_json()["metrics"] == plain.record.to_json()["metrics"]
     assert not all(
         torch.equal(plain.weights()[name], value) for name, value in again.weights().items()
     )
@@ -208,9 +209,9 @@ def test_every_type_of_task(
 ) -> None:
     task = labelled(db, values, task_type=task_type)
     found = train_run(db, task, tmp_path / "run", small(task_type, train__epochs=1))
-    assert found.metrics["metric"] == metric
-    assert metric in found.metrics["metrics"]["test"]
-    assert all(metric in scores["test"] for scores in found.metrics["baselines"].values())
+    assert found.record.to_json()["metric"] == metric
+    assert metric in found.record.to_json()["metrics"]["test"]
+    assert all(metric in scores["test"] for scores in found.record.to_json()["baselines"].values())
     table = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet")
     probabilities = [name for name in table.column_names if name.startswith("probability_")]
     assert len(probabilities) == (3 if task_type == "multiclass_classification" else 0)
@@ -233,7 +234,7 @@ def test_a_multilabel_task(db: Database, tmp_path: Path) -> None:
     labels = {split: with_lists(table) for split, table in numbers.labels.items()}
     task = replace(numbers, task_type="multilabel_classification", labels=labels)
     found = train_run(db, task, tmp_path / "run", small(task.task_type, train__epochs=1))
-    assert "macro_auprc" in found.metrics["metrics"]["test"]
+    assert "macro_auprc" in found.record.to_json()["metrics"]["test"]
     table = pq.read_table(tmp_path / "run" / "predictions" / "test.parquet")
     assert {"probability_a", "probability_b"} <= set(table.column_names)
     assert table.column("label").to_pylist() == labels["test"].column("y").to_pylist()
@@ -250,7 +251,7 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     goes on to the same weights."""
     config = small(task.task_type, train__ensemble=3, train__best_epochs=2)
     run = train_run(db, task, tmp_path / "whole", config)
-    assert [member["epochs"] for member in run.metrics["members"]] == [2, 2, 2]
+    assert [member["epochs"] for member in run.record.to_json()["members"]] == [2, 2, 2]
     alone = train_run(
         db,
         task,
@@ -264,8 +265,11 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     steps = iter(range(100))
     # in the second model
     cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)
-    assert cut.metrics["ended"] == "interrupted"
-    assert len(cut.metrics["members"]) in (1, 2)  # the second joins if it is no worse by then
+    assert cut.record.to_json()["ended"] == "interrupted"
+    assert len(cut.record.to_json()["members"]) in (
+        1,
+        2,
+    )  # the second joins if it is no worse by then
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
     assert all(torch.equal(resumed.weights()[name], tensor) for name, tensor in together.items())
     assert not list((tmp_path / "cut").glob("checkpoint*"))
@@ -308,7 +312,10 @@ def test_a_model_without_its_first_step_is_left_out(
     whole = train_run(
         db, task, tmp_path / "one", small(task.task_type, train__ensemble=1, model__trees=False)
     )
-    assert (cut.metrics["ended"], len(cut.metrics["members"])) == ("interrupted", 1)
+    assert (cut.record.to_json()["ended"], len(cut.record.to_json()["members"])) == (
+        "interrupted",
+        1,
+    )
     assert all(torch.equal(cut.weights()[name], tensor) for name, tensor in whole.weights().items())
     resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
-    assert len(resumed.metrics["members"]) == 2
+    assert len(resumed.record.to_json()["members"]) == 2

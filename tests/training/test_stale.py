@@ -12,9 +12,10 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, Task, TrainConfig
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import about_seeds, make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.members import about_seeds, make_model
+from gelgt.training.regime import in_regime
 
 DAY = 86_400
 
@@ -31,8 +32,8 @@ def races(relbench_data: Callable[[str], Path]) -> tuple[Database, Task]:
 
 def test_copies_see_less_and_keep_their_label(races: tuple[Database, Task]) -> None:
     data = data_of(*races, "frozen")
-    fresh, labels = data.learned("train", TrainConfig(stale=0))
-    seeds, copied = data.learned("train", TrainConfig(stale=2))
+    fresh, labels = data.learned("train", TrainConfig(stale=0, windows=1))
+    seeds, copied = data.learned("train", TrainConfig(stale=2, windows=1))
     assert len(seeds) == len(copied) > 2 * len(fresh)
     assert np.array_equal(seeds.time[: len(fresh)], fresh.time)
     assert np.array_equal(copied[: len(fresh)], labels)
@@ -49,7 +50,7 @@ def test_only_where_a_frozen_split_is_asked_about_for_long(
     races: tuple[Database, Task], relbench_data: Callable[[str], Path]
 ) -> None:
     assert len(data_of(*races, "seed-time").lags()) == 0
-    auto = TrainConfig(stale="auto")
+    auto = TrainConfig(stale="auto", windows=1)
     assert len(data_of(*races, "frozen").learned("train", auto)[0]) > 1.5 * len(
         data_of(*races, "seed-time").learned("train", auto)[0]
     )
@@ -68,14 +69,17 @@ def test_an_epoch_is_no_longer_for_its_copies(races: tuple[Database, Task]) -> N
         )
         config = small(train__stale=stale, train__steps_per_epoch=None, model__history=0)
         made = Trainer(make_model(data, config), data, config.train)
-        steps[stale], rows[stale] = made.steps, len(made.objective.labels)
+        steps[stale], rows[stale] = made.steps, len(made.setup.objective.labels)
     assert steps[0] == steps[3]
     assert rows[3] > 3 * rows[0]
 
 
 def test_models_of_a_run_draw_their_own_lags(races: tuple[Database, Task]) -> None:
     data = data_of(*races, "frozen")
-    times = [data.learned("train", TrainConfig(stale=1, seed=seed))[0].time for seed in (0, 0, 1)]
+    times = [
+        data.learned("train", TrainConfig(stale=1, windows=1, seed=seed))[0].time
+        for seed in (0, 0, 1)
+    ]
     assert np.array_equal(times[0], times[1])
     assert not np.array_equal(times[0], times[2])
 

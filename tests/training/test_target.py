@@ -8,8 +8,9 @@ import torch
 from tiny import small
 
 from gelgt import Database, GelgtError, Task
-from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.target import Target, mostly_alike
+from gelgt.nn.target import Target, mostly_alike
+from gelgt.training.data import TrainingData
+from gelgt.training.regime import in_regime
 
 
 def test_binary_starts_at_the_base_rate(task: Task) -> None:

@@ -14,19 +14,18 @@ from gelgt import Database, Task
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
+from gelgt.scoring import Scorer
 from gelgt.training import Options, train_run
-from gelgt.training.data import TrainingData, in_regime
-from gelgt.training.members import make_model
-from gelgt.training.parts import network_outputs
-from gelgt.training.predict import predict_seeds, raw_outputs
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import Trained, make_model
+from gelgt.training.regime import in_regime
 from gelgt.training.trees import (
     SHARES,
-    Partner,
-    choose_partner,
+    GrownTrees,
+    choose_trees,
     grow,
-    regrown,
+    regrow_trees,
     wants_trees,
-    with_partner,
 )
 
 CPU = torch.device("cpu")
@@ -37,12 +36,17 @@ def data(db: Database, task: Task) -> TrainingData:
     return TrainingData.of(db, task, in_regime(small(task.task_type), task))
 
 
-def partner_of(model: Any, data: TrainingData, config: RunConfig) -> Partner:
-    found = choose_partner(
-        network_outputs(model, data, data.seeds["val"], config.train, CPU), data, config
-    )
-    assert found is not None
-    return found
+def trees_beside(model: Any, data: TrainingData, config: RunConfig) -> GrownTrees:
+    outputs = Scorer(model, data).outputs(data.seeds["val"])
+    trees = choose_trees(outputs, data, config)
+    assert trees is not None
+    return trees
+
+
+def together(model: Any, trees: GrownTrees) -> Ensemble:
+    made = Trained((model,), (), trees).model
+    assert isinstance(made, Ensemble)
+    return made
 
 
 def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
@@ -50,29 +54,24 @@ def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
     nothing."""
     config = small(task.task_type)
     model = make_model(data, config)
-    partner = partner_of(model, data, config)
-    assert partner.share == max(SHARES)
-    whole = with_partner(model, partner)
-    assert isinstance(whole, Ensemble)
+    beside = trees_beside(model, data, config)
+    assert beside.share == max(SHARES)
+    whole = together(model, beside)
     seeds = data.seeds["val"]
-    own, both = (
-        raw_outputs(model, data, seeds, config.train, CPU),
-        raw_outputs(whole, data, seeds, config.train, CPU),
-    )
     columns = data.history(seeds)
     assert columns is not None
-    torch.testing.assert_close(
-        both, (1 - partner.share) * own + partner.share * partner.trees(columns).float()
-    )
+    network, trees = Scorer(model, data).outputs(seeds), beside.trees(columns).float()
+    expected = data.target.decode((1 - beside.share) * network + beside.share * trees)
+    np.testing.assert_allclose(Scorer(whole, data).predict(seeds).together, expected)
 
     class Oracle(torch.nn.Module):
         def forward(self, inputs: object) -> torch.Tensor:
             truth = torch.from_numpy(data.labels("val")).float()[inputs.batch.index]  # type: ignore[attr-defined]
             return (20 * truth - 10)[:, None]
 
-    refused = partner_of(Oracle(), data, config)
+    refused = trees_beside(Oracle(), data, config)
     assert refused.share == 0.0
-    assert with_partner(model, refused) is model
+    assert Trained((model,), (), refused).model is model
 
 
 def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> None:
@@ -89,8 +88,8 @@ def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> No
 
 def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task) -> None:
     config = small(task.task_type)
-    partner = partner_of(make_model(data, config), data, config)
-    known = regrown(partner, data, config, ("known",))
+    beside = trees_beside(make_model(data, config), data, config)
+    known = regrow_trees(beside, data, config, ("known",))
     labels = dict(task.labels)
     table = labels["test"]
     place = table.column_names.index(task.label_col)
@@ -99,7 +98,7 @@ def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task
         place, task.label_col, pa.array(turned, table.column(place).type)
     )
     other = TrainingData.of(db, replace(task, labels=labels), in_regime(config, task))
-    again = regrown(partner, other, config, ("known",))
+    again = regrow_trees(beside, other, config, ("known",))
     assert all(
         torch.equal(known.trees.state_dict()[name], value)
         for name, value in again.trees.state_dict().items()
@@ -121,10 +120,10 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
         small(task.task_type, train__retrain=True),
         Options(baselines=False),
     )
-    assert run.metrics["trees"]["share"] in SHARES[1:]
-    assert len(run.metrics["trees"]["rounds"]) == 3
+    assert run.record.to_json()["trees"]["share"] in SHARES[1:]
+    assert len(run.record.to_json()["trees"]["rounds"]) == 3
     assert any(name.startswith("trees.") for name in run.weights())
-    assert evaluate_run(run, db)["metrics"]["test"] == run.metrics["metrics"]["test"]
+    assert evaluate_run(run, db)["metrics"]["test"] == run.record.to_json()["metrics"]["test"]
     without = train_run(
         db,
         task,
@@ -132,8 +131,8 @@ def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: P
         small(task.task_type, train__retrain=True, model__trees=False),
         Options(baselines=False),
     )
-    assert without.metrics["trees"] is None
-    assert without.metrics["metrics"]["test"] != run.metrics["metrics"]["test"]
+    assert without.record.to_json()["trees"] is None
+    assert without.record.to_json()["metrics"]["test"] != run.record.to_json()["metrics"]["test"]
 
 
 def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_path: Path) -> None:
@@ -154,7 +153,7 @@ def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_pa
         data, config.train, ("train",), (columns, data.target.encode(data.labels("val")))
     )
     assert rounds == (1, 1, 1)
-    assert partner_of(make_model(data, config), data, config).share == 0.0
+    assert trees_beside(make_model(data, config), data, config).share == 0.0
 
 
 def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> None:
@@ -167,7 +166,7 @@ def test_where_there_are_none(data: TrainingData, db: Database, task: Task) -> N
 def test_predictions_stay_those_of_seeds_that_exist(data: TrainingData, task: Task) -> None:
     config = small(task.task_type)
     model = make_model(data, config)
-    whole = with_partner(model, partner_of(model, data, config))
-    found = predict_seeds(whole, data, data.seeds["test"], config.train, CPU)
+    whole = together(model, trees_beside(model, data, config))
+    found = Scorer(whole, data).predict(data.seeds["test"]).together
     assert len(found) == len(data.seeds["test"])
     assert ((found > 0) & (found < 1)).all()

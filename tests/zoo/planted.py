@@ -16,11 +16,11 @@ from gelgt.baselines import entity_mean
 from gelgt.metrics import roc_auc
 from gelgt.nn import RelationalModel
 from gelgt.presets import RunConfig
+from gelgt.scoring import Scorer
 from gelgt.tasks import Task
 from gelgt.training import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.members import make_model
-from gelgt.training.predict import predict_seeds
 
 START = np.datetime64("2024-01-01T00:00:00", "s")
 SPLITS = {"val_timestamp": "2024-07-01", "test_timestamp": "2024-09-01"}  # days 182 and 244
@@ -35,7 +35,6 @@ SMALL = {
     "train.windows": 1,
     "train.best_epochs": 1,
     "train.weight_average": 0.0,
-    "train.parts": 1,
     "train.steps_per_epoch": None,
     "train.batch_size": 64,
     "train.rate": 3e-3,
@@ -70,7 +69,7 @@ class Planted:
         try:
             model = make_model(data, config)
             Trainer(model, data, config.train).run()
-            found = predict_seeds(model, data, data.seeds["test"], config.train, "cpu")
+            found = Scorer(model, data).predict(data.seeds["test"]).together
         finally:
             torch.set_num_threads(threads)
         labels = data.labels("test").astype(np.int64)

@@ -24,7 +24,8 @@ from gelgt.presets import RunConfig
 from gelgt.testing import shop
 from gelgt.testing.hostile import TIMES
 from gelgt.training.baselines import lightgbm_predictions
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
+from gelgt.training.regime import in_regime
 
 HOSTILE = (
     "UPDATE customers SET country = 'Atlantis ' || id, birth_year = 1999.5 WHERE signed_up_at > :t",

@@ -23,14 +23,17 @@ from gelgt.errors import GelgtError
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
 from gelgt.report.predictions import entity_numbers
+from gelgt.runs.folder import SUCCESS, finish_run, read_json, write_file, write_json
 from gelgt.sources import Database
 from gelgt.tasks import Task
 from gelgt.training.baselines import lightgbm_predictions, past_predictions
 from gelgt.training.checkpoint import drop_checkpoints
-from gelgt.training.data import KNOWN, TrainingData, learnable
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.job import Options
 from gelgt.training.progress import Progress
-from gelgt.training.run import Options, scored_table, train_run
-from gelgt.training.run_folder import SUCCESS, finish_run, read_json, write_file, write_json
+from gelgt.training.run import train_run
+from gelgt.training.write import scored_table
 
 BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
 SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
@@ -131,7 +134,7 @@ def make_cell(
         visibility=regime, resume=cell.folder.exists(), baselines=False, device=device
     )
     run = train_run(db, task, cell.folder, cell.config, options, progress=progress, stop=stop)
-    if run.metrics["ended"] == "interrupted":
+    if run.record.ended == "interrupted":
         (cell.folder / SUCCESS).unlink()
         return False
     # of a run that its limit of time ended: another limit has another folder

@@ -32,17 +32,20 @@ from gelgt.nn.static.forward import StaticInput
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
 from gelgt.sampling import SubgraphLoader
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.scoring import Scorer
+from gelgt.scoring.replay import Replay
+from gelgt.training.data import TrainingData
+from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
-from gelgt.training.graphed import Replay, Steps, make_steps
-from gelgt.training.members import make_model
-from gelgt.training.predict import EVAL_BATCH, predict_seeds
+from gelgt.training.regime import in_regime
+from gelgt.training.steps import RecordedSteps
 
 # The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one
 # H200: a reference measured once, not in this run. The step alone, and one batch of its loader (8
 # workers), in ms; seeds a second of inference without loading.
 AUTHORS = {"step_ms": 117.0, "loader_ms": 425.0, "inference_seeds_per_second": 1290.0}
 Say = Callable[[str], None]
+EAGER_SEEDS = 2048  # that are scored without a record
 
 
 def bench_efficiency(
@@ -137,9 +140,9 @@ class _Bench:
             self.data,
             self.config.train,
             self.device,
-            is_graphed=path == "replayed",
+            is_recorded=path == "replayed",
         )
-        if path == "replayed" and made.graphed is None:
+        if path == "replayed" and made.recorded is None:
             self.is_recorded = False
             self.say(f"steps are not recorded: {made.why_eager}")
         return made
@@ -151,7 +154,9 @@ class _Bench:
         trainer = self.trainer(path)
         began = time.perf_counter()
         # every shape is met
-        for batch in islice(trainer.loader.epoch(0), len(trainer.loader) if trainer.graphed else 3):
+        for batch in islice(
+            trainer.loader.epoch(0), len(trainer.loader) if trainer.recorded else 3
+        ):
             self.take(trainer, batch)
         self.wait()
         prepared = time.perf_counter() - began
@@ -169,7 +174,7 @@ class _Bench:
         self.wait()
         seconds = time.perf_counter() - began
         batches.close()
-        facts = {"programs": len(trainer.graphed.replay.programs)} if trainer.graphed else {}
+        facts = {"programs": len(trainer.recorded.replay.programs)} if trainer.recorded else {}
         return {
             "what": "training",
             "path": self.label(path),
@@ -187,7 +192,7 @@ class _Bench:
 
     def take(self, trainer: Trainer, batch: Any) -> int:
         """One step; the number of its seeds."""
-        trainer._take([batch])
+        trainer._step([batch])
         trainer.state.total += 1
         return batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
 
@@ -195,22 +200,22 @@ class _Bench:
         """All training seeds, sampling and loading included; the second pass counts."""
         self.say(f"inference, {path}")
         model = make_model(self.data, self.config).to(self.device).eval()
-        seeds, train = self.data.seeds["train"], self.config.train
+        seeds, precision = self.data.seeds["train"], self.config.train.precision
+        scorer = Scorer(
+            model, self.data, self.device, precision=precision, is_recorded=path == "replayed"
+        )
         if path == "eager" or self.device.type != "cuda":
-            seeds = seeds.take(np.arange(min(len(seeds), 8 * EVAL_BATCH)))
+            seeds = seeds.take(np.arange(min(len(seeds), EAGER_SEEDS)))
         self.reset_peak()
         taken = []
         for _ in range(2):
             began = time.perf_counter()
-            predict_seeds(
-                model, self.data, seeds, train, self.device, is_graphed=path == "replayed"
-            )
+            scorer.predict(seeds)
             taken.append(time.perf_counter() - began)
-        size = max(EVAL_BATCH, train.batch_size)
         return {
             "what": "inference",
             "path": self.label(path),
-            "ms": round(1e3 * taken[1] / -(-len(seeds) // size), 3),
+            "ms": round(1e3 * taken[1] / -(-len(seeds) // scorer.batch_size), 3),
             "seeds_per_second": round(len(seeds) / taken[1]),
             **self.peak(),
         }
@@ -221,8 +226,7 @@ class _Bench:
         self.say("parts of a step")
         trainer = self.trainer("eager")
         assert isinstance(trainer.model, GelGTModel)
-        made = (trainer.model, self.data, trainer.loader, trainer.objective, trainer.optimiser)
-        steps = make_steps(*made, self.config.train.clip, trainer._precision, self.device)
+        steps = RecordedSteps.over(trainer.setup, self.data, trainer.loader)
         for group in trainer.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
             group["capturable"] = self.device.type == "cuda"
@@ -244,7 +248,7 @@ class _Bench:
             for name, ms in found.items()
         ]
 
-    def _host_parts(self, loader: SubgraphLoader, steps: Steps) -> dict[str, float]:
+    def _host_parts(self, loader: SubgraphLoader, steps: RecordedSteps) -> dict[str, float]:
         order = loader.order(0)
         sampled = [_plain(loader, step) for step in range(min(8, len(loader)))]
         sampling = [
@@ -253,21 +257,21 @@ class _Bench:
         packing = [self._ms(partial(steps.pack, batch), 1) for batch in sampled]
         return {"sampling (one thread)": median(sampling), "packing (one thread)": median(packing)}
 
-    def _growing(self, steps: Steps) -> dict[str, Callable[[StaticInput], Tensor]]:
+    def _growing(self, steps: RecordedSteps) -> dict[str, Callable[[StaticInput], Tensor]]:
         """Parts of the step, each with all before it."""
-        over = steps.over
+        over, precision = steps.static, steps.setup.precision
 
         def encode(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision(), steps.weights.used():
+            with torch.enable_grad(), precision(), steps.weights.used():
                 return over.encode(inputs, over.every_link(inputs))
 
         def branches(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision(), steps.weights.used():
+            with torch.enable_grad(), precision(), steps.weights.used():
                 tokens, passed = over.branches(inputs)
                 return tokens.h if passed is None else passed
 
         def forward(inputs: StaticInput) -> Tensor:
-            with torch.enable_grad(), steps.precision(), steps.weights.used():
+            with torch.enable_grad(), precision(), steps.weights.used():
                 return over(inputs)
 
         def backward(inputs: StaticInput) -> Tensor:

@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 from gelgt.errors import GelgtError
-from gelgt.inference.predictor import trained_model
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.ensemble import first_of
 from gelgt.nn.gnn import messages
 from gelgt.nn.refinement import semantic_scores
+from gelgt.runs.folder import Run
+from gelgt.scoring.load import load_model
+from gelgt.scoring.scorer import choose_device
 from gelgt.sources import Database
 from gelgt.tasks import Task
 from gelgt.training.data import TrainingData
-from gelgt.training.run import choose_device
-from gelgt.training.run_folder import Run
 
 SIZES = (100, 200, 300, 500, 1000)
 SEEDS = 512
@@ -61,7 +61,7 @@ def effective_neighbours(
     """
     where = choose_device(device)
     own = TrainingData.of(db, task, run.config, run.statistics)
-    model = first_of(trained_model(run, own.graph, own.features, own.hide)).to(where)
+    model = first_of(load_model(run, own)).to(where)
     if not isinstance(model, GelGTModel):
         raise GelgtError(
             "other_model",

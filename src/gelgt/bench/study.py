@@ -26,12 +26,13 @@ from gelgt.bench.tables import portable
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
 from gelgt.presets import RunConfig
+from gelgt.runs.folder import SUCCESS
 from gelgt.sources import Database
 from gelgt.sources.cache import hash_files
 from gelgt.tasks import Task
-from gelgt.training.data import TrainingData, in_regime
+from gelgt.training.data import TrainingData
 from gelgt.training.progress import Progress
-from gelgt.training.run_folder import SUCCESS
+from gelgt.training.regime import in_regime
 
 Settings = Callable[[RunConfig], Mapping[str, Any]]
 

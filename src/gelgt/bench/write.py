@@ -7,7 +7,7 @@ from typing import Any
 from gelgt.bench.plots import study_plots
 from gelgt.bench.tables import NOT_RUN, facts, markdown_table, study_markdown
 from gelgt.files import write_text
-from gelgt.training.run_folder import write_json
+from gelgt.runs.folder import write_json
 
 
 def write_study(result: Mapping[str, Any], out: Path, name: str = "") -> None:

@@ -60,7 +60,7 @@ def homophily_command(
     from gelgt.bench.homophily import homophily
     from gelgt.cli.task import read_definition
     from gelgt.presets import RunConfig
-    from gelgt.training.data import in_regime
+    from gelgt.training.regime import in_regime
 
     db = given.open_source(dataset, None, None, None)
     entries, made, regime = [], dict[str, Any](), ""
@@ -137,7 +137,7 @@ def budget(
     from gelgt.bench.gating import effective_neighbours
     from gelgt.bench.paper import EFFECTIVE_NEIGHBOURS, is_published
     from gelgt.cli.bench import parse_sizes
-    from gelgt.training.run_folder import load_run
+    from gelgt.runs.folder import load_run
 
     db = given.open_source(values["dataset"], None, None, None)
     entries, made = [], dict[str, Any]()
@@ -176,7 +176,7 @@ def temporal(result: dict[str, Any], out: Path, values: dict[str, Any]) -> None:
     from gelgt.bench.tables import facts
     from gelgt.bench.temporal import kernels_by_epoch, moved, temporal_markdown, temporal_plot
     from gelgt.files import write_text
-    from gelgt.training.run_folder import read_json, write_json
+    from gelgt.runs.folder import read_json, write_json
 
     parts = [f"# {result['title']}", "", *(f"- {fact}" for fact in facts(result)), ""]
     results = []

@@ -149,7 +149,7 @@ def _of_preset(
 def _of_run(
     run: Path, preset: str | None, task_type: str | None, settings: list[str] | None
 ) -> Any:
-    from gelgt.training.run_folder import load_run
+    from gelgt.runs.folder import load_run
 
     if preset or task_type or settings:
         raise GelgtError(

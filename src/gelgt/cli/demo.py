@@ -128,8 +128,8 @@ def _remove_earlier(out: Path) -> None:
         GelgtError: ``not_empty`` where there are such files, ``run_busy`` while another demo is
             training.
     """
+    from gelgt.runs.claim import remove_run
     from gelgt.schema.manifest import MANIFEST, load_yaml
-    from gelgt.training.claim import remove_run
 
     project, database = out / "project", out / "shop.db"
     is_import = (project / MANIFEST).is_file() and "format" in (
@@ -156,8 +156,8 @@ def _train(
     from gelgt.cli.scores import print_run
     from gelgt.cli.train import finish, train
     from gelgt.presets import RunConfig
+    from gelgt.runs.folder import read_json
     from gelgt.training import Options
-    from gelgt.training.run_folder import read_json
 
     command = (
         f"gelgt train {run.parent / 'project'} {TASK} --baseline-hops 2 --time-limit 150s "
@@ -179,7 +179,7 @@ def _train(
     if not is_quiet:
         shown = read_json(run / "profile.json")
         print_run(
-            trained.metrics,
+            trained.record,
             {},
             {"oracle (the shop's own probabilities)": {"test": {"roc_auc": made.oracle_auc}}},
         )

@@ -50,7 +50,7 @@ def evaluate_command(
     with working(f"scoring {split}"):
         opened = _open(loaded, source, namespace)
         found = evaluate_run(loaded, opened, split, device=device)
-    metric = loaded.metrics["metric"]
+    metric = loaded.record.metric
     result = found | {
         "metric": metric,
         "split": split,
@@ -61,13 +61,11 @@ def evaluate_command(
         print_json(result)
         return
     say(
-        f"{loaded.metrics['task']['name']}: {found['rows']:,} rows of {split} "
-        f"({regime_words(loaded.metrics)})",
+        f"{loaded.record.task.name}: {found['rows']:,} rows of {split} "
+        f"({regime_words(loaded.record)})",
         style="bold",
     )
-    print_scores(
-        metric, {**told_apart(loaded.metrics["model"], found), **found["baselines"]}, (split,)
-    )
+    print_scores(metric, {**told_apart(loaded.record.model, found), **found["baselines"]}, (split,))
     if words := baseline_words(found):
         say(words)
     for text in found["notices"]:
@@ -236,7 +234,7 @@ def _open(run: Any, source: str | None, namespace: str | None) -> Any:
 
 
 def _address(run: Any, source: str | None) -> str:
-    return str(run.metrics["data"]["source"]) if source is None else given.address_of(source)
+    return run.record.data.source if source is None else given.address_of(source)
 
 
 def _prepare(run: Any, opened: Any, device: str, asked: dict[str, Any]) -> tuple[Any, Any]:
@@ -317,15 +315,15 @@ def _write_relbench(
     with working("predicting the test rows"):
         opened = _open(run, source, namespace)
         path = write_relbench(run, opened, out, device=device)
-    rows = run.metrics["task"]["rows"]["test"]
+    rows = run.record.task.rows["test"]
     if as_json:
         print_json(
             {
                 "rows": rows,
                 "out": str(path),
-                "regime": run.metrics["regime"],
+                "regime": run.record.regime,
                 "notices": list(opened.notices),
             }
         )
     else:
-        say(f"{rows:,} test rows written to {path} (regime {run.metrics['regime']})")
+        say(f"{rows:,} test rows written to {path} (regime {run.record.regime})")

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.cli.output import print_table, say
+from gelgt.runs.record import Retrained, RunRecord
 
-Scores = Mapping[str, float]
+Scores = Mapping[str, float | None]
 
 
-def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) -> dict[str, Any]:
+def run_json(record: RunRecord, run: Path, shown: Mapping[str, Any]) -> dict[str, Any]:
     """What `gelgt train --json` prints."""
     keys = (
         "regime",
@@ -25,11 +26,12 @@ def run_json(metrics: Mapping[str, Any], run: Path, shown: Mapping[str, Any]) ->
         "best_epoch",
         "ended",
     )
+    metrics = record.to_json()
     task = metrics["task"]
     return {
         **{key: metrics[key] for key in keys},
         **apart_json(metrics),
-        "epochs": len(metrics["epochs"]),
+        "epochs": len(record.epochs),
         "task": {
             key: task[key]
             for key in (
@@ -87,7 +89,7 @@ def baseline_words(scored: Mapping[str, Any]) -> str:
 
 
 def print_run(
-    metrics: Mapping[str, Any],
+    record: RunRecord,
     shown: Mapping[str, Any],
     extra: Mapping[str, Mapping[str, Scores]] | None = None,
 ) -> None:
@@ -96,23 +98,15 @@ def print_run(
     Args:
         extra: More rows of the table, such as an oracle.
     """
-    task = metrics["task"]
-    say("", f"{task['name']}: scores beside baselines ({regime_words(metrics)})", style="bold")
-    print_scores(
-        metrics["metric"],
-        {**told_apart(metrics["model"], metrics), **metrics["baselines"], **(extra or {})},
-    )
-    if words := baseline_words(metrics):
+    say("", f"{record.task.name}: scores beside baselines ({regime_words(record)})", style="bold")
+    rows = {**told_apart(record.model, record.to_json()), **record.baselines, **(extra or {})}
+    print_scores(record.metric, rows)
+    if words := baseline_words(record.to_json()):
         say(words)
-    epochs = (
-        f"best epoch {metrics['best_epoch']} of {len(metrics['epochs'])}, ended by: "
-        f"{metrics['ended']}"
-    )
-    if metrics["retrain"]:
-        again = metrics["retrain"]
-        say("", retrain_words(again))
-    if metrics.get("trees"):
-        share = metrics["trees"]["share"]
+    if record.retrain is not None:
+        say("", retrain_words(record.retrain))
+    if record.trees is not None:
+        share = record.trees.share
         say(
             "",
             f"LightGBM on the same history makes {share:.0%} of the prediction, the network "
@@ -120,24 +114,24 @@ def print_run(
         )
     say(
         "",
-        f"{epochs}; seed {metrics['seed']}, preset {metrics['preset']}, {metrics['parameters']:,} "
-        "parameters",
+        f"best epoch {record.best_epoch} of {len(record.epochs)}, ended by: {record.ended}; seed "
+        f"{record.seed}, preset {record.preset}, {record.parameters:,} parameters",
     )
     print_profile(shown)
 
 
-def retrain_words(retrain: Mapping[str, Any]) -> str:
+def retrain_words(retrained: Retrained) -> str:
     """What was learned once validation had chosen, and what the scores are of."""
-    if retrain.get("labels", "all") == "all":
+    epochs = f"for {retrained.epochs} epochs"
+    if retrained.labels == "all":
         return (
-            f"Then retrained on all {retrain['rows']:,} labelled rows for {retrain['epochs']} "
-            "epochs; the scores are those of the model before."
+            f"Then retrained on all {retrained.rows:,} labelled rows {epochs}; the scores are "
+            "those of the model before."
         )
-    known = (
-        f"Then retrained on the {retrain['rows']:,} labels that are known at the test time, for "
-        f"{retrain['epochs']} epochs"
+    return (
+        f"Then retrained on the {retrained.rows:,} labels that are known at the test time, "
+        f"{epochs}; the validation score is that of the model before."
     )
-    return f"{known}; the validation score is that of the model before."
 
 
 def print_scores(
@@ -171,15 +165,11 @@ def print_scores(
         say(f"smaller is better: {', '.join(smaller)}")
 
 
-def regime_words(metrics: Mapping[str, Any]) -> str:
+def regime_words(record: RunRecord) -> str:
     """The regime, and what it lets a seed see."""
-    if metrics["regime"] == "frozen":
-        return f"regime frozen: rows up to {str(metrics['horizon'])[:10]} are seen"
-    ages = (
-        f", ages from {str(metrics['horizon'])[:10]} at the latest"
-        if metrics.get("horizon")
-        else ""
-    )
+    if record.regime == "frozen":
+        return f"regime frozen: rows up to {str(record.horizon)[:10]} are seen"
+    ages = f", ages from {record.horizon[:10]} at the latest" if record.horizon else ""
     return f"regime seed-time: all rows before each seed's own time are seen{ages}"
 
 

@@ -161,7 +161,7 @@ def run(
         given.one_of("--visibility", visibility, ("frozen", "seed-time", "both"))
     until = math.inf if stop_after is None else time.monotonic() + given.seconds(stop_after)
     if device != "auto":
-        from gelgt.training.run import choose_device
+        from gelgt.scoring.scorer import choose_device
 
         choose_device(device)
     from gelgt.baselines.lightgbm import has_lightgbm

@@ -123,11 +123,11 @@ def train_command(
         given.one_of("--visibility", visibility, ("frozen", "seed-time"))
     ages_from = None if as_of is None else given.epoch_seconds(as_of, "time --as-of")
     if device != "auto":
-        from gelgt.training.run import choose_device
+        from gelgt.scoring.scorer import choose_device
 
         choose_device(device)
     if out is not None:
-        from gelgt.training.claim import check_out
+        from gelgt.runs.claim import check_out
 
         check_out(out, resume)
     from gelgt.cli.progress import training_progress
@@ -214,16 +214,16 @@ def finish(
 ) -> dict[str, Any]:
     """Write the report, print the scores unless quiet, and give what --json prints."""
     from gelgt.cli.scores import print_run, run_json
-    from gelgt.training.run_folder import read_json
+    from gelgt.runs.folder import read_json
 
     shown = read_json(out / "profile.json") if (out / "profile.json").is_file() else {}
-    result = run_json(trained.metrics, out, shown) | {"report": None, "notices": notices}
+    result = run_json(trained.record, out, shown) | {"report": None, "notices": notices}
     if with_report:
         from gelgt.report import write_report
 
         result["report"] = str(write_report(out))
     if not is_quiet:
-        print_run(trained.metrics, shown, extra)
+        print_run(trained.record, shown, extra)
         _print_next(result, out)
     return result
 

@@ -14,18 +14,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gelgt.features import open_features
-from gelgt.history.seed_history import HistoryPlan
-from gelgt.inference.predictor import trained_model
 from gelgt.inference.source import open_for
 from gelgt.inference.task import given_task, run_definition, run_task
 from gelgt.metrics import score
+from gelgt.runs.folder import Run
+from gelgt.scoring.load import run_data, run_scorer
+from gelgt.scoring.parts import TREES, Parts, part_scores
+from gelgt.scoring.scorer import choose_device
 from gelgt.tasks import Task
-from gelgt.tasks.times import timestamp
-from gelgt.training import Run, TrainingData
-from gelgt.training.data import hidden
-from gelgt.training.parts import TREES, Parts, part_scores, predict_parts
-from gelgt.training.run import choose_device
+from gelgt.tasks.times import seconds, timestamp
+from gelgt.training import TrainingData
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def evaluate_run(
     found = score_split(run, source, split, task=task, device=device, namespace=namespace)
     baselines = {
         name: {split: scores[split]}
-        for name, scores in run.metrics.get("baselines", {}).items()
+        for name, scores in run.record.baselines.items()
         if split in scores
     }
     return {
@@ -87,7 +85,7 @@ def evaluate_run(
         "parts": _parts(run, split, found),
         "tree_share": found.parts.share,
         "baselines": baselines if found.is_own else {},
-        "baseline_labels": run.metrics.get("baseline_labels", {}) if found.is_own else {},
+        "baseline_labels": run.record.baseline_labels if found.is_own else {},
         "rows": len(found.labels),
         "run": str(run.folder),
         "notices": list(found.notices),
@@ -98,7 +96,7 @@ def _parts(run: Run, split: str, found: Scored) -> dict[str, Any]:
     """The scores of each part alone. Trees that validation took nothing of are not in the weights:
     their stored score stands for them."""
     scores = part_scores(run.target.task_type, {split: found.labels}, {split: found.parts})
-    stored = run.metrics.get("parts", {}).get(TREES, {}).get(split)
+    stored = run.record.parts.get(TREES, {}).get(split)
     if TREES not in scores and found.is_own and stored is not None:
         scores[TREES] = {split: stored}
     return scores
@@ -119,16 +117,10 @@ def score_split(
         run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
     )
     made.table(split)  # is there such a split?
-    hide = hidden(run_definition(run, opened.db), opened.db, run.statistics, run.config.model)
-    features = open_features(opened.db, statistics=run.statistics)
-    plan = HistoryPlan.of(run.config.model)
-    data = TrainingData(
-        opened.db, made, run.target, run.config.sampling, hide, opened.db.graph(), features, plan
-    )
+    seed_data = run_data(run, opened.db, run_definition(run, opened.db), run.config.sampling)
+    data = TrainingData.labelled(seed_data, made)
     labels, places = _labels(run, made, split)
-    chosen = choose_device(device)
-    model = trained_model(run, data.graph, data.features, data.hide).to(chosen)
-    parts = predict_parts(model, data, data.seeds[split].take(places), run.config.train, chosen)
+    parts = run_scorer(run, data, choose_device(device)).predict(data.seeds[split].take(places))
     late = (
         [text for text in data.notices() if text.startswith(f"{split}:")]
         if split != "train"
@@ -164,18 +156,15 @@ def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.
 def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(S,) whether a run has learned labels like these: their windows end by the time up to which
     it knows labels."""
-    ours, retrain = run.task.get("gelgt") or {}, run.metrics.get("retrain") or {}
-    if retrain.get("labels", "all" if retrain else "") == "all":
-        known = pq.read_table(
-            run.folder / "labels" / "test.parquet", columns=[run.task["time_col"]]
-        ).column(0)
-        return np.asarray(
-            times <= np.datetime64(pc.max(known).as_py(), "s").astype(np.int64), np.bool_
-        )
-    end = ours.get("test_timestamp" if retrain else "val_timestamp")
+    ours, retrained = run.task.get("gelgt") or {}, run.record.retrain
+    if retrained is not None and retrained.labels == "all":
+        path = run.folder / "labels" / "test.parquet"
+        test_times = pq.read_table(path, columns=[run.task["time_col"]]).column(0)
+        return np.asarray(times <= seconds(pc.max(test_times).as_py()), np.bool_)
+    end = ours.get("test_timestamp" if retrained else "val_timestamp")
     if end is None:
         return np.zeros(len(times), np.bool_)
-    until = int(np.datetime64(timestamp(end, "split time"), "s").astype(np.int64))
+    until = seconds(timestamp(end, "split time"))
     length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
     return np.asarray(times + length <= until if length else times < until, np.bool_)
 

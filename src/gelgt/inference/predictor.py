@@ -1,9 +1,7 @@
-"""`Predictor`: a trained model on a database, one verb at three levels.
+"""`Predictor`: a trained model on a database, one verb at two levels; thin over `Scorer`.
 
-    predict_batch(inputs)                       tensors of one batch  →  probabilities or values
-    predict_table(rows, times)                  row numbers → tables with the user's keys, chunk by
-                                                chunk
-    predict(entities, at) or predict(frame=…)   the user's own keys   →  Prediction
+    predict_table(rows, times)                  row numbers → tables with the user's keys, in chunks
+    predict(entities, at) or predict(frame=…)   the user's own keys → Prediction
 
 A prediction at a time sees every row before it and none after, whatever regime the model was
 trained in (docs/time.md). Under seed-time it is the one that was scored for the same entity and
@@ -11,44 +9,28 @@ time; `--as-of` of the training holds here too. It does not depend on who else i
 twice the same question gives the same bits.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
-from gelgt.features import Features, open_features
-from gelgt.graph import Graph
-from gelgt.history.seed_history import HistoryPlan, seed_history
-from gelgt.inference.memory import release_memory
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import Opened, open_for
 from gelgt.inference.task import run_definition
-from gelgt.nn import ModelInput, RelationalModel
-from gelgt.nn.ensemble import Ensemble, members_in
-from gelgt.nn.trees import Trees
-from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
+from gelgt.runs.folder import Run
+from gelgt.sampling import Seeds, make_seeds
+from gelgt.scoring.load import run_data, run_scorer
+from gelgt.scoring.scorer import choose_device
+from gelgt.scoring.table import key_table, prediction_columns, times_column
 from gelgt.tasks.task import Definition
-from gelgt.training import Run
-from gelgt.training.data import hidden
-from gelgt.training.lanes import Lanes
-from gelgt.training.members import new_model
-from gelgt.training.predict import autocast
-from gelgt.training.run import choose_device
-from gelgt.training.table import key_table, prediction_columns, times_column
-from gelgt.training.target import Target
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
-BATCH = 128  # larger ones are no faster on a CPU, and need more memory
-LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
-RELEASE = 2  # batches after which freed memory goes back to the system
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
@@ -70,39 +52,21 @@ class Predictor:
     """
 
     def __init__(
-        self, run: Run, source: Any, device: str = "auto", batch_size: int = BATCH
+        self, run: Run, source: Any, device: str = "auto", batch_size: int | None = None
     ) -> None:
-        if batch_size < 1:
+        if batch_size is not None and batch_size < 1:
             raise GelgtError("bad_option", f"batch_size is {batch_size}.", hint="Give at least 1.")
         opened: Opened = open_for(run, source)
         self.run, self.db, self.notices = run, opened.db, opened.notices
-        self.device, self.batch_size = choose_device(device), batch_size
         self.task: Definition = run_definition(run, self.db)
-        self.target: Target = run.target
-        self.graph = self.db.graph()
-        self.features = open_features(self.db, statistics=run.statistics)
-        self.hide = hidden(self.task, self.db, run.statistics, run.config.model)
-        self.sampler = Sampler(self.graph, prediction_sampling(run.config.sampling))
-        self.model = trained_model(run, self.graph, self.features, self.hide).to(self.device)
+        data = run_data(run, self.db, self.task, prediction_sampling(run.config.sampling))
+        self.target, self.graph = data.target, data.graph
+        self.scorer = run_scorer(run, data, choose_device(device), batch_size)
 
     @cached_property
     def keys(self) -> pa.Table | None:
         """The user's keys of the entity table."""
         return self.db.keys(self.task.entity_table)
-
-    # Tensors.
-    @torch.inference_mode()
-    def predict_batch(self, inputs: ModelInput) -> NDArray[np.float64]:
-        """Probabilities or values of a batch: (B,) or (B, C)."""
-        with autocast(self.run.config.train, self.device):
-            return self.target.decode(self.model(inputs.to(self.device)))
-
-    @torch.inference_mode()
-    def embed_batch(self, inputs: ModelInput) -> NDArray[np.float32]:
-        """Seed vectors of a batch: (B, d)."""
-        with autocast(self.run.config.train, self.device):
-            vectors: Tensor = self.model.embed(inputs.to(self.device))
-        return vectors.float().cpu().numpy()
 
     # Tables.
     def predict_table(
@@ -166,48 +130,21 @@ class Predictor:
             schema = schema or made.schema
             yield made.cast(schema)
 
-    def _each(self, seeds: Seeds, work: Callable[[ModelInput], NDArray[Any]]) -> list[NDArray[Any]]:
-        found = []
-        with Lanes(LANES if self.device.type == "cpu" else 1) as lanes:
-            for number, part in enumerate(lanes.map(work, self._loader(seeds))):
-                found.append(part)
-                if number % RELEASE == RELEASE - 1:
-                    release_memory()
-        return found
-
-    def _loader(self, seeds: Seeds) -> SubgraphLoader:
-        plan, history = HistoryPlan.of(self.run.config.model), None
-        if plan:
-            history = seed_history(
-                self.db, self.graph, self.features, self.task, self.sampler.config, seeds, plan
-            )
-
-        def then(batch: Any) -> ModelInput:
-            return ModelInput.of(batch, self.features, self.hide, history)
-
-        return SubgraphLoader(
-            self.sampler, seeds, self.batch_size, layout="packed", threads=2, prefetch=3, then=then
-        )
-
     def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
-        parts = self._each(seeds, self.predict_batch)
-        shape = (0, self.target.space.width) if self.target.space.width else (0,)
-        found = prediction_columns(self.target, np.concatenate(parts) if parts else np.zeros(shape))
+        columns = prediction_columns(self.target, self.scorer.predict(seeds).together)
         labels = self.target.space.labels
         # A chunk without a single label, or without rows, does not show the type of its column.
         if self.target.task_type == "multiclass_classification":
-            found["prediction"] = found["prediction"].cast(pa.array(labels).type)
+            columns["prediction"] = columns["prediction"].cast(pa.array(labels).type)
         elif self.target.task_type == "multilabel_classification":
-            found["prediction"] = found["prediction"].cast(pa.list_(pa.array(labels).type))
-        return found
+            columns["prediction"] = columns["prediction"].cast(pa.list_(pa.array(labels).type))
+        return columns
 
     def _embedded(self, seeds: Seeds) -> dict[str, pa.Array]:
-        parts = self._each(seeds, self.embed_batch)
-        width = self.run.config.model.width
-        vectors = np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
+        vectors = self.scorer.vectors(seeds).numpy()
         return {
             f"{VECTOR}{place}": pa.array(np.ascontiguousarray(vectors[:, place]))
-            for place in range(width)
+            for place in range(vectors.shape[1])
         }
 
 
@@ -219,36 +156,3 @@ def prediction_sampling(trained: SamplingConfig) -> SamplingConfig:
     """
     horizon = trained.horizon if trained.visibility == "seed-time" else None
     return trained.model_copy(update={"visibility": "seed-time", "horizon": horizon})
-
-
-def trained_model(
-    run: Run, graph: Graph, features: Features, hide: Mapping[str, tuple[str, ...]]
-) -> RelationalModel | Ensemble:
-    """The trained model of a run, or its models as one, ready to predict.
-
-    Raises:
-        GelgtError: the weights are damaged, or do not fit.
-    """
-    # the weights that it starts from are thrown away; nobody's generator is moved by them
-    with torch.random.fork_rng(devices=[]):
-        try:
-            weights = run.weights()
-            history = next(
-                (len(tensor) for name, tensor in weights.items() if name.endswith("history.edges")),
-                0,
-            )
-            models = [
-                new_model(run.config, graph, features, run.target.outputs, hide, history)
-                for _ in range(members_in(weights))
-            ]
-            trees = Trees.shaped(weights, run.target.outputs)
-            model = models[0] if len(models) == 1 and trees is None else Ensemble(models, trees)
-            model.load_state_dict(weights)
-        except RuntimeError as error:
-            first = str(error).strip().splitlines()[-1].strip()
-            raise GelgtError(
-                "bad_run",
-                f"The weights of {run.folder} do not fit its model: {first}",
-                hint="Train again.",
-            ) from None
-    return model.eval()

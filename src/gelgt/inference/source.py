@@ -83,9 +83,8 @@ def default_source(run: Run) -> str:
     Raises:
         GelgtError: it was trained on frames in memory.
     """
-    known = run.metrics.get("data")
-    address = known.get("source") if isinstance(known, dict) else None
-    if not isinstance(address, str) or address == "frames":
+    address = run.record.data.source
+    if not address or address == "frames":
         raise GelgtError(
             "no_source",
             "The run was trained on frames in memory.",

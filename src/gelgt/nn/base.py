@@ -107,6 +107,20 @@ class RelationalModel(nn.Module):
         return False
 
     @property
+    def shows_attention(self) -> bool:
+        """Whether `seed_attention` tells how seeds spread their attention."""
+        return False
+
+    def seed_attention(self, inputs: ModelInput) -> tuple[Any, Tensor]:
+        """The rows that attention sees, and (T,) shares of the seeds' attention."""
+        raise NotImplementedError
+
+    @property
+    def fusion_share(self) -> float | None:
+        """The share of the attention branch in the seed vector, where there are two branches."""
+        return None
+
+    @property
     def facts(self) -> str:
         """How it computes, in a few words, for the progress lines."""
         return ""

@@ -104,6 +104,14 @@ class GelGTModel(RelationalModel):
         self.head = self.make_head(outputs)
 
     @property
+    def shows_attention(self) -> bool:
+        return bool(self.blocks)
+
+    @property
+    def fusion_share(self) -> float | None:
+        return None if self.balance is None else float(torch.sigmoid(self.balance.detach()))
+
+    @property
     def is_coupled(self) -> bool:
         return self.config.norm == "batch" or bool(self.config.centroids)
 

@@ -8,155 +8,24 @@
     profile.json                 optional: the learned bias against age, the share of attention by
                                  table and hop
 
-The classes below are the format: a field without a default must be there, any other may be missing,
-unknown ones are ignored.
+The classes of `gelgt.runs.record` are the format: a field without a default must be there,
+any other may be missing, unknown ones are ignored.
 """
 
-import json
 import re
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gelgt.errors import GelgtError
 from gelgt.report.predictions import Predictions, read_predictions
 from gelgt.report.scoring import Bootstrap, bootstrap
+from gelgt.runs.record import FORMAT, Profile, RunRecord, read_record
 
-FORMAT = 1
-Scores = dict[str, float | None]
-_Kind = TypeVar("_Kind", bound=BaseModel)
 _SECRET = re.compile(
     r"(?P<user>//[^/@:]*):.*@|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?",
     re.IGNORECASE,
 )
-
-
-class _Part(BaseModel):
-    """Frozen; more keys than these are fine."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class TaskFacts(_Part):
-    """What is predicted, for whom, at which times."""
-
-    name: str
-    task_type: str
-    entity_table: str = ""
-    target: str | None = None
-    sentence: str | None = None
-    sql: str | None = None
-    timedelta: str | None = None
-    val_timestamp: str | None = None
-    test_timestamp: str | None = None
-    rows: dict[str, int] = {}
-    classes: list[Any] = []
-
-
-class DataFacts(_Part):
-    """The database that the run saw."""
-
-    source: str = ""
-    name: str = ""
-    hash: str | None = None
-    tables: dict[str, int] = {}
-    nodes: int | None = None
-    edges: int | None = None
-
-
-class Epoch(_Part):
-    """One pass over the training seeds."""
-
-    epoch: int
-    seconds: float | None = None
-    loss: float | None = None
-    val: Scores = {}
-    rate: float | None = None
-
-
-class Trees(_Part):
-    """LightGBM beside the network."""
-
-    share: float = Field(ge=0, le=1)
-
-
-class Retrained(_Part):
-    """What was learned once validation had chosen: all labels, or those `known` at the test
-    time."""
-
-    labels: str = "all"
-    rows: int = 0
-
-
-class Metrics(_Part):
-    """metrics.json."""
-
-    format: int = FORMAT
-    run: str | None = None
-    command: str | None = None
-    model: str = "gelgt"
-    preset: str | None = None
-    seed: int | None = None
-    regime: str | None = None
-    horizon: str | None = None
-    task: TaskFacts
-    data: DataFacts = DataFacts()
-    metric: str
-    metrics: dict[str, Scores]
-    parts: dict[str, dict[str, Scores]] = {}
-    tree_share: float = Field(default=0.0, ge=0, le=1)
-    baselines: dict[str, dict[str, Scores]] = {}
-    baseline_labels: dict[str, int] = {}
-    epochs: list[Epoch] = []
-    best_epoch: int | None = None
-    members: list[dict[str, Any]] = []
-    trees: Trees | None = None
-    retrain: Retrained | None = None
-    seconds: float | None = None
-    phases: dict[str, float] = {}
-    parameters: int | None = None
-    machine: dict[str, Any] = {}
-    versions: dict[str, Any] = {}
-    config: dict[str, Any] = {}
-
-
-class Kernel(_Part):
-    """One Gaussian of the bias."""
-
-    centre_days: float
-    width_days: float
-    weights: list[float] = []
-    text: str | None = None
-
-
-class LayerBias(_Part):
-    """The bias of one attention layer: `heads[h][i]` is the bias of head h at age `days[i]`."""
-
-    layer: int | str
-    kernels: list[Kernel] = []
-    days: list[float] = []
-    heads: list[list[float]] = []
-
-
-class Attention(_Part):
-    """Shares of the seed's attention, and of the sampled rows, each summing to 1."""
-
-    seeds: int | None = None
-    by_table: dict[str, float] = {}
-    by_hop: dict[str, float] = {}
-    rows_by_table: dict[str, float] = {}
-    rows_by_hop: dict[str, float] = {}
-
-
-class Profile(_Part):
-    """profile.json."""
-
-    bias: list[LayerBias] = []
-    attention: Attention | None = None
-    fusion: float | None = Field(default=None, ge=0, le=1)
 
 
 class Run:
@@ -184,7 +53,7 @@ class Run:
                 "yet.",
             )
         self.folder = folder
-        self.facts = _checked(folder / "metrics.json", Metrics)
+        self.facts = read_record(folder / "metrics.json", RunRecord)
         if self.facts.format > FORMAT:
             message = (
                 f"{folder / 'metrics.json'} has format {self.facts.format}; this gelgt "
@@ -194,7 +63,7 @@ class Run:
                 "newer_run", message, hint="Upgrade gelgt to the version that wrote the run."
             )
         self.profile = (
-            _checked(folder / "profile.json", Profile)
+            read_record(folder / "profile.json", Profile)
             if (folder / "profile.json").is_file()
             else None
         )
@@ -276,22 +145,3 @@ def without_secrets(text: str) -> str:
     'postgresql://ann@host/shop?sslmode=require&'
     """
     return _SECRET.sub(lambda found: f"{found['user']}@" if found["user"] else "", text)
-
-
-def _checked(path: Path, kind: type[_Kind]) -> _Kind:
-    hint = "The file was damaged or changed by hand: train again, or restore it."
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return kind.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the top level"
-        raise GelgtError(
-            "broken_run",
-            f"{path} does not fit the format of a run at {where}: {first['msg']}.",
-            hint=hint,
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise GelgtError(
-            "broken_run", f"{path} is not readable JSON: {error}.", hint=hint
-        ) from None

@@ -170,3 +170,8 @@ def _stamp(micros: int) -> pd.Timestamp:
     import pandas as pd
 
     return pd.Timestamp(np.datetime64(int(micros), "us")).as_unit("us")
+
+
+def seconds(moment: Any) -> int:
+    """A moment as whole seconds since 1970."""
+    return int(np.datetime64(moment, "s").astype(np.int64))

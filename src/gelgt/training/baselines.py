@@ -23,7 +23,8 @@ from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.history.seed_history import CALENDAR_NAMES, calendar, for_fitting
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
-from gelgt.training.data import KNOWN, TrainingData, learnable
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.progress import Progress
 
 Predictions = dict[str, NDArray[np.float64]]  # by split

@@ -7,23 +7,20 @@ temporary name, flushed to the disk and renamed, so that a process that is kille
 leaves the previous checkpoint.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from gelgt.errors import GelgtError
-from gelgt.files import whole_file
+from gelgt.runs.folder import CHECKPOINT
+from gelgt.runs.tensors import load_tensors, save_tensors
+from gelgt.training.weights import Weights
 
-CHECKPOINT = "checkpoint.safetensors"
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass
@@ -39,8 +36,8 @@ class State:
         best: The best validation score.
         best_epoch: The epoch that reached it.
         waited: Epochs since then.
-        kept: The best epochs, whose weights are kept: [epoch, score], best first.
-        mixed: The epochs whose weights the final ones are the mean of; empty where one epoch's are
+        best_epochs: Those whose weights are kept: [epoch, score], best first.
+        averaged: The epochs whose weights the final ones are the mean of; empty where one epoch's are
             final.
         history: One record for each epoch.
         ended: Why training ended; empty while it has not.
@@ -54,10 +51,60 @@ class State:
     best: float | None = None
     best_epoch: int = 0
     waited: int = 0
-    kept: list[tuple[int, float | None]] = field(default_factory=list)
-    mixed: list[int] = field(default_factory=list)
+    best_epochs: list[tuple[int, float | None]] = field(default_factory=list)
+    averaged: list[int] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The tensors of a checkpoint.
+
+    Attributes:
+        model: The weights that are being trained.
+        best: Those of `State.best_epochs`.
+        average: The moving average of the weights.
+        moments: Of the optimiser, by the number of their parameter.
+    """
+
+    model: Weights
+    best: list[Weights]
+    average: Weights
+    moments: dict[int, Weights]
+
+    def tensors(self) -> Weights:
+        """All of them, under names like ``best/0/head.weight``."""
+        tensors = {f"model/{name}": tensor for name, tensor in self.model.items()}
+        tensors |= {f"average/{name}": tensor for name, tensor in self.average.items()}
+        for section, numbered in (("best", enumerate(self.best)), ("adam", self.moments.items())):
+            for number, weights in numbered:
+                tensors |= {f"{section}/{number}/{name}": t for name, t in weights.items()}
+        return tensors
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], best: int) -> "Snapshot":
+        """What `tensors` gave; so many epochs are among the best."""
+        sections: dict[str, Weights] = {"model": {}, "best": {}, "average": {}, "adam": {}}
+        for name, tensor in tensors.items():
+            section, _, rest = name.partition("/")
+            sections[section][rest] = tensor
+        weights = _numbered(sections["best"])
+        return cls(
+            sections["model"],
+            [weights.get(place, {}) for place in range(best)],
+            sections["average"],
+            _numbered(sections["adam"]),
+        )
+
+
+def _numbered(tensors: Weights) -> dict[int, Weights]:
+    """Tensors called ``3/name`` by their numbers."""
+    numbered: dict[int, Weights] = {}
+    for name, tensor in tensors.items():
+        number, _, rest = name.partition("/")
+        numbered.setdefault(int(number), {})[rest] = tensor
+    return numbered
 
 
 def checkpoint_path(folder: Path, member: int = 0) -> Path:
@@ -72,23 +119,24 @@ def drop_checkpoints(folder: Path) -> None:
 
 
 def save_checkpoint(
-    folder: Path, state: State, tensors: Mapping[str, Tensor], key: str, member: int = 0
+    folder: Path, state: State, snapshot: Snapshot, key: str, member: int = 0
 ) -> None:
     """Write a checkpoint.
 
     Args:
         key: What the run depends on (configuration, task, data); another key is another run.
     """
-    content = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    content = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in snapshot.tensors().items()
+    }
     text = json.dumps(asdict(state), allow_nan=False)
     save_tensors(
         checkpoint_path(folder, member), content, {"format": str(FORMAT), "key": key, "state": text}
     )
 
 
-def load_checkpoint(
-    folder: Path, key: str, member: int = 0
-) -> tuple[State, dict[str, Tensor]] | None:
+def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, Snapshot] | None:
     """The checkpoint of a folder, if there is one.
 
     Raises:
@@ -105,7 +153,8 @@ def load_checkpoint(
             hint="Use the gelgt that wrote it.",
         )
     check_key(meta.get("key"), key, folder)
-    return State(**json.loads(meta["state"])), tensors
+    state = State(**json.loads(meta["state"]))
+    return state, Snapshot.of(tensors, len(state.best_epochs))
 
 
 def check_key(found: str | None, key: str, folder: Path) -> None:
@@ -116,39 +165,3 @@ def check_key(found: str | None, key: str, folder: Path) -> None:
             f"{folder} holds a run with another configuration, task or data.",
             hint="Resume with the settings it was started with, or choose another --out.",
         )
-
-
-def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
-    """Tensors and texts as one safetensors file with a checksum, whole or not at all."""
-    with whole_file(path) as temporary:
-        temporary.touch()  # with the rights that the user's other files have
-        mode = temporary.stat().st_mode & 0o777
-        save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
-        temporary.chmod(mode)
-
-
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What `save_tensors` wrote; nothing in such a file can run.
-
-    Raises:
-        GelgtError: it is missing, truncated or changed.
-    """
-    hint = "Copy the run folder again, or train again."
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            meta = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise GelgtError("damaged_file", f"{path} is not readable: {error}.", hint=hint) from None
-    if meta.pop("checksum", None) != _checksum(tensors, meta):
-        raise GelgtError("damaged_file", f"{path} was changed after it was written.", hint=hint)
-    return tensors, meta
-
-
-def _checksum(tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> str:
-    digest = hashlib.blake2b(json.dumps(dict(sorted(meta.items()))).encode(), digest_size=16)
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
-    return digest.hexdigest()

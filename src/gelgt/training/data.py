@@ -1,18 +1,7 @@
-"""`TrainingData`: a database and a task as batches, in one regime of visibility.
+"""`TrainingData`: a database and a task as seeds, labels and batches, in one regime (`regime.py`)."""
 
-The regime decides what a seed may see (docs/time.md):
-
-    frozen      rows up to the test time; ages are measured from it at the latest. The default for
-                RelBench folders.
-    seed-time   all rows before each seed's own time. The default for everything else, and always
-                for predictions.
-"""
-
-import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -20,52 +9,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.config import ModelConfig, SamplingConfig, TrainConfig, Visibility
+from gelgt.config import TrainConfig
 from gelgt.errors import GelgtError
-from gelgt.features import Features, FeatureStatistics, open_features
-from gelgt.graph import TIMELESS, Graph
-from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, seed_history
-from gelgt.nn import ModelInput
+from gelgt.features import FeatureStatistics, open_features
+from gelgt.history.seed_history import HistoryPlan
+from gelgt.nn.target import Target, mostly_alike
 from gelgt.presets import RunConfig
-from gelgt.sampling import Sampler, Seeds, SubgraphLoader, task_seeds
-from gelgt.sampling.batch import SubgraphBatch
-from gelgt.schema.manifest import MANIFEST, load_yaml
-from gelgt.schema.model import dated_text
+from gelgt.sampling import Seeds, task_seeds
+from gelgt.scoring.seed_data import SeedData, hidden_columns
 from gelgt.sources.column_kinds import with_kinds_until
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
-from gelgt.tasks.task import Definition
+from gelgt.tasks.times import seconds
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
-from gelgt.training.target import Target, mostly_alike
+from gelgt.training.examples import KNOWN, joined
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
-FEW_LABELS = 10_000  # labels up to which several models are trained by themselves
-FEW_MEMBERS = 5
-KNOWN = "known"  # a split of its own: all labels that are known at the test time
-KEPT_HISTORIES = 4  # training, validation, test, and one more
+FEW_LABELS = 10_000  # labels up to which several networks are trained by themselves
+FEW_LABELS_ENSEMBLE = 5
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
+
+Windows = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
-class TrainingData:
-    """What a model is trained and evaluated on.
+class TrainingData(SeedData):
+    """What a model is trained and evaluated on: `SeedData` with the labels of a task."""
 
-    Attributes:
-        hide: For each table, columns that the task must not see.
-        sampling: Complete: visibility, horizon and causality are those of the run.
-        plan: What seeds come with beside their subgraphs.
-    """
-
-    db: Database
     task: Task
-    target: Target
-    sampling: SamplingConfig
-    hide: Mapping[str, tuple[str, ...]]
-    graph: Graph
-    features: Features
-    plan: HistoryPlan = NO_HISTORY
 
     @classmethod
     def of(
@@ -94,34 +67,36 @@ class TrainingData:
                 hint="Give the labels a time column.",
             )
         target = Target.of(task)
-        # a task whose training ends before the database's own sees kinds of its own period
         if statistics is None:
+            # A task whose training ends before the database's own sees kinds of its own period.
             db = with_kinds_until(db, task.val_timestamp)
-        features = (
-            open_features(db, fit_until=task.val_timestamp)
-            if statistics is None
-            else open_features(db, statistics=statistics)
-        )
-        hide = hidden(task, db, features.statistics, config.model)
+            features = open_features(db, fit_until=task.val_timestamp)
+        else:
+            features = open_features(db, statistics=statistics)
         return cls(
-            db,
-            task,
-            target,
-            config.sampling,
-            hide,
-            db.graph(),
-            features,
-            HistoryPlan.of(config.model),
+            db=db,
+            task=task,
+            target=target,
+            sampling=config.sampling,
+            hide=hidden_columns(task, db, features.statistics, config.model),
+            graph=db.graph(),
+            features=features,
+            plan=HistoryPlan.of(config.model),
         )
 
-    @cached_property
-    def sampler(self) -> Sampler:
-        return Sampler(self.graph, self.sampling)
-
-    @cached_property
-    def kept(self) -> dict[str, Any]:
-        """What others prepare from this data once, such as recorded predictions."""
-        return {}
+    @classmethod
+    def labelled(cls, data: SeedData, task: Task) -> "TrainingData":
+        """What was read of a database, with the labels of a task on it."""
+        return cls(
+            db=data.db,
+            task=task,
+            target=data.target,
+            sampling=data.sampling,
+            hide=data.hide,
+            graph=data.graph,
+            features=data.features,
+            plan=data.plan,
+        )
 
     @cached_property
     def seeds(self) -> dict[str, Seeds]:
@@ -162,33 +137,34 @@ class TrainingData:
         ):
             return np.zeros(0, np.int64)
         length = int(task.timedelta.total_seconds())
-        found: NDArray[np.int64] = np.arange(1, task.num_eval_timestamps, dtype=np.int64) * length
-        # how far rows reach after the test time must not matter
+        lags: NDArray[np.int64] = np.arange(1, task.num_eval_timestamps, dtype=np.int64) * length
         if task.num_eval_timestamps == 1 or task.is_open_ended:
-            found = self.seeds["val"].time - int(
-                np.datetime64(task.val_timestamp, "s").astype(np.int64)
-            )
-        found = found[found > 0]
-        return found if len(found) and found.max() > length else np.zeros(0, np.int64)
+            # How far rows reach after the test time must not matter.
+            lags = self.seeds["val"].time - seconds(task.val_timestamp)
+        lags = lags[lags > 0]
+        return lags if len(lags) and lags.max() > length else np.zeros(0, np.int64)
 
-    def windows(self, split: str, windows: int | Literal["auto"]) -> tuple[Seeds, NDArray[Any]]:
+    def windows(self, split: str, windows: Windows) -> tuple[Seeds, NDArray[Any]]:
         """Seeds and labels, in training with more seed times where they are wanted."""
         each = self._seed_times_each(windows)
         if split == "train" and each > 1 and self.differing_labels:
             each = 1
         if split not in ("train", KNOWN) or (split == "train" and each == 1):
             return self.seeds[split], self.labels(split)
-        name = f"windows {each} {split}"
-        if name not in self.kept:  # a query over the whole database, asked once for all models
-            self.kept[name] = (
+        name = (split, each)
+        if name not in self._examples:  # a query over the whole database, asked once for all
+            self._examples[name] = (
                 self._known(each)
                 if split == KNOWN
-                else self._replayed(with_more_windows(self.task, each))
+                else self._labelled(with_more_windows(self.task, each))
             )
-        made: tuple[Seeds, NDArray[Any]] = self.kept[name]
-        return made
+        return self._examples[name]
 
-    def _seed_times_each(self, windows: int | Literal["auto"]) -> int:
+    @cached_property
+    def _examples(self) -> dict[tuple[str, int], tuple[Seeds, NDArray[Any]]]:
+        return {}
+
+    def _seed_times_each(self, windows: Windows) -> int:
         if windows != "auto":
             return windows
         rows = max(1, len(self.seeds["train"]))
@@ -205,35 +181,30 @@ class TrainingData:
         """Every label known at the test time: windows up to it, or the rows of training and
         validation whose windows end by then."""
         if has_windows(self.task) and has_engine() and not self.differing_labels:
-            return self._replayed(with_more_windows(self.task, each, until_test=True))
+            return self._labelled(with_more_windows(self.task, each, until_test=True))
         task = self.task
         if task.test_timestamp is None:
             return self.seeds["train"], self.labels("train")
         seeds = joined([self.seeds["train"], self.seeds["val"]])
         labels = np.concatenate([self.labels("train"), self.labels("val")])
         length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
-        ended = np.flatnonzero(
-            seeds.time + length <= int(np.datetime64(task.test_timestamp, "s").astype(np.int64))
-        )
+        ended = np.flatnonzero(seeds.time + length <= seconds(task.test_timestamp))
         return seeds.take(ended), labels[ended]
 
-    def _replayed(self, task: Task) -> tuple[Seeds, NDArray[Any]]:
+    def _labelled(self, task: Task) -> tuple[Seeds, NDArray[Any]]:
         return task_seeds(task, self.graph, "train"), self.target.labels(task, "train")
 
     def ensemble_size(self, config: TrainConfig) -> int:
-        """How many models are trained."""
+        """How many networks are trained."""
         if config.ensemble != "auto":
             return config.ensemble
-        return FEW_MEMBERS if len(self.windows("train", config.windows)[0]) <= FEW_LABELS else 1
+        return (
+            FEW_LABELS_ENSEMBLE
+            if len(self.windows("train", config.windows)[0]) <= FEW_LABELS
+            else 1
+        )
 
-    def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
-        """(S,) whether each entity is there at its seed time. Real label tables have some that are
-        not: accounts that were made anew."""
-        own = self.graph.node_time[seeds.node]
-        known: NDArray[np.bool_] = (own == TIMELESS) | (own <= seeds.time)
-        return known
-
-    def notices(self, windows: int | Literal["auto"] = 1, retrain: bool = False) -> list[str]:
+    def notices(self, windows: Windows = 1, retrain: bool = False) -> list[str]:
         """What to say of entities that do not exist yet at their seed time, and of labels that
         cannot be made here or differ."""
         found = []
@@ -273,42 +244,6 @@ class TrainingData:
     def labels(self, split: str) -> NDArray[Any]:
         return self.target.labels(self.task, split)
 
-    def loader(
-        self, seeds: Seeds, batch_size: int, generator: torch.Generator | None = None
-    ) -> SubgraphLoader:
-        """Batches with their features, made in background threads."""
-        then = partial(self.with_features, history=self.history(seeds))
-        return SubgraphLoader(
-            self.sampler,
-            seeds,
-            batch_size,
-            generator=generator,
-            layout="packed",
-            threads=2,
-            prefetch=3,
-            then=then,
-        )
-
-    def with_features(self, batch: SubgraphBatch, history: Tensor | None = None) -> ModelInput:
-        return ModelInput.of(batch, self.features, self.hide, history)
-
-    def history(self, seeds: Seeds) -> Tensor | None:
-        """(S, F) what seeds come with, None where no model asks for it; that of a few lists of
-        seeds is kept."""
-        if not self.plan:
-            return None
-        name = hashlib.blake2b(
-            seeds.node.tobytes() + seeds.time.tobytes() + seeds.asked.tobytes(), digest_size=16
-        ).hexdigest()
-        known: dict[str, Tensor] = self.kept.setdefault("history", {})
-        if name not in known:
-            while len(known) >= KEPT_HISTORIES:
-                known.pop(next(iter(known)))
-            known[name] = seed_history(
-                self.db, self.graph, self.features, self.task, self.sampling, seeds, self.plan
-            )
-        return known[name]
-
     def ages(self) -> Tensor:
         """Ages in days of rows around training seeds, the seeds themselves left out."""
         seeds = self.seeds["train"]
@@ -317,123 +252,3 @@ class TrainingData:
         few = seeds.take(places)
         sample = self.sampler.sample(few.node, few.time, few.key)
         return torch.from_numpy(sample.age[sample.has_time & (sample.hop > 0)])
-
-
-def learnable(
-    data: TrainingData, splits: tuple[str, ...], config: TrainConfig
-) -> tuple[Seeds, NDArray[Any]]:
-    """Seeds and labels of some splits, without labels that are missing and entities that do not
-    exist yet."""
-    found = [data.learned(split, config) for split in splits]
-    seeds, labels = (
-        joined([seeds for seeds, _ in found]),
-        np.concatenate([labels for _, labels in found]),
-    )
-    usable = np.flatnonzero(
-        np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds)
-    )
-    return seeds.take(usable), labels[usable]
-
-
-def nothing_to_learn(data: TrainingData) -> GelgtError:
-    """What to say where no training label is left."""
-    task, table = data.task, data.db.table(data.task.entity_table)
-    late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
-    made, hint = "", "Check the labels."
-    if late:
-        time = (
-            f"'{table.time_col}'"
-            if table.time_col
-            else f"time ({dated_text(data.db.schema, table)})"
-        )
-        made = f" {late:,} are of rows whose {time} lies after the seed time."
-        hint = (
-            f"Is {time} when a row of '{table.name}' comes to be? A schema can name another "
-            "column, or none."
-        )
-    return GelgtError(
-        "no_labels",
-        f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned "
-        f"from.{made}",
-        hint=hint,
-    )
-
-
-def hidden(
-    task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig
-) -> dict[str, tuple[str, ...]]:
-    """The columns that the row encoder does not see, by table: those that the task forbids, and
-    those that the configuration leaves out."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, columns in statistics.tables.items():
-        own_time = db.table(name).time_col
-        out = [column for table, column in task.remove_columns if table == name]
-        if not config.row_names and not db.table(name).has_time:
-            out += [column for column, s in columns.items() if s.kind == "text"]
-        if not config.row_times and own_time is not None:
-            out.append(own_time)
-        if out:
-            found[name] = tuple(dict.fromkeys(out))
-    return found
-
-
-def in_regime(
-    config: RunConfig, task: Task, visibility: Visibility | None = None, as_of: int | None = None
-) -> RunConfig:
-    """A configuration whose sampling follows the regime and the task.
-
-    Args:
-        visibility: None is `frozen` for a RelBench folder and `seed-time` for everything else.
-        as_of: Seconds since 1970 from which ages are measured at the latest, under `seed-time`.
-
-    Raises:
-        GelgtError: the frozen regime without a test time, or with a time to measure ages from,
-            which it has itself.
-    """
-    chosen: Visibility = visibility or ("frozen" if is_relbench(task.database) else "seed-time")
-    horizon = as_of
-    if chosen == "frozen" and as_of is not None:
-        message = (
-            "--as-of has no meaning in the frozen regime, where ages are measured from the "
-            "test time."
-        )
-        raise GelgtError(
-            "bad_option", message, hint="Add --visibility seed-time, or leave --as-of out."
-        )
-    if chosen == "frozen":
-        if task.test_timestamp is None:
-            raise GelgtError(
-                "no_horizon",
-                f"The task '{task.name}' has no test time, which the frozen regime needs.",
-                hint="Use seed-time.",
-            )
-        horizon = int(np.datetime64(task.test_timestamp, "s").astype(np.int64))
-    causality = "inclusive" if task.kind == "autocomplete" else "strict"
-    return config.with_values(
-        "derived",
-        sampling__visibility=chosen,
-        sampling__horizon=horizon,
-        sampling__causality=causality,
-    )
-
-
-def is_relbench(db: Database) -> bool:
-    """Whether a database came as a RelBench folder, not from a source that gelgt imported."""
-    for folder in (Path(db.source), db.folder):
-        if "://" not in str(folder) and (folder / MANIFEST).is_file():
-            # kinds that someone states import nothing
-            return "format" not in (load_yaml(folder / MANIFEST).get("gelgt") or {})
-    return False
-
-
-def joined(parts: Sequence[Seeds]) -> Seeds:
-    """Seeds behind each other."""
-    node, time, key = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("node", "time", "key")
-    )
-    lag = (
-        None
-        if all(part.lag is None for part in parts)
-        else np.concatenate([part.asked - part.time for part in parts])
-    )
-    return Seeds(node, time, key, lag)

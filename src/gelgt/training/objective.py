@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gelgt.training.target import Target
+from gelgt.nn.target import Target
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gelgt.nn import RelationalModel
 
 
 def make_optimiser(
-    model: RelationalModel, config: TrainConfig, *, is_graphed: bool = False
+    model: RelationalModel, config: TrainConfig, *, is_recorded: bool = False
 ) -> torch.optim.Optimizer:
     """Adam over a model's parameters.
 
@@ -19,9 +19,9 @@ def make_optimiser(
     """
     groups = model.parameter_groups(config.rate, config.weight_decay)
     if config.optimizer == "adamw":
-        return torch.optim.AdamW(groups, fused=True, capturable=is_graphed)
+        return torch.optim.AdamW(groups, fused=True, capturable=is_recorded)
     same = [group | {"weight_decay": config.weight_decay} for group in groups]
-    return torch.optim.Adam(same, fused=True, capturable=is_graphed)
+    return torch.optim.Adam(same, fused=True, capturable=is_recorded)
 
 
 def limit_gradients(parameters: Iterable[Tensor], clip: float | None) -> None:

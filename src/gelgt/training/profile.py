@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from gelgt.nn import GelGTModel, RelationalModel
+from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble, first_of
+from gelgt.scoring import Scorer
 from gelgt.training.data import TrainingData
 
 SEEDS = 512
@@ -23,19 +25,14 @@ def profile(
 ) -> dict[str, Any]:
     """The profile of a model, or of the first of several, from validation seeds (training seeds
     where there are none)."""
-    model = first_of(trained)
-    found: dict[str, Any] = {
-        "bias": bias_curves(
-            model, float(np.quantile(data.ages().numpy(), 0.99)) if len(data.ages()) else 1.0
-        )
-    }
-    if not isinstance(model, GelGTModel):
-        return found
-    if model.blocks:
-        found["attention"] = attention_shares(model, data, device)
-    if model.balance is not None:
-        found["fusion"] = float(torch.sigmoid(model.balance.detach()))
-    return found
+    model, ages = first_of(trained), data.ages().numpy()
+    longest = float(np.quantile(ages, 0.99)) if len(ages) else 1.0
+    shown: dict[str, Any] = {"bias": bias_curves(model, longest)}
+    if model.shows_attention:
+        shown["attention"] = attention_shares(Scorer(model, data, device))
+    if model.fusion_share is not None:
+        shown["fusion"] = model.fusion_share
+    return shown
 
 
 @torch.no_grad()
@@ -59,33 +56,27 @@ def bias_curves(model: RelationalModel, longest: float) -> list[dict[str, Any]]:
     return curves
 
 
-@torch.no_grad()
-def attention_shares(
-    model: GelGTModel, data: TrainingData, device: torch.device | str
-) -> dict[str, Any]:
+def attention_shares(scorer: Scorer) -> dict[str, Any]:
     """Where the seeds' attention goes, and where the rows are."""
-    model.eval()
+    data = scorer.data
+    assert isinstance(data, TrainingData)
     seeds = data.seeds["val"] if len(data.seeds["val"]) else data.seeds["train"]
     seeds = seeds.take(np.flatnonzero(data.exists(seeds)))
     seeds = seeds.take(np.linspace(0, len(seeds) - 1, min(len(seeds), SEEDS)).astype(np.int64))
     tables = np.zeros((2, len(data.graph.tables)))
     hops = np.zeros((2, data.sampling.hops + 2))
-    for inputs in data.loader(seeds, 128):
-        tokens, share = model.seed_attention(inputs.to(device))
-        weight, table, hop = (
-            share.cpu().numpy(),
-            tokens.table.cpu().numpy(),
-            tokens.hop.cpu().numpy(),
-        )
+    for tokens, share in scorer.attention(seeds):
+        weight, table = share.cpu().numpy(), tokens.table.cpu().numpy()
+        hop = tokens.hop.cpu().numpy()
         for place, values in enumerate((weight, np.ones_like(weight))):
             tables[place] += np.bincount(table, values, minlength=tables.shape[1])
             hops[place] += np.bincount(hop, values, minlength=hops.shape[1])
     tables, hops = tables / tables.sum(1, keepdims=True), hops / hops.sum(1, keepdims=True)
 
-    def by_table(shares: np.ndarray[Any, Any]) -> dict[str, float]:
+    def by_table(shares: NDArray[np.float64]) -> dict[str, float]:
         return {name: round(float(s), 5) for name, s in zip(data.graph.tables, shares)}
 
-    def by_hop(shares: np.ndarray[Any, Any]) -> dict[str, float]:
+    def by_hop(shares: NDArray[np.float64]) -> dict[str, float]:
         return {str(h): round(float(s), 5) for h, s in enumerate(shares) if hops[1, h] > 0}
 
     return {

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
-from gelgt.config import GelGTConfig, TrainConfig
+from gelgt.config import TrainConfig
 from gelgt.history.seed_history import for_fitting
-from gelgt.nn import RelationalModel
-from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
-from gelgt.training.data import TrainingData, learnable
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import learnable
 
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
 SEEDS = 3  # forests whose mean is taken
@@ -47,7 +46,7 @@ OBJECTIVES = {
 
 
 @dataclass(frozen=True)
-class Partner:
+class GrownTrees:
     """Trees and their share of the prediction, 0 where validation takes none of them, with the
     rounds that each of their forests took."""
 
@@ -59,22 +58,16 @@ class Partner:
 def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     """Whether trees are asked for, and there is something that they can be grown on."""
     target = data.target
-    is_asked = (
-        isinstance(config.model, GelGTConfig)
-        and config.model.trees
-        and data.plan.hops > 0
-        and has_lightgbm()
-    )
+    is_asked = config.model.trees and data.plan.hops > 0 and has_lightgbm()
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 
-def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Partner | None:
+def choose_trees(network: Tensor, data: TrainingData, config: RunConfig) -> GrownTrees | None:
     """Trees beside a trained network, with the share that has the least validation loss, which may
     be 0; None where none can be grown.
 
     Args:
-        network: (E, outputs) what the network puts out for the validation seeds that exist
-            (`parts.network_outputs`).
+        network: (E, outputs) what the network puts out for the validation seeds that exist.
     """
     seeds, labels = data.seeds["val"], data.labels("val")
     there = np.flatnonzero(data.exists(seeds))
@@ -87,22 +80,23 @@ def choose_partner(network: Tensor, data: TrainingData, config: RunConfig) -> Pa
     trees, rounds = grow(data, config.train, ("train",), (columns, truth))
     if trees is None:
         return None
-    # stopped at once: all but a constant, which would only hide the network's ranks
     if max(rounds) == 1:
-        return Partner(trees, 0.0, rounds)
-    own, others = network[torch.from_numpy(usable)], trees(columns).float()
+        # Stopped at once: nearly a constant, which would only blur the network's ranking.
+        return GrownTrees(trees, 0.0, rounds)
+    of_network, of_trees = network[torch.from_numpy(usable)], trees(columns).float()
     losses = [
-        float(data.target.loss((1 - share) * own + share * others, truth)) for share in SHARES
+        float(data.target.loss((1 - share) * of_network + share * of_trees, truth))
+        for share in SHARES
     ]
-    return Partner(trees, SHARES[int(np.argmin(losses))], rounds)
+    return GrownTrees(trees, SHARES[int(np.argmin(losses))], rounds)
 
 
-def regrown(
-    partner: Partner, data: TrainingData, config: RunConfig, splits: tuple[str, ...]
-) -> Partner:
+def regrow_trees(
+    grown: GrownTrees, data: TrainingData, config: RunConfig, splits: tuple[str, ...]
+) -> GrownTrees:
     """The same share of trees that have learned the labels of other splits."""
-    trees, rounds = grow(data, config.train, splits, rounds=partner.rounds)
-    return partner if trees is None else Partner(trees, partner.share, rounds)
+    trees, rounds = grow(data, config.train, splits, rounds=grown.rounds)
+    return grown if trees is None else GrownTrees(trees, grown.share, rounds)
 
 
 def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
@@ -176,14 +170,3 @@ def _objective(data: TrainingData) -> dict[str, Any]:
     if target.task_type == "multiclass_classification":
         found |= {"num_class": target.outputs}
     return found
-
-
-def with_partner(
-    model: RelationalModel | Ensemble, partner: Partner | None
-) -> RelationalModel | Ensemble:
-    """A model that predicts with its trees."""
-    if partner is None or not partner.share:
-        return model
-    members = list(model.members) if isinstance(model, Ensemble) else [model]
-    device = next(members[0].parameters()).device
-    return Ensemble(members, partner.trees, partner.share).to(device)  # type: ignore[arg-type]  # a ModuleList does not say what it holds

@@ -4,8 +4,9 @@ row."""
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note, paragraph, table
 from gelgt.report.numbers import MISSING, is_number, number
-from gelgt.report.run import Kernel, LayerBias, Run
+from gelgt.report.run import Run
 from gelgt.report.scales import ages, linear
+from gelgt.runs.record import Kernel, LayerBias
 
 # neighbouring heads get colours that differ most; heads past these share the last
 _ORDER = (0, 1, 4, 5, 3, 6, 7, 2)

@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from gelgt.training.lanes import Lanes
+from gelgt.scoring.lanes import Lanes
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gelgt.inference.memory import release_memory
+from gelgt.scoring.memory import release_memory
 
 
 @pytest.mark.skipif(
@@ -26,5 +26,5 @@ def test_holes_in_the_heap_are_given_back() -> None:
 
 
 def test_systems_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gelgt.inference.memory._trim", lambda: None)
+    monkeypatch.setattr("gelgt.scoring.memory._trim", lambda: None)
     release_memory()

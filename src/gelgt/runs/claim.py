@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gelgt.errors import GelgtError
-from gelgt.training.checkpoint import CHECKPOINT, load_tensors
-from gelgt.training.run_folder import MARK, SUCCESS, read_json
+from gelgt.runs.folder import CHECKPOINT, MARK, SUCCESS, read_json
+from gelgt.runs.tensors import load_tensors
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gelgt.nn.target import Target
 from gelgt.sources.database import Database
-from gelgt.training.target import Target
 
 RESERVED = ("time", "prediction", "probability", "label")
 

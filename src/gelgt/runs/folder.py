@@ -31,15 +31,16 @@ from torch import Tensor
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics
 from gelgt.files import whole_file, write_text
+from gelgt.nn.target import Target
 from gelgt.presets import RunConfig
+from gelgt.runs.record import FORMAT, RunRecord, read_record
+from gelgt.runs.tensors import load_tensors
 from gelgt.schema.manifest import load_yaml, parse_schema
 from gelgt.schema.model import DatabaseSchema
-from gelgt.training.checkpoint import load_tensors
-from gelgt.training.target import Target
 
-FORMAT = 1
 MARK = ".gelgt-run"
 SUCCESS = "_SUCCESS"
+CHECKPOINT = "checkpoint.safetensors"
 REQUIRED = (
     "config.json",
     "task.yaml",
@@ -61,7 +62,7 @@ class Run:
     target: Target
     schema: DatabaseSchema
     statistics: FeatureStatistics
-    metrics: dict[str, Any]
+    record: RunRecord
 
     def weights(self) -> dict[str, Tensor]:
         return load_tensors(self.folder / "model.safetensors")[0]
@@ -85,7 +86,7 @@ def load_run(folder: str | Path) -> Run:
             Target.from_dict(read_json(path / "target.json")),
             schema,
             FeatureStatistics.from_dict(read_json(path / "features.json")),
-            read_json(path / "metrics.json"),
+            read_record(path / "metrics.json", RunRecord),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise GelgtError(
@@ -105,7 +106,7 @@ def check_run(path: Path) -> None:
         )
     if not (path / SUCCESS).is_file():
         is_started = any(
-            (path / name).exists() for name in ("checkpoint.safetensors", "config.json", MARK)
+            (path / name).exists() for name in (CHECKPOINT, "config.json", MARK)
         )
         hint = (
             "Finish it with: gelgt train … --resume"
@@ -114,11 +115,12 @@ def check_run(path: Path) -> None:
         )
         raise GelgtError("incomplete_run", f"{path} holds no finished run.", hint=hint)
     content = read_json(path / SUCCESS)
-    if content.get("format") != FORMAT:
+    if (number := content.get("format")) != FORMAT:
+        is_older = isinstance(number, int) and number < FORMAT
         raise GelgtError(
-            "newer_run",
-            f"{path} has run format {content.get('format')!r}, not {FORMAT}.",
-            hint="Use the gelgt that wrote it.",
+            "older_run" if is_older else "newer_run",
+            f"{path} has run format {number!r}; this gelgt reads {FORMAT}.",
+            hint="Train again, or use the gelgt that wrote it.",
         )
     listed = content.get("files")
     if not isinstance(listed, dict) or not set(REQUIRED) <= set(listed):

@@ -1,0 +1,194 @@
+"""`RunRecord`: what a run was made of, how it went, and what it scored. `metrics.json` holds it.
+
+Training fills it once; everyone else reads it through these classes. A field without a default has
+to be there, any other may be missing, and unknown ones are ignored, so that a report can be written
+from a file that another program made. No torch is imported here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gelgt.errors import GelgtError
+
+FORMAT = 2  # of run folders: 2 renamed settings (CHANGELOG.md)
+Scores = dict[str, float | None]  # by metric
+_Kind = TypeVar("_Kind", bound=BaseModel)
+
+
+class Part(BaseModel):
+    """Frozen; more keys than these are fine."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TaskFacts(Part):
+    """What is predicted, for whom, at which times."""
+
+    name: str
+    task_type: str
+    entity_table: str = ""
+    target: str | None = None
+    sentence: str | None = None
+    sql: str | None = None
+    timedelta: str | None = None
+    val_timestamp: str | None = None
+    test_timestamp: str | None = None
+    rows: dict[str, int] = {}
+    classes: list[Any] = []
+
+
+class DataFacts(Part):
+    """The database that the run saw."""
+
+    source: str = ""
+    name: str = ""
+    hash: str | None = None
+    tables: dict[str, int] = {}
+    nodes: int | None = None
+    edges: int | None = None
+
+
+class KernelSpan(Part):
+    """μ and σ of one kernel at the end of an epoch."""
+
+    centre_days: float
+    width_days: float
+
+
+class Epoch(Part):
+    """One pass over the training seeds, or as many steps of it as the configuration allows."""
+
+    epoch: int
+    step: int | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    val: Scores = {}
+    rate: float | None = None
+    kernels: list[list[KernelSpan]] | None = None
+
+
+class Member(Part):
+    """One network of an ensemble."""
+
+    best_epoch: int
+    epochs: int
+    validation: float | None = None
+    averaged_epochs: list[int] = []
+
+
+class TreeFacts(Part):
+    """LightGBM beside the network."""
+
+    share: float = Field(ge=0, le=1)
+    rounds: list[int] = []
+
+
+class Retrained(Part):
+    """What was learned once validation had chosen: ``all`` labels, or those ``known`` at the test
+    time."""
+
+    labels: str = "all"
+    rows: int = 0
+    epochs: int = 0
+
+
+class RunRecord(Part):
+    """metrics.json."""
+
+    format: int = FORMAT
+    run: str | None = None
+    command: str | None = None
+    model: str = "gelgt"
+    preset: str | None = None
+    seed: int | None = None
+    regime: str | None = None
+    horizon: str | None = None
+    task: TaskFacts
+    data: DataFacts = DataFacts()
+    metric: str
+    metrics: dict[str, Scores]
+    parts: dict[str, dict[str, Scores]] = {}
+    tree_share: float = Field(default=0.0, ge=0, le=1)
+    baselines: dict[str, dict[str, Scores]] = {}
+    baseline_labels: dict[str, int] = {}
+    epochs: list[Epoch] = []
+    best_epoch: int | None = None
+    averaged_epochs: list[int] = []
+    ended: str = ""
+    members: list[Member] = []
+    trees: TreeFacts | None = None
+    retrain: Retrained | None = None
+    seconds: float | None = None
+    training_seconds: float | None = None
+    phases: dict[str, float] = {}
+    parameters: int | None = None
+    machine: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    key: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of metrics.json."""
+        return self.model_dump(mode="json")
+
+
+class Kernel(Part):
+    """One Gaussian of the bias."""
+
+    centre_days: float
+    width_days: float
+    weights: list[float] = []
+    text: str | None = None
+
+
+class LayerBias(Part):
+    """The bias of one attention layer: `heads[h][i]` is the bias of head h at age `days[i]`."""
+
+    layer: int | str
+    kernels: list[Kernel] = []
+    days: list[float] = []
+    heads: list[list[float]] = []
+
+
+class Attention(Part):
+    """Shares of the seed's attention, and of the sampled rows, each summing to 1."""
+
+    seeds: int | None = None
+    by_table: dict[str, float] = {}
+    by_hop: dict[str, float] = {}
+    rows_by_table: dict[str, float] = {}
+    rows_by_hop: dict[str, float] = {}
+
+
+class Profile(Part):
+    """profile.json."""
+
+    bias: list[LayerBias] = []
+    attention: Attention | None = None
+    fusion: float | None = Field(default=None, ge=0, le=1)
+
+
+def read_record(path: Path, kind: type[_Kind]) -> _Kind:
+    """A file of a run as one of these classes.
+
+    Raises:
+        GelgtError: ``broken_run``: it is not readable, or does not fit.
+    """
+    hint = "The file was damaged or changed by hand: train again, or restore it."
+    try:
+        return kind.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the top level"
+        raise GelgtError(
+            "broken_run",
+            f"{path} does not fit the format of a run at {where}: {first['msg']}.",
+            hint=hint,
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise GelgtError(
+            "broken_run", f"{path} is not readable JSON: {error}.", hint=hint
+        ) from None

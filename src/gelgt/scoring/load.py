@@ -1,0 +1,85 @@
+"""Models of a run: fresh ones to train, and trained ones from its folder."""
+
+import torch
+
+from gelgt.config import SamplingConfig
+from gelgt.errors import GelgtError
+from gelgt.features import open_features
+from gelgt.history.seed_history import HistoryPlan
+from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble, members_in
+from gelgt.nn.trees import Trees
+from gelgt.presets import RunConfig
+from gelgt.registry import find_model
+from gelgt.runs.folder import Run
+from gelgt.scoring.scorer import Scorer
+from gelgt.scoring.seed_data import SeedData, hidden_columns
+from gelgt.sources.database import Database
+from gelgt.tasks.task import Definition
+
+
+def new_model(config: RunConfig, data: SeedData, history: int) -> RelationalModel:
+    """A model of the run's kind, with weights from the current generator.
+
+    Args:
+        history: Columns of the history that seeds come with; 0 for none.
+    """
+    columns = {"history": history} if history else {}
+    return find_model(config.kind)(
+        config.model,
+        data.graph,
+        data.features,
+        data.target.outputs,
+        data.hide,
+        noise_seed=config.sampling.seed,
+        **columns,
+    )
+
+
+def load_model(run: Run, data: SeedData) -> RelationalModel | Ensemble:
+    """The trained model of a run, or its networks and trees as one.
+
+    Raises:
+        GelgtError: the weights are damaged, or do not fit.
+    """
+    # The weights that it starts from are thrown away; nobody's generator is moved by them.
+    with torch.random.fork_rng(devices=[]):
+        try:
+            weights = run.weights()
+            history = next((len(t) for n, t in weights.items() if n.endswith("history.edges")), 0)
+            networks = [new_model(run.config, data, history) for _ in range(members_in(weights))]
+            trees = Trees.shaped(weights, run.target.outputs)
+            is_single = len(networks) == 1 and trees is None
+            model = networks[0] if is_single else Ensemble(networks, trees)
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[-1].strip()
+            raise GelgtError(
+                "bad_run",
+                f"The weights of {run.folder} do not fit its model: {first}",
+                hint="Train again.",
+            ) from None
+    return model.eval()
+
+
+def run_data(run: Run, db: Database, task: Definition, sampling: SamplingConfig) -> SeedData:
+    """What the model of a run reads in a database that may have changed since."""
+    return SeedData(
+        db=db,
+        task=task,
+        target=run.target,
+        sampling=sampling,
+        hide=hidden_columns(task, db, run.statistics, run.config.model),
+        graph=db.graph(),
+        features=open_features(db, statistics=run.statistics),
+        plan=HistoryPlan.of(run.config.model),
+    )
+
+
+def run_scorer(
+    run: Run, data: SeedData, device: torch.device, batch_size: int | None = None
+) -> Scorer:
+    """A scorer with the trained model of a run."""
+    model = load_model(run, data).to(device)
+    precision = run.config.train.precision
+    return Scorer(model, data, device, precision=precision, batch_size=batch_size)

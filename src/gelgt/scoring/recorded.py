@@ -1,0 +1,115 @@
+"""`RecordedNetworks`: what one network or the mean of several puts out, by replay on CUDA.
+
+All networks of an ensemble are one record: a batch is sampled, packed and sent once for all. What
+they put out comes back some batches later, so that the host is always ahead of the device.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn.static.forward import StaticInput, StaticModel
+from gelgt.nn.static.pack import Packer, StaticBatch
+from gelgt.nn.static.weights import LowWeights
+from gelgt.sampling import Seeds
+from gelgt.sampling.batch import SubgraphBatch
+from gelgt.scoring.replay import LAG, PREFETCH, THREADS, Context, Replay, low_precision, make_packer
+from gelgt.scoring.seed_data import SeedData
+
+What = Literal["outputs", "vectors"]
+
+
+class RecordedNetworks:
+    """Outputs, or seed vectors of the first network, for lists of seeds.
+
+    Args:
+        networks: Of one shape.
+        data: What they read.
+        precision: Autocast, or nothing.
+        device: Where.
+        what: ``outputs`` (the mean of all networks) or ``vectors``.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[GelGTModel],
+        data: SeedData,
+        precision: Context,
+        device: torch.device,
+        what: What = "outputs",
+    ) -> None:
+        self.data, self.precision, self.device, self.what = data, precision, device, what
+        low = low_precision(precision, device)
+        self.models = [
+            StaticModel(network, data.graph, data.sampling, data.features, data.hide)
+            for network in networks
+        ]
+        self.weights = [LowWeights(network, low) for network in networks]
+        self.replay = Replay(self._work, device)
+        self.packer: Packer | None = None
+
+    def __call__(
+        self, seeds: Seeds, batch_size: int, eager: Callable[[ModelInput], Tensor]
+    ) -> Tensor:
+        """(S, outputs or d) of seeds in their order, on the host; `eager` does what does not fit
+        into any recorded shape."""
+        loader = self.data.loader(seeds, batch_size)
+        packer = self.packer
+        if packer is None or packer.shapes[0].seeds != batch_size:
+            packer = make_packer(self.models[0].model, self.data, loader, self._is_cuda)
+            self.packer = packer
+        with_features, history = loader.then, self.data.history(seeds)
+        assert with_features is not None
+        history = None if history is None else history.to(self.device)
+        too_large: list[SubgraphBatch] = []
+
+        def pack(batch: SubgraphBatch) -> StaticBatch | ModelInput:
+            packed = packer(batch)
+            if packed is not None:
+                return packed
+            too_large.append(batch)
+            return with_features(batch)  # type: ignore[no-any-return]
+
+        loader.then, loader.threads, loader.prefetch = pack, THREADS, PREFETCH
+        parts: list[Tensor] = []
+        waiting: deque[torch.cuda.Event] = deque()
+        for batch in loader:
+            out = (
+                eager(batch)
+                if isinstance(batch, ModelInput)
+                else self.replay(batch, history=history)[: batch.seeds]
+            )
+            host = torch.empty(out.shape, pin_memory=self._is_cuda)
+            parts.append(host.copy_(out, non_blocking=True))
+            if self._is_cuda:
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                event.record()
+                waiting.append(event)
+                if len(waiting) > LAG:
+                    waiting.popleft().synchronize()
+        if self._is_cuda:
+            torch.cuda.current_stream(self.device).synchronize()
+        if too_large:  # these seeds have larger neighbourhoods than those that shapes were made for
+            larger = make_packer(self.models[0].model, self.data, loader, self._is_cuda)
+            if larger.shapes[-1].rows > packer.shapes[-1].rows:
+                packer.shapes += larger.shapes[-1:]
+        return torch.cat(parts)
+
+    @property
+    def _is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    @torch.no_grad()
+    def _work(self, inputs: StaticInput) -> Tensor:
+        if self.what == "vectors":
+            with self.precision(), self.weights[0].used():
+                return self.models[0].embed(inputs).float()
+        outs = []
+        for model, weights in zip(self.models, self.weights):
+            with self.precision(), weights.used():
+                outs.append(model(inputs).float())
+        return torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]

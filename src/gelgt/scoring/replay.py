@@ -1,0 +1,161 @@
+"""Functions of packed batches as CUDA graphs: one replay instead of a thousand launches, one copy
+instead of many, and no waiting.
+
+A `Replay` runs a function of a packed batch. On CUDA it records the function once for each shape
+and plays the record back from then on; elsewhere it just calls it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.nn import GelGTModel, RelationalModel
+from gelgt.nn.kernels import has_triton
+from gelgt.nn.static.forward import StaticInput, why_not_static
+from gelgt.nn.static.pack import Packer, StaticBatch, measure
+from gelgt.nn.static.shape import Shape, choose_shapes
+from gelgt.sampling import SubgraphLoader
+from gelgt.sampling.batch import SubgraphBatch
+from gelgt.scoring.seed_data import SeedData
+
+MEASURED = 16  # batches whose sizes decide how much room there is
+LAG = 3  # batches that the host may be ahead of what it has read back
+THREADS, PREFETCH = 4, 6
+
+Work = Callable[[StaticInput], Tensor]
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+def why_not_recorded(model: RelationalModel, data: SeedData, device: torch.device) -> str | None:
+    """Why a model is not recorded on a device; None if it is."""
+    if device.type != "cuda":
+        return "CUDA graphs need a CUDA device"
+    if not has_triton(device):
+        return "fixed-order sums need Triton and a device of compute capability 8.0 or newer"
+    if not isinstance(model, GelGTModel):
+        return "only gelgt's own model has a form of fixed shapes"
+    free = torch.cuda.mem_get_info(device)[0]
+    return why_not_static(model, data.sampling, data.features, free)
+
+
+@dataclass
+class _Program:
+    """The record for one shape: where its input lies, and the output that a replay fills."""
+
+    words: Tensor
+    history: Tensor | None
+    graph: torch.cuda.CUDAGraph | None
+    out: Tensor | None
+
+
+class Replay:
+    """Runs a function of packed batches.
+
+    Args:
+        work: The function; it must not depend on any value on the host.
+        device: Where it runs.
+        unchanged: Undoes what a trial run of the function changes.
+    """
+
+    def __init__(self, work: Work, device: torch.device, unchanged: Context = nullcontext) -> None:
+        self.work, self.device, self.unchanged = work, device, unchanged
+        self.programs: dict[Shape, _Program] = {}
+        self.pool: Any = None
+
+    def __call__(
+        self, batch: StaticBatch, seed: int | None = None, history: Tensor | None = None
+    ) -> Tensor:
+        """The function's output, valid until the next call.
+
+        Args:
+            seed: Of the dropout: a replay draws from the generator as it stands.
+            history: (S, F) aggregates of all the seeds that the batch is taken from, on the device.
+        """
+        program = self.programs.get(batch.shape)
+        if program is None:
+            program = self.programs[batch.shape] = self._record(batch, history)
+        program.words.copy_(batch.words, non_blocking=True)
+        _select_history(batch.shape, program.words, history, program.history)
+        if seed is not None:
+            torch.manual_seed(seed)
+        if program.graph is None:
+            return self.work(StaticInput(batch.shape, program.words, program.history))
+        program.graph.replay()
+        assert program.out is not None
+        return program.out
+
+    def _record(self, batch: StaticBatch, history: Tensor | None) -> _Program:
+        words = torch.empty_like(batch.words, device=self.device)
+        of_batch = (
+            None if history is None else history.new_zeros(batch.shape.seeds, history.shape[1])
+        )
+        if self.device.type != "cuda":
+            return _Program(words, of_batch, None, None)
+        words.copy_(batch.words)
+        _select_history(batch.shape, words, history, of_batch)
+        inputs = StaticInput(batch.shape, words, of_batch)
+        # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must
+        # not contain that.
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side), self.unchanged():
+            for _ in range(1 if self.programs else 2):
+                self.work(inputs)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording
+        # forbids.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            out = self.work(inputs)
+        self.pool = self.pool or graph.pool()
+        return _Program(words, of_batch, graph, out)
+
+
+def _select_history(
+    shape: Shape, words: Tensor, history: Tensor | None, out: Tensor | None
+) -> None:
+    """The aggregates of a batch's seeds, from those of all seeds."""
+    if history is not None and out is not None:
+        torch.index_select(history, 0, words[shape.parts["index"]], out=out)
+
+
+def low_precision(precision: Context, device: torch.device) -> torch.dtype | None:
+    """The precision that autocast lowers products to; None where it is off."""
+    with precision():
+        return (
+            torch.get_autocast_dtype(device.type)
+            if torch.is_autocast_enabled(device.type)
+            else None
+        )
+
+
+def make_packer(
+    model: GelGTModel, data: SeedData, loader: SubgraphLoader, pin_memory: bool
+) -> Packer:
+    """A packer whose shapes have room for batches like the loader's."""
+    offsets, config = data.graph.offsets, model.config
+    sizes = [measure(batch, offsets, config.keep) for batch in _some_batches(loader)]
+    rows = [int(n) for n in np.diff(offsets)]
+    limit = loader.batch_size * data.sampling.budget
+    return Packer(
+        choose_shapes(sizes, loader.batch_size, limit, rows),
+        offsets,
+        config.keep,
+        config.gnn_mean == "relation",
+        len(data.graph.relations),
+        pin_memory,
+    )
+
+
+def _some_batches(loader: SubgraphLoader) -> Iterator[SubgraphBatch]:
+    """Some batches of the first epoch, from all over it."""
+    plain = SubgraphLoader(loader.sampler, loader.seeds, loader.batch_size, layout="packed")
+    order = loader.order(0)
+    whole = max(1, len(loader.seeds) // loader.batch_size)  # the last batch may be a small one
+    for step in sorted(set(np.linspace(0, whole - 1, MEASURED).astype(int).tolist())):
+        yield plain._batch(order, step)

@@ -1,0 +1,176 @@
+"""`Scorer`: the only place that turns seeds into predictions, seed vectors or attention.
+
+It works for one network, the mean of several, and trees beside them; on a CPU batches run side by
+side, on CUDA they are recorded graphs where the networks have a form of fixed shapes. A prediction
+does not depend on who else is predicted for, and the same question gives the same bits.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.errors import GelgtError
+from gelgt.nn import GelGTModel, ModelInput, RelationalModel
+from gelgt.nn.ensemble import Ensemble
+from gelgt.sampling import Seeds
+from gelgt.scoring.lanes import Lanes
+from gelgt.scoring.memory import release_memory
+from gelgt.scoring.parts import NETWORK, TREES, Parts, decoded
+from gelgt.scoring.recorded import RecordedNetworks, What
+from gelgt.scoring.replay import why_not_recorded
+from gelgt.scoring.seed_data import SeedData
+
+BATCH = 128  # seeds of a pass on a CPU: larger ones are no faster there, and need more memory
+CUDA_BATCH = 512
+LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
+RELEASE = 8  # batches on a CPU after which freed memory goes back to the system
+FEW = 4096  # seeds for which recording is not worth its time
+
+
+class Scorer:
+    """Scores seeds.
+
+    Args:
+        model: One network, or several with or without trees; it is put into evaluation mode.
+        data: What the networks read, and how outputs become predictions.
+        device: Where the networks are.
+        precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
+        batch_size: Seeds of one pass; what suits the device if None.
+        is_recorded: Whether CUDA graphs are used where that is possible.
+    """
+
+    def __init__(
+        self,
+        model: RelationalModel | Ensemble,
+        data: SeedData,
+        device: torch.device | str = "cpu",
+        *,
+        precision: str = "auto",
+        batch_size: int | None = None,
+        is_recorded: bool = True,
+    ) -> None:
+        self.model, self.data, self.device = model, data, torch.device(device)
+        self.precision, self.is_recorded = precision, is_recorded
+        self.batch_size = batch_size or (CUDA_BATCH if self.device.type == "cuda" else BATCH)
+        self.networks: list[RelationalModel] = (
+            [cast(RelationalModel, member) for member in model.members]
+            if isinstance(model, Ensemble)
+            else [model]
+        )
+        self.trees = model.trees if isinstance(model, Ensemble) else None
+        self.share = (
+            float(model.share) if isinstance(model, Ensemble) and self.trees is not None else 0.0
+        )
+        self._recorded: dict[What, RecordedNetworks] = {}
+
+    # Seeds in.
+    def predict(self, seeds: Seeds) -> Parts:
+        """Predictions, in the order of the seeds; the base rate for entities that do not exist yet
+        at their seed time."""
+        there = seeds.take(np.flatnonzero(self.data.exists(seeds)))
+        outputs = {NETWORK: self.outputs(there)}
+        if self.trees is not None:
+            outputs[TREES] = tree_outputs(self.trees, self.data, there)
+        return decoded(self.data, seeds, outputs, self.share)
+
+    def outputs(self, seeds: Seeds) -> Tensor:
+        """(S, outputs) logits or standardised values of the networks for seeds that exist, on the
+        host."""
+        if not len(seeds):
+            return torch.zeros(0, self.data.target.outputs)
+        return self._run(seeds, "outputs", self._outputs)
+
+    def vectors(self, seeds: Seeds) -> Tensor:
+        """(S, d) seed vectors of the first network: those of two networks have no common axes."""
+        if not len(seeds):
+            return torch.zeros(0, self.networks[0].config.width)
+        return self._run(seeds, "vectors", self._vectors)
+
+    def attention(self, seeds: Seeds) -> Iterator[tuple[Any, Tensor]]:
+        """For each batch the rows that the first network's attention sees, and (T,) shares of the
+        seed's attention, which sum to 1 for each seed."""
+        network = self.networks[0]
+        network.eval()
+        for inputs in self.data.loader(seeds, self.batch_size):
+            yield network.seed_attention(inputs.to(self.device))
+
+    # One batch.
+    @torch.inference_mode()
+    def _outputs(self, inputs: ModelInput) -> Tensor:
+        inputs = inputs.to(self.device)
+        with autocast(self.precision, self.device):
+            outs = [network(inputs).float() for network in self.networks]
+        return (torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]).cpu()
+
+    @torch.inference_mode()
+    def _vectors(self, inputs: ModelInput) -> Tensor:
+        with autocast(self.precision, self.device):
+            return self.networks[0].embed(inputs.to(self.device)).float().cpu()
+
+    def _run(self, seeds: Seeds, what: What, work: Callable[[ModelInput], Tensor]) -> Tensor:
+        self.model.eval()
+        recorded = self._record(len(seeds), what)
+        if recorded is not None:
+            return recorded(seeds, self.batch_size, work)
+        parts: list[Tensor] = []
+        is_cpu = self.device.type == "cpu"
+        with Lanes(LANES if is_cpu else 1) as lanes:
+            for out in lanes.map(work, self.data.loader(seeds, self.batch_size)):
+                parts.append(out)
+                if is_cpu and len(parts) % RELEASE == 0:
+                    release_memory()
+        return torch.cat(parts)
+
+    def _record(self, count: int, what: What) -> RecordedNetworks | None:
+        """Recorded networks; None where they cannot be, or are not worth it."""
+        if what not in self._recorded:
+            if not self.is_recorded or count < FEW:
+                return None
+            networks = self.networks if what == "outputs" else self.networks[:1]
+            if any(why_not_recorded(n, self.data, self.device) for n in networks):
+                return None
+            own = [network for network in networks if isinstance(network, GelGTModel)]
+            self._recorded[what] = RecordedNetworks(
+                own, self.data, lambda: autocast(self.precision, self.device), self.device, what
+            )
+        return self._recorded[what]
+
+
+def tree_outputs(trees: torch.nn.Module, data: SeedData, seeds: Seeds) -> Tensor:
+    """(S, outputs) raw outputs of trees for seeds that exist, on the host."""
+    columns = data.history(seeds)
+    assert columns is not None  # trees are grown on nothing else
+    place = next(trees.buffers()).device
+    with torch.inference_mode():
+        outputs: Tensor = trees(columns.to(place)).float().cpu()
+    return outputs
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 where it is asked for."""
+    if precision == "bfloat16" or (precision == "auto" and device.type == "cuda"):
+        return torch.autocast(device.type, torch.bfloat16)
+    return nullcontext()
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that a name means; `auto` takes CUDA where it is.
+
+    Raises:
+        GelgtError: there is no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise GelgtError(
+            "no_device", f"There is no device '{name}'.", hint="Use auto, cpu or cuda."
+        ) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise GelgtError("no_device", "There is no CUDA device here.", hint="Use --device cpu.")
+    return device

@@ -1,0 +1,218 @@
+"""One network, or several of different seeds: how a run trains and retrains them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from gelgt.config import TrainConfig
+from gelgt.history.seed_history import for_fitting
+from gelgt.metrics import is_better
+from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble
+from gelgt.presets import RunConfig
+from gelgt.runs.record import Retrained
+from gelgt.sampling import Seeds
+from gelgt.scoring.load import new_model
+from gelgt.training.checkpoint import State
+from gelgt.training.data import TrainingData
+from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.fit import Trainer
+from gelgt.training.job import Job
+from gelgt.training.session import Goal, Session
+from gelgt.training.trees import GrownTrees, regrow_trees
+
+CUT_OFF = ("interrupted", "time limit")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run has trained so far.
+
+    Attributes:
+        networks: One, or several of different seeds.
+        states: How the validated training of each went.
+        trees: Beside them, where there are some.
+        retrained: What the networks were retrained on, if they were.
+        is_whole: Nothing was interrupted.
+    """
+
+    networks: tuple[RelationalModel, ...]
+    states: tuple[State, ...]
+    trees: GrownTrees | None = None
+    retrained: Retrained | None = None
+    is_whole: bool = True
+
+    @property
+    def network(self) -> RelationalModel | Ensemble:
+        """The networks as one, without trees."""
+        return self.networks[0] if len(self.networks) == 1 else Ensemble(list(self.networks))
+
+    @property
+    def model(self) -> RelationalModel | Ensemble:
+        """What predicts: the networks, with trees where validation took a share of them."""
+        if self.trees is None or not self.trees.share:
+            return self.network
+        device = next(self.networks[0].parameters()).device
+        return Ensemble(list(self.networks), self.trees.trees, self.trees.share).to(device)
+
+    @property
+    def ended(self) -> str:
+        """Why training ended."""
+        return self.states[-1].ended if self.is_whole else "interrupted"
+
+    def summary(self) -> str:
+        """How training went, in a line."""
+        first, count = self.states[0], len(self.states)
+        epochs = ", ".join(map(str, first.averaged))
+        averaged = f"; the weights are the mean of epochs {epochs}" if epochs else ""
+        several = f"; an ensemble of {count} networks" if count > 1 else ""
+        return (
+            f"best epoch {first.best_epoch} of {len(first.history)}{averaged}{several}; ended by: "
+            f"{self.states[-1].ended}"
+        )
+
+
+def fit_ensemble(job: Job) -> Trained:
+    """One network, or several one after the other; fewer where time or the user ends it."""
+    data, progress = job.data, job.progress
+    count = data.ensemble_size(job.config.train)
+    limit = selection_limit(data, job.config.train)
+    config = job.config.with_values("derived", train__time_limit=limit)
+    states: list[State] = []
+    networks: list[RelationalModel] = []
+    for number in range(count):
+        of_member = member_config(config, number, sum(state.seconds for state in states))
+        network = make_model(data, of_member)
+        session = Session(job.out, job.key, number, progress, job.stop)
+        trainer = Trainer(network, data, of_member.train, job.device, session=session)
+        if number == 0:
+            _tell_model(job, network, count)
+            for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
+                progress.notice(text)
+        if count > 1:
+            progress.member(number + 1, count)
+        states.append(trainer.run())
+        networks.append(network)
+        if states[-1].ended in CUT_OFF:
+            break
+    if is_behind(data.target.metric, states):
+        progress.notice(
+            f"network {len(networks)} was cut off before it was as good as those before it, and is "
+            "left out"
+        )
+        networks.pop()
+        last = states.pop()
+        seconds = states[-1].seconds + last.seconds
+        states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
+    return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
+
+
+def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Trained:
+    """The same networks and trees retrained on the labels of other splits, for as many epochs as
+    validation chose; as they were where something was interrupted."""
+    if not trained.is_whole:
+        return trained
+    networks, states = [], trained.states
+    for number, state in enumerate(states):
+        of_member = member_config(job.config, number, 0.0)
+        goal = Goal(splits, tuple(state.averaged) or (max(1, state.best_epoch),))
+        network = make_model(job.data, of_member)
+        unlimited = of_member.train.model_copy(update={"time_limit": None})
+        session = Session(progress=job.progress, stop=job.stop)
+        trainer = Trainer(network, job.data, unlimited, job.device, goal=goal, session=session)
+        if max(goal.epochs) == 1:  # it may be the part of one for which there was time
+            trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
+        job.progress.retrain(number + 1, len(states), max(goal.epochs))
+        if trainer.run().ended == "interrupted":
+            job.clock.done("retrain", "interrupted; the weights before are kept")
+            return replace(trained, is_whole=False)
+        networks.append(network)
+    rows = sum(len(job.data.windows(split, job.config.train.windows)[0]) for split in splits)
+    retrained = Retrained(
+        labels="known" if splits == (KNOWN,) else "all",
+        rows=rows,
+        epochs=max(states[0].averaged or (states[0].best_epoch,)),
+    )
+    trees = trained.trees
+    trees = None if trees is None else regrow_trees(trees, job.data, job.config, splits)
+    job.clock.done("retrain", f"{retrained.rows:,} labels, {retrained.epochs} epochs")
+    return replace(trained, networks=tuple(networks), trees=trees, retrained=retrained)
+
+
+def _tell_model(job: Job, network: RelationalModel, count: int) -> None:
+    size = sum(p.numel() for p in network.parameters())
+    several = f"{count} networks of " if count > 1 else ""
+    facts = f", {network.facts}" if network.facts else ""
+    job.progress.phase("model", f"{several}{size:,} parameters on {job.device}{facts}")
+
+
+def about_seeds(seeds: Seeds, rows: int) -> Iterator[str]:
+    """What to say of training seeds beyond the rows of the label table."""
+    stale = int(np.count_nonzero(seeds.asked != seeds.time))
+    if len(seeds) - stale > rows:
+        yield (
+            f"train: {len(seeds) - stale:,} labels of overlapping windows are learned from "
+            "(train.windows)"
+        )
+    if stale:
+        yield (
+            f"train: {stale:,} labels are learned once more from rows up to an earlier time, "
+            "as the frozen test asks (train.stale)"
+        )
+
+
+def is_behind(metric: str, states: list[State]) -> bool:
+    """Whether the last of several networks was cut off before it was as good as any of the others:
+    their mean is better off without it."""
+    *before, last = states
+    if not before or last.ended not in CUT_OFF:
+        return False
+    scores = [state.best for state in before if state.best is not None]
+    if not scores:  # nothing to compare
+        return last.total == 0
+    return last.best is None or all(is_better(metric, best, last.best) for best in scores)
+
+
+def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:
+    """The seconds within which validation has to choose: what retraining on the known labels, for
+    as many epochs at most, leaves of the time limit."""
+    if config.time_limit is None or not config.retrain:
+        return config.time_limit
+    labels = [len(data.windows(split, config.windows)[0]) for split in ("train", KNOWN)]
+    steps = [count / config.batch_size for count in labels]
+    train, known = (min(count, config.steps_per_epoch or count) for count in steps)
+    return config.time_limit / (1 + known / max(train, 1e-9))
+
+
+def member_config(config: RunConfig, number: int, spent: float) -> RunConfig:
+    """The configuration of one of several networks: a seed of its own, and what is left of the
+    time."""
+    limit = config.train.time_limit
+    return config.with_values(
+        "derived",
+        train__seed=(config.train.seed + 1_000_003 * number) % 2**31,
+        train__time_limit=None if limit is None else max(limit - spent, 1e-3),
+    )
+
+
+def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
+    """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base
+    rates."""
+    # Quantiles are those of the split's own seeds; only among stale copies do lags differ.
+    seeds = (
+        learnable(data, ("train",), config.train)[0]
+        if data.plan.has_calendar
+        else data.seeds["train"]
+    )
+    history = data.history(seeds)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.train.seed)
+        model = new_model(config, data, 0 if history is None else history.shape[1])
+    model.start(
+        torch.tensor(data.target.start),
+        data.ages(),
+        None if history is None else for_fitting(history, seeds, data.plan),
+    )
+    return model
