@@ -72,7 +72,7 @@ def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Pa
         db, task, config, folder=tmp_path / "broken", stop=lambda: first.state.total >= 3
     )
     for made in (whole, first):
-        made.folder.mkdir()  # type: ignore[union-attr]
+        made.session.folder.mkdir()  # type: ignore[union-attr]
         made.run()
     assert first.state.ended == "interrupted"
     second = trainer(db, task, config, folder=tmp_path / "broken")
