@@ -1,6 +1,6 @@
 """Frozen configurations. A value that is derived is derived in one place and keeps its reason."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -159,8 +159,8 @@ class AttentionConfig(ModelConfig):
 
 
 class GelGTConfig(AttentionConfig):
-    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper`
-    (`GelGTConfig.paper`) is the published model.
+    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper` is the
+    published model.
 
     Attributes:
         layers: Gaussian attention blocks.
@@ -221,42 +221,6 @@ class GelGTConfig(AttentionConfig):
                 "layers = 0 and gnn_layers = 0 leave no branch.",
                 hint="Keep the attention or the GNN branch.",
             )
-
-    @classmethod
-    def paper(cls, task_type: str = "binary_classification", **changes: Any) -> "GelGTConfig":
-        """Every value of the paper's hyper-parameter table; regression keeps 300 of 500 rows,
-        classification 200 of 300.
-
-        What the paper leaves open, and where gelgt goes its own way, is listed in docs/model.md,
-        "The preset paper".
-        """
-        values: dict[str, Any] = {
-            "width": 512,
-            "layers": 4,
-            "heads": 4,
-            "keep": 300 if task_type == "regression" else 200,
-            "gnn_layers": 3,
-            "gnn_mean": "all",
-            "wiring": "parallel",
-            "dropout": 0.3,
-            "attention_dropout": None,
-            "gnn_dropout": 0.1,
-            "encoders": ENCODERS,
-            "row_width": 128,
-            "row_layers": 4,
-            "row_names": True,
-            "row_times": True,
-            "structure_width": 128,
-            "history": 0,
-            "calendar": False,
-            "trees": False,
-            "kernels": None,
-            "kernel": "published",
-            "time_rate": 1.0,
-            "norm": "batch",
-            "centroids": 4096,
-        }
-        return cls(**(values | changes))
 
 
 class TrainConfig(Config):

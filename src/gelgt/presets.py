@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, TypeAdapter, ValidationError, model_validator
 
-from gelgt.config import Config, GelGTConfig, ModelConfig, SamplingConfig, TrainConfig
+from gelgt.config import ENCODERS, Config, GelGTConfig, ModelConfig, SamplingConfig, TrainConfig
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.registry import find_model
 
@@ -51,7 +51,32 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "gpu": {"model": {}, "sampling": {}, "train": {}},
     "paper": {
-        "model": GelGTConfig.paper().model_dump(exclude_defaults=True),
+        "model": {
+            "width": 512,
+            "layers": 4,
+            "heads": 4,
+            "keep": 200,
+            "gnn_layers": 3,
+            "gnn_mean": "all",
+            "wiring": "parallel",
+            "dropout": 0.3,
+            "attention_dropout": None,
+            "gnn_dropout": 0.1,
+            "encoders": ENCODERS,
+            "row_width": 128,
+            "row_layers": 4,
+            "row_names": True,
+            "row_times": True,
+            "structure_width": 128,
+            "history": 0,
+            "calendar": False,
+            "trees": False,
+            "kernels": None,
+            "kernel": "published",
+            "time_rate": 1.0,
+            "norm": "batch",
+            "centroids": 4096,
+        },
         "sampling": {"fanout": None},
         "train": {
             "epochs": 10,

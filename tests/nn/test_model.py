@@ -18,6 +18,7 @@ from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.base import duration
+from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
 from gelgt.testing import Shop
@@ -216,7 +217,8 @@ def test_configs_that_cannot_be() -> None:
 
 
 def test_paper_preset_is_the_papers_table() -> None:
-    paper = GelGTConfig.paper()
+    paper = RunConfig.of("paper").model
+    assert isinstance(paper, GelGTConfig)
     assert (paper.width, paper.layers, paper.gnn_layers, paper.heads) == (512, 4, 3, 4)
     assert (paper.structure_width, paper.centroids) == (128, 4096)
     assert (paper.dropout, paper.gnn_dropout, paper.keep) == (0.3, 0.1, 200)
@@ -224,7 +226,7 @@ def test_paper_preset_is_the_papers_table() -> None:
     assert paper.norm == "batch"
     assert (paper.bias, paper.kernel, paper.num_kernels) == ("gaussian", "published", 4)
     assert paper.encoders == ENCODERS
-    assert GelGTConfig.paper("regression").keep == 300
+    assert RunConfig.of("paper", "regression").model.keep == 300
 
 
 def test_paper_preset_on_rel_f1(relbench_data: Callable[[str], Path]) -> None:
@@ -233,14 +235,15 @@ def test_paper_preset_on_rel_f1(relbench_data: Callable[[str], Path]) -> None:
     script = f"""
 import resource, torch
 import gelgt
-from gelgt.nn import GelGTConfig, GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelInput
+from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, SamplingConfig, task_seeds
 from gelgt.sampling.loader import SubgraphLoader
 db = gelgt.open({str(relbench_data("rel-f1"))!r})
 graph, features = db.graph(), db.features()
 seeds = task_seeds(db.task("driver-dnf"), graph, "test")
 batch = next(iter(SubgraphLoader(Sampler(graph, SamplingConfig(budget=300)), seeds, 8)))
-model = GelGTModel(GelGTConfig.paper(), graph, features)
+model = GelGTModel(RunConfig.of("paper").model, graph, features)
 out = model(ModelInput.of(batch, features))
 out.sum().backward()
 assert torch.isfinite(out).all()

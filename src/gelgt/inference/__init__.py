@@ -7,12 +7,13 @@ chosen = predictor.seeds(at="2026-11-01")                               # everyo
 write_predictions(predictor.predict_table(chosen.rows, chosen.times), "all.parquet")
 """
 
+from gelgt.inference.drift import Opened
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.inference.prediction import Prediction
 from gelgt.inference.predictor import Predictor
 from gelgt.inference.relbench import write_relbench
 from gelgt.inference.seeds import SeedRows
-from gelgt.inference.source import Opened, open_for
+from gelgt.inference.source import open_for
 from gelgt.inference.write import check_path, write_predictions
 
 __all__ = [

@@ -21,7 +21,7 @@ from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
-from gelgt.inference.source import Opened, open_for
+from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
 from gelgt.runs.folder import Run
 from gelgt.sampling import Seeds, make_seeds
@@ -56,7 +56,7 @@ class Predictor:
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise GelgtError("bad_option", f"batch_size is {batch_size}.", hint="Give at least 1.")
-        opened: Opened = open_for(run, source)
+        opened = open_for(run, source)
         self.run, self.db, self.notices = run, opened.db, opened.notices
         self.task: Definition = run_definition(run, self.db)
         data = run_data(run, self.db, self.task, prediction_sampling(run.config.sampling))

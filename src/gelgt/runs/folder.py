@@ -105,9 +105,7 @@ def check_run(path: Path) -> None:
             hint="Train one with: gelgt train SOURCE TASK --out RUN",
         )
     if not (path / SUCCESS).is_file():
-        is_started = any(
-            (path / name).exists() for name in (CHECKPOINT, "config.json", MARK)
-        )
+        is_started = any((path / name).exists() for name in (CHECKPOINT, "config.json", MARK))
         hint = (
             "Finish it with: gelgt train … --resume"
             if is_started

@@ -56,6 +56,27 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
 
+    def add_record(
+        self, scores: dict[str, float], rate: float, kernels: list[list[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Enter the epoch that ends into the history: its scores, rate, and the kernels' spans."""
+        record: dict[str, Any] = {
+            "epoch": self.epoch + 1,
+            "step": self.total,
+            "seconds": round(self.seconds, 2),
+            "loss": self.loss / self.step,
+            "val": scores,
+            "rate": rate,
+        }
+        if kernels:
+            names = ("centre_days", "width_days")
+            record["kernels"] = [
+                [{name: round(float(kernel[name]), 5) for name in names} for kernel in layer]
+                for layer in kernels
+            ]
+        self.history.append(record)
+        return record
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -9,7 +9,6 @@ as one that was not, and ends with the same weights.
 """
 
 import time
-from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -198,17 +197,9 @@ class Trainer:
                 state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
             else:
                 state.waited += 1
-            kernels = [[_span(kernel) for kernel in each] for each in self.model.temporal_profile()]
+            kernels = self.model.temporal_profile()
         state.seconds += time.perf_counter() - began
-        record = {
-            "epoch": state.epoch + 1,
-            "step": state.total,
-            "seconds": round(state.seconds, 2),
-            "loss": state.loss / state.step,
-            "val": scores,
-            "rate": self._rate(state.total - 1) * self.rates[0],
-        } | ({"kernels": kernels} if kernels else {})
-        state.history.append(record)
+        record = state.add_record(scores, self._rate(state.total - 1) * self.rates[0], kernels)
         self.session.progress.epoch(record, state.best_epoch)
 
     def _choose(self) -> None:
@@ -314,8 +305,3 @@ def _on(weights: Weights, device: torch.device) -> Weights:
 def _set(rate: float | Tensor, value: float) -> float | Tensor:
     """A rate on the device is changed where it is; a recorded step reads it there."""
     return rate.fill_(value) if isinstance(rate, Tensor) else value
-
-
-def _span(kernel: Mapping[str, Any]) -> dict[str, float]:
-    """μ and σ of a kernel as days, for the record of an epoch."""
-    return {name: round(float(kernel[name]), 5) for name in ("centre_days", "width_days")}
