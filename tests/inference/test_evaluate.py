@@ -112,7 +112,7 @@ def test_edited_labels_belong_to_their_data(twins: Twins, tmp_path: Path) -> Non
 
 
 def test_a_refitted_model_says_so(twins: Twins, tmp_path: Path) -> None:
-    run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run", retrain=True)
+    run = tiny_run(twins.cut, twins.task("binary", twins.cut), tmp_path / "run", retrain_all=True)
     found = evaluate_run(run, twins.cut)
     assert "learned the labels of 'test'" in found["notices"][0]
     with pytest.raises(GelgtError) as caught:

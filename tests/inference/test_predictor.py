@@ -73,7 +73,7 @@ def test_rows_of_an_autocomplete_task_have_times_of_their_own(
     assert found.notices == ()
     few = predictor.predict(found.table.column("id").slice(5, 3))
     assert few.table.column("time").to_pylist() == placed.slice(5, 3).to_pylist()
-    assert "is_gift" in predictor.hide["orders"]
+    assert "is_gift" in predictor.scorer.data.hide["orders"]
 
 
 def test_the_hidden_column_does_not_reach_the_model(
@@ -142,13 +142,11 @@ def test_scored_rows_are_predicted_alike(
     for split in ("val", "test"):
         scored = pq.read_table(run.folder / "predictions" / f"{split}.parquet")
         found = predictor.predict(frame=scored.select(["id", "time"])).table
-        np.testing.assert_allclose(
-            found.column("probability"), scored.column("probability"), atol=1e-5, rtol=0
-        )
+        assert found.column("probability").equals(scored.column("probability")), "the same bits"
     data = score_split(run, twins.whole, "test", device="cpu").data
     with torch.inference_mode():
         expected = [
-            predictor.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)
+            predictor.scorer.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)
         ]
     np.testing.assert_allclose(
         predictor.embed(frame=scored.select(["id", "time"])).vectors,
@@ -161,7 +159,7 @@ def test_scored_rows_are_predicted_alike(
 def test_a_frozen_run_predicts_from_every_row_before_the_time(twins: Twins, tmp_path: Path) -> None:
     run = tiny_run(twins.whole, twins.task("binary"), tmp_path / "run", visibility="frozen")
     assert run.config.sampling.horizon is not None
-    used = Predictor(run, twins.whole, "cpu").sampler.config
+    used = Predictor(run, twins.whole, "cpu").scorer.data.sampling
     assert (used.visibility, used.horizon) == ("seed-time", None)
 
 
@@ -189,7 +187,7 @@ def test_batches_are_let_go(predictor: Predictor, twins: Twins, monkeypatch: Any
 
     monkeypatch.setattr(ModelInput, "of", watched)
     monkeypatch.setattr("gelgt.inference.predictor.CHUNK", 300)
-    monkeypatch.setattr(predictor, "batch_size", 16)
+    monkeypatch.setattr(predictor.scorer, "batch_size", 16)
     chosen = predictor.seeds(at=twins.at)
     rows = np.resize(chosen.rows, 1500)
     assert sum(len(t) for t in predictor.predict_table(rows, np.resize(chosen.times, 1500))) == 1500
@@ -392,7 +390,7 @@ def test_vectors(twins: Twins, ids: list[int], tmp_path: Path) -> None:
     assert made.vectors.std(0).max() > 1e-3
     import torch
 
-    out = predictor.model.head(torch.from_numpy(made.vectors))
+    out = predictor.scorer.model.head(torch.from_numpy(made.vectors))
     probability = predictor.predict(ids[:6], at=twins.at).to_pandas()["probability"]
     np.testing.assert_allclose(predictor.target.decode(out), probability, atol=1e-6)
     made.save(tmp_path / "vectors.parquet")

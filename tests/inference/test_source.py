@@ -255,11 +255,8 @@ def test_the_source_of_a_run_is_found_from_any_folder(
     assert found.notices == ()
 
     # An older run kept what was typed: it says which file that is from here.
-    old = replace(
-        run,
-        metrics=run.record.to_json()
-        | {"data": run.record.to_json()["data"] | {"source": "shop.db"}},
-    )
+    kept = run.record.data.model_copy(update={"source": "shop.db"})
+    old = replace(run, record=run.record.model_copy(update={"data": kept}))
     assert str(there / "shop.db") in open_for(old, None).notices[0]
     (here / "shop.db").rename(here / "moved.db")
     with pytest.raises(GelgtError) as caught:
