@@ -5,15 +5,12 @@ The sweeps add up each owner's events from its first one on, never across owners
 give the same bits, whatever other rows there are.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+from gelgt.compiled import compiled
 
 RECENT = 5  # events that the recent mean looks at
 
