@@ -114,7 +114,7 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
             SQL,
             {"timedelta": "soon", "entity": "customers.customer"},
             "bad_timedelta",
-            "is no positive duration",
+            "must be a positive duration",
         ),
         (
             SQL.replace("c.id AS", "c.country AS"),

@@ -271,7 +271,7 @@ def test_a_column_of_a_table_without_keys(
     table["stars"] = 3 - table["stars"]
     table.to_parquet(folder / "train.parquet")
     assert before.task(folder).is_edited
-    with pytest.raises(TaskError, match="numbered otherwise by now"):
+    with pytest.raises(TaskError, match="have other numbers now"):
         after.task(folder)
 
 

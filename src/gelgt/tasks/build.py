@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_K = 10
+FUTURE_CONDITION = "the condition on the future applies to the labels; predictions leave it out"
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,12 @@ def forecast(
         is_open_ended=eval_timestamps is None,
         max_rows=options.max_rows,
     )
-    notices: list[str] = []
+    notices = list(event_notices(db, events, window))
     if plan is not None:
         columns = str(task.time_col), task.entity_col, task.label_col
         task = replace(task, sql=label_sql(plan, columns, split, events.latest))
-        if plan.has_future_condition:
-            notices.append(
-                "the condition on the future applies to the labels; predictions leave it out"
-            )
-    notices += event_notices(db, events, window)
+    if plan is not None and plan.has_future_condition:
+        notices.insert(0, FUTURE_CONDITION)
     raw = forecast_rows(db, task, split, times, options.max_rows)
     task = _with_category_type(task, raw, plan is not None and plan.is_category)
     labelled = complete(db, task, raw, split, notices=tuple(notices))

@@ -12,7 +12,8 @@ import numpy as np
 
 from gelgt.errors import GelgtError, TaskError, did_you_mean
 from gelgt.tasks.build import TaskOptions, autocomplete, complete, forecast
-from gelgt.tasks.frame import duplicate_notice, fitting_split, read_frame, split_frame
+from gelgt.tasks.frame import duplicate_notice, read_frame
+from gelgt.tasks.frame_split import fitting_split, split_frame
 from gelgt.tasks.labels import autocomplete_sql
 from gelgt.tasks.population import existing
 from gelgt.tasks.predict import Plan, label_sql, parse, plan_sentence

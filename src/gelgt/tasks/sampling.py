@@ -1,7 +1,7 @@
-"""Keeps a share of the training rows, chosen by a hash of (entity key, seed time).
+"""Samples training rows by a hash of (entity key, seed time).
 
-Because neither the order nor the number of rows enters the hash, the same row is kept or dropped
-alike on every machine and after every import, and a smaller sample is part of a larger one.
+Neither the order nor the number of rows enters the hash, so the same rows are sampled on every
+machine and after every import, and a smaller sample is part of a larger one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def key_codes(db: Database, table: str) -> Hashes:
-    """One number for each row of a table, from the user's own key."""
+    """One number for each row of a table, from the user's key."""
     keys = db.keys(table)
     if keys is None:
         return np.arange(db.num_rows(table), dtype=np.uint64)
