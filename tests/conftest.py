@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import settings
 
+import gelgt
 from gelgt.testing import Shop, shop
 
 # Some virtual machines announce AMX and then fault on it, which ends the process at the first
@@ -33,6 +34,13 @@ settings.register_profile("fixed", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
+
+# numba does not see changes in what a compiled function calls from another file
+# (src/gelgt/compiled.py).
+for kernel in Path(gelgt.__file__).parent.rglob("__pycache__/*.nbc"):
+    sources = [*kernel.parent.parent.glob("*.py"), Path(gelgt.__file__).with_name("hashing.py")]
+    if kernel.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+        kernel.unlink(missing_ok=True)
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny_database.py
 from tiny_database import make_task, tiny  # noqa: E402

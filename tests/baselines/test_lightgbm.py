@@ -10,19 +10,22 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import gelgt
-from gelgt.baselines import Examples, LightGBMResult, lightgbm_baseline
+from gelgt.baselines import Examples, LightGBMResult, boosting, lightgbm_baseline
 from gelgt.baselines import lightgbm as module
 from gelgt.config import SamplingConfig
+from gelgt.history import TaskData
 from gelgt.sampling.seeds import task_seeds
 from gelgt.tasks.label_space import targets
 
 SPLIT_DAYS = {"train": range(8, 20), "val": range(21, 30), "test": range(31, 40)}
 
 
-def fit(tiny: Any, task: Any, **options: Any) -> LightGBMResult:
-    return lightgbm_baseline(
-        tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), threads=1, **options
-    )
+def fit(tiny: Any, task: Any, threads: int = 1, **options: Any) -> LightGBMResult:
+    return lightgbm_baseline(data_of(tiny.db, task), threads=threads, **options)
+
+
+def data_of(db: Any, task: Any) -> TaskData:
+    return TaskData(db, db.graph(), db.features(), task, SamplingConfig())
 
 
 def labelled(tiny: Any, label: Any) -> list[list[tuple[int, int, Any]]]:
@@ -107,9 +110,7 @@ def test_the_same_call_gives_the_same_predictions(tiny: Any, make_task: Any) -> 
     )
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
-    more = lightgbm_baseline(
-        tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig(), hops=2, threads=2
-    )
+    more = fit(tiny, task, threads=2, hops=2)
     assert first.tobytes() == more.predictions["test"].tobytes()
 
 
@@ -186,7 +187,7 @@ def test_without_any_column_it_predicts_the_base_rate(tiny: Any, make_task: Any)
 def test_rare_classes_share_what_is_left(
     tiny: Any, make_task: Any, monkeypatch: pytest.MonkeyPatch, task_type: str
 ) -> None:
-    monkeypatch.setattr(module, "MAX_CLASSES", 1)
+    monkeypatch.setattr(boosting, "MAX_CLASSES", 1)
     is_list = task_type.startswith("multilabel")
     options = {"arrow": pa.list_(pa.int64())} if is_list else {"classes": ("low", "middle", "high")}
 
@@ -241,8 +242,8 @@ def coloured(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_categories_are_no_ordered_numbers(coloured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     db, task = coloured
-    monkeypatch.setattr(module, "ROUNDS", 3)
-    result = lightgbm_baseline(db, db.graph(), db.features(), task, SamplingConfig(), threads=1)
+    monkeypatch.setattr(boosting, "ROUNDS", 3)
+    result = lightgbm_baseline(data_of(db, task), threads=1)
     assert result.features == ("colour",)
     assert roc_auc_score(targets(task, "test"), result.predictions["test"]) > 0.99
 

@@ -13,7 +13,7 @@ import pytest
 import gelgt
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
-from gelgt.history.aggregates import Aggregates, aggregates
+from gelgt.history import Aggregates, TaskData, aggregates
 
 DAY = 86_400
 START = int(np.datetime64("2024-01-01", "s").astype(int))
@@ -137,17 +137,8 @@ def compute(
     hops: int,
     siblings: bool = False,
 ) -> Aggregates:
-    at = (np.asarray(rows), np.asarray(times))
-    return aggregates(
-        tiny.db,
-        tiny.db.graph(),
-        tiny.db.features(),
-        task,
-        config,
-        *at,
-        hops=hops,
-        siblings=siblings,
-    )
+    data = TaskData(tiny.db, tiny.db.graph(), tiny.db.features(), task, config)
+    return aggregates(data, np.asarray(rows), np.asarray(times), hops=hops, siblings=siblings)
 
 
 @pytest.mark.parametrize("regime", ["strict", "inclusive", "frozen"])
@@ -303,23 +294,14 @@ def test_a_parent_table_without_rows(hops: int, tmp_path: Path) -> None:
     task = db.task("PREDICT COUNT(orders.*, 0, 10, days) FOR EACH users.id")
     times = np.full(2, int(days[100].timestamp()))
     features = open_features(db, fit_until=task.val_timestamp)
-    found = aggregates(
-        db,
-        db.graph(),
-        features,
-        task,
-        SamplingConfig(),
-        np.arange(2),
-        times,
-        hops=hops,
-        siblings=True,
-    )
-    place = {name: n for n, name in enumerate(found.names)}
-    assert found.values[:, place["< orders.user_id: count"]].tolist() == [50, 50]
-    beyond = [name for name in found.names if "newest shop_id" in name]
+    data = TaskData(db, db.graph(), features, task, SamplingConfig())
+    columns = aggregates(data, np.arange(2), times, hops=hops, siblings=True)
+    place = {name: n for n, name in enumerate(columns.names)}
+    assert columns.values[:, place["< orders.user_id: count"]].tolist() == [50, 50]
+    beyond = [name for name in columns.names if "newest shop_id" in name]
     assert beyond
     assert all(
-        np.isnan(found.values[:, place[name]]).all()
+        np.isnan(columns.values[:, place[name]]).all()
         for name in beyond
         if not name.split(": ")[-1].startswith("count")
     )

@@ -14,6 +14,7 @@ from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.sampling import Sampler, SamplingConfig, Seeds, task_seeds
+from gelgt.sampling.batch import SubgraphBatch
 from gelgt.sampling.loader import SubgraphLoader
 
 pytestmark = [
@@ -42,7 +43,7 @@ def loader_of(world: World, size: int = 32) -> SubgraphLoader:
         world[2],
         size,
         generator=np.random.default_rng(0),
-        pin_memory=True,
+        then=SubgraphBatch.pin_memory,
     )
 
 

@@ -90,12 +90,10 @@ def test_epochs_differ_and_any_step_can_be_reached_again(graph: Graph, seeds: Se
     assert [batch.index.tolist() for batch in again.epoch(1, start=4)] == second[4:]
 
 
-def test_without_a_generator_the_order_is_kept_and_the_rest_may_be_dropped(
-    graph: Graph, seeds: Seeds
-) -> None:
-    loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10, drop_last=True)
-    assert [p for batch in loader for p in batch.index.tolist()] == list(range(100))
-    assert len(loader) == 10
+def test_without_a_generator_the_order_is_kept(graph: Graph, seeds: Seeds) -> None:
+    loader = SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 10)
+    assert [p for batch in loader for p in batch.index.tolist()] == list(range(101))
+    assert len(loader) == 11
 
 
 class Slow(Sampler):
@@ -142,5 +140,5 @@ def test_leaving_early_or_ctrl_c_ends_the_threads(graph: Graph, seeds: Seeds) ->
 
 
 def test_bad_options(graph: Graph, seeds: Seeds) -> None:
-    with pytest.raises(gelgt.GelgtError, match="batch_size is 0"):
+    with pytest.raises(gelgt.GelgtError, match="batch_size must be at least 1, got 0"):
         SubgraphLoader(Sampler(graph, SamplingConfig()), seeds, 0)

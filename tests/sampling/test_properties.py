@@ -252,7 +252,7 @@ def test_deterministic_and_independent_of_threads_and_partners(
     # or so few seeds would neither be shared nor joined
     with patch("gelgt.sampling.sampler.CHUNK", 2):
         again = sampler.sample(nodes, times, threads=threads)
-    for name in once.__dataclass_fields__:
+    for name in once._fields:
         np.testing.assert_array_equal(getattr(once, name), getattr(again, name))
     middle = len(nodes) // 2
     alone = sampler.sample(nodes[middle : middle + 1], times[middle : middle + 1])

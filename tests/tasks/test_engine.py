@@ -151,7 +151,7 @@ def test_errors_name_the_tables(shop_db: Database) -> None:
 
 
 def test_names_that_differ_in_case_only(make_db: Make) -> None:
-    with pytest.raises(TaskError, match="'Id' and 'ID' have the same name for label SQL"):
+    with pytest.raises(TaskError, match="'Id' and 'ID' differ only in case"):
         run(make_db({"a": {"columns": {"Id": [1], "ID": [2]}}}), "SELECT 1 AS x")
     with pytest.raises(TaskError, match="'timestamps' and 'Timestamps'"):
         run(make_db({"Timestamps": {"columns": {"x": [1]}}}), "SELECT 1 AS x")

@@ -122,7 +122,7 @@ def test_lines_without_a_time_end_with_their_orders(db: Database) -> None:
 
 def test_stated_times_behind_the_events_are_an_error(db: Database) -> None:
     with pytest.raises(
-        TaskError, match="ends behind the latest row of 'orders' \\(2024-05-15\\)"
+        TaskError, match="ends after the latest row of 'orders' \\(2024-05-15\\)"
     ) as caught:
         db.task(CHURN, val="2024-03-01", test="2024-06-01")
     assert caught.value.hint.startswith("Set the test time to 2024-04-15 or earlier")

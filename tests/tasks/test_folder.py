@@ -197,7 +197,7 @@ def test_elsewhere(shop_db: Database, tmp_path: Path) -> None:
         assert_same_task(shop_db.task(definition), task)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(TaskError, match="holds something else than a task"):
+    with pytest.raises(TaskError, match="is not empty and holds no task"):
         task.save(tmp_path / "other")
 
 

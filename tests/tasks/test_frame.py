@@ -132,7 +132,7 @@ def test_max_rows(shop_db: Database) -> None:
             lambda f: f.drop(columns="when"),
             {},
             "unknown_column",
-            "The frame has 0 columns with times.",
+            "The frame must have one column with times, but has 0.",
         ),
         (
             lambda f: f.assign(x=1),

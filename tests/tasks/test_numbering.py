@@ -87,9 +87,9 @@ def test_an_entity_that_sorts_before_others(tmp_path: Path) -> None:
     read = after.task(folder)
     pd.testing.assert_frame_equal(by_key(read), by_key(after.task(CHURN, name="churn", **TIMES)))
     assert "c99" in set(by_key(read)["entity"])
-    assert any("numbered otherwise" in n and "made anew" in n for n in read.notices)
+    assert any("other numbers than" in n and "made again" in n for n in read.notices)
     same = before.task(folder)
-    assert not any("numbered otherwise" in n for n in same.notices)
+    assert not any("other numbers than" in n for n in same.notices)
     pd.testing.assert_frame_equal(by_key(same), by_key(before.task(CHURN, **TIMES)))
 
 
@@ -141,7 +141,7 @@ def test_edited_labels_follow_their_keys(tmp_path: Path) -> None:
     assert wanted.is_edited
     assert read.is_edited
     pd.testing.assert_frame_equal(by_key(read), by_key(wanted))
-    assert any("matched by your own keys" in n for n in read.notices)
+    assert any("matched by your keys" in n for n in read.notices)
     again = read.save(tmp_path / "again")  # an edit stays one when it is saved again
     assert before.task(again).is_edited
     pd.testing.assert_frame_equal(by_key(before.task(again)), by_key(wanted))
@@ -271,7 +271,7 @@ def test_a_column_of_a_table_without_keys(
     table["stars"] = 3 - table["stars"]
     table.to_parquet(folder / "train.parquet")
     assert before.task(folder).is_edited
-    with pytest.raises(TaskError, match="numbered otherwise by now"):
+    with pytest.raises(TaskError, match="have other numbers now"):
         after.task(folder)
 
 

@@ -60,5 +60,5 @@ def test_a_time_with_a_zone_and_a_bad_one(shop_db: Database) -> None:
         task.population(shop_db, "2023-06-01T02:00:00+02:00"),
         task.population(shop_db, "2023-06-01"),
     )
-    with pytest.raises(TaskError, match="The prediction time 'soon' is no time"):
+    with pytest.raises(TaskError, match="The prediction time must be a time, got 'soon'"):
         task.population(shop_db, "soon")

@@ -92,7 +92,7 @@ def test_seed_times_are_relbenchs(hundred: Callable[..., Database]) -> None:
             "2024-04-05",
             10,
             "no_room",
-            "A window of 10 days after the test time 2024-04-05 ends behind the latest row "
+            "A window of 10 days after the test time 2024-04-05 ends after the latest row "
             "(2024-04-10).",
             "2024-03-31",
         ),
@@ -150,7 +150,7 @@ def test_rows_known_at_the_test_time_must_reach_over_the_validation_window(
         seed_times(
             db, Split(pd.Timestamp("2024-02-25"), pd.Timestamp("2024-04-01")), 10 * DAY, None
         )
-    assert "the latest row that is known at the test time (2024-03-01)" in caught.value.message
+    assert "the latest row up to the test time (2024-03-01)" in caught.value.message
     assert "2024-02-20" in caught.value.hint
 
 

@@ -21,6 +21,7 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from gelgt import Database, Task
 from gelgt.baselines import entity_mean, lightgbm_baseline
+from gelgt.history import TaskData
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.metrics import score
 from gelgt.presets import RunConfig, config_type
@@ -235,7 +236,8 @@ def check_baseline(baseline: str, db: Database, task: Task) -> None:
     """A prediction for every row of validation and test, that can be scored."""
     data = TrainingData.of(db, task, in_regime(RunConfig.of("cpu", task.task_type), task))
     if baseline == "lightgbm":
-        made = lightgbm_baseline(db, data.graph, data.features, task, data.sampling, threads=1)
+        visible = TaskData(db, data.graph, data.features, task, data.sampling)
+        made = lightgbm_baseline(visible, threads=1)
         assert made.rounds > 0
         assert made.importance
         predictions = made.predictions

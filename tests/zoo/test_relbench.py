@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 import gelgt
 from gelgt.baselines import entity_mean, lightgbm_baseline
 from gelgt.config import SamplingConfig
+from gelgt.history import TaskData
 from gelgt.tasks.label_space import targets
 
 # Validation scores: what is tuned by them may be asserted by them.
@@ -24,7 +25,7 @@ def test_rel_f1_frozen(relbench_data: Callable[[str], Path], name: str) -> None:
     assert task.test_timestamp is not None
     horizon = int(task.test_timestamp.timestamp())
     sampling = SamplingConfig(visibility="frozen", horizon=horizon)
-    result = lightgbm_baseline(db, db.graph(), db.features(), task, sampling, threads=1)
+    result = lightgbm_baseline(TaskData(db, db.graph(), db.features(), task, sampling), threads=1)
     past = entity_mean(task, horizon)
     truth = {split: targets(task, split) for split in ("val", "test")}
     if name == "driver-position":

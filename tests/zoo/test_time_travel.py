@@ -19,7 +19,7 @@ from gelgt import Database
 from gelgt.baselines import entity_mean, lightgbm_baseline
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
-from gelgt.history import Aggregates, aggregates
+from gelgt.history import Aggregates, TaskData, aggregates
 from gelgt.presets import RunConfig
 from gelgt.testing import shop
 from gelgt.testing.hostile import TIMES
@@ -111,14 +111,15 @@ def test_columns_are_the_same_bit_for_bit(twins: Twins, table: str, regime: str)
     found: dict[str, Aggregates] = {}
     for name, db in (("whole", twins.whole), ("cut", twins.cut)):
         features = open_features(db, statistics=statistics)
-        found[name] = aggregates(db, db.graph(), features, task, config, rows, times, hops=2)
+        found[name] = aggregates(
+            TaskData(db, db.graph(), features, task, config), rows, times, hops=2
+        )
     assert found["whole"].names == found["cut"].names
     assert found["whole"].values.tobytes() == found["cut"].values.tobytes()
     later = SamplingConfig(causality=config.causality)
     features = open_features(twins.whole, statistics=statistics)
-    moved = aggregates(
-        twins.whole, twins.whole.graph(), features, task, later, rows, times + 50 * 86_400, hops=2
-    )
+    data = TaskData(twins.whole, twins.whole.graph(), features, task, later)
+    moved = aggregates(data, rows, times + 50 * 86_400, hops=2)
     assert np.nanmax(np.abs(moved.values)) > 1e7, "the hostile rows are there to be seen, later"
 
 
@@ -134,9 +135,8 @@ def test_predictions_are_the_same_bit_for_bit(twins: Twins, name: str) -> None:
             test=twins.val - pd.Timedelta(days=10),
             eval_timestamps=1,
         )
-        result = lightgbm_baseline(
-            db, db.graph(), db.features(), task, SamplingConfig(), hops=2, threads=1
-        )
+        data = TaskData(db, db.graph(), db.features(), task, SamplingConfig())
+        result = lightgbm_baseline(data, hops=2, threads=1)
         config = in_regime(
             RunConfig.of("cpu", task.task_type, {"train.retrain": True, "train.windows": 2}), task
         )

@@ -1,9 +1,7 @@
-"""What a score is compared with: two baselines that stand beside every figure, on the same seeds,
-splits and rows.
+"""What a score is compared with: two baselines, on the same seeds, splits and rows.
 
-    entity_mean(task)                                       the entity's own past labels, averaged
-    lightgbm_baseline(db, graph, features, task, sampling)  boosted trees on causal aggregates of
-                                                            the neighbouring tables
+    entity_mean(task)           the entity's own past labels, averaged
+    lightgbm_baseline(data)     boosted trees on causal aggregates of the neighbouring tables
 
 Both know of time what the model knows: a label when its window has closed, a row when it lies
 before the seed's limit.

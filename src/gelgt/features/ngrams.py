@@ -10,15 +10,13 @@ Imported only when text is embedded, because importing numba is slow. Every oper
 with a signed integer, numba would compute in floats.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+from gelgt.compiled import compiled
+from gelgt.hashing import INCREMENT, splitmix64
 
 MAX_BYTES = 4096  # the cost of one text is bounded
 # a word also shows in its runs of three, shared with similar words; by itself it counts twice
@@ -26,20 +24,12 @@ WORD_WEIGHT = 2
 
 _START = np.uint64(0xCBF29CE484222325)  # FNV-1a
 _PRIME = np.uint64(0x100000001B3)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 # so that kinds of n-gram never coincide
 _WORD, _PAIR, _RUN = np.uint64(0x57), np.uint64(0x50), np.uint64(0x52)
 _MARK = np.uint64(0)  # the edge of a word: no character of a word is 0
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
-
-@compiled
-def _mix(value: np.uint64) -> np.uint64:
-    value = (value ^ (value >> np.uint64(30))) * _MIX_1
-    value = (value ^ (value >> np.uint64(27))) * _MIX_2
-    return value ^ (value >> np.uint64(31))
+_mix: Any = compiled(splitmix64)
 
 
 @compiled
@@ -47,7 +37,7 @@ def _add(counts: NDArray[np.int32], value: np.uint64, weight: int) -> int:
     """Count the set bits of the hash in each dimension; returns the weight, for the running
     total."""
     for block in range(counts.shape[0] // 64):
-        bits = _mix(value + np.uint64(block + 1) * _GOLDEN)
+        bits = _mix(value + np.uint64(block) * INCREMENT)
         for k in range(64):
             counts[block * 64 + k] += np.int32(weight) * np.int32((bits >> np.uint64(k)) & _ONE)
     return weight
@@ -94,7 +84,8 @@ def _embed_text(data: NDArray[np.uint8], start: int, stop: int, counts: NDArray[
         total += _add_run(counts, before, last, _MARK)
         total += _add(counts, word, WORD_WEIGHT)
         if previous_word != _ZERO:
-            total += _add(counts, _mix(previous_word ^ _PAIR) ^ word, 1)
+            # without the increment, as the vectors of texts have always been
+            total += _add(counts, _mix((previous_word ^ _PAIR) - INCREMENT) ^ word, 1)
         previous_word = word
     return total
 

@@ -4,15 +4,12 @@ Imported only when a graph is built, because importing numba takes longer than o
 `parents` holds, for each table, a block of rows × keys of parent nodes, -1 for none.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+from gelgt.compiled import compiled
 
 
 @compiled

@@ -1,16 +1,16 @@
-"""Event lists: which rows an owner has, since when. The aggregates of the baseline are sums over
-their beginnings.
+"""Event lists: the rows that belong to an owner, sorted by time. A seed sees the beginning of its
+owner's list, up to its limit.
 
-A path of foreign keys leads from an owner to rows of some table; `>` follows a key to its parent,
-`<` leads back:
+A path of foreign keys leads from an owner to rows of some table; `>` follows a key to the parent
+row, `<` leads to the child rows:
 
     < results.driverId                      the results of a driver
     < results.driverId > raceId             the races of those results
     < orders.customer_id < items.order_id   the items of a customer's orders
 
-An event exists from the newest time on its path: it is seen where every row of the path is. A row
-without a time in a timed table is never seen, and one of a timeless table always, as the sampler
-has it.
+An event has the newest time on its path, so that it is visible once every row of the path is. A
+row without a time in a timed table is never visible, and one of a timeless table always, as in the
+sampler.
 """
 
 from dataclasses import dataclass
@@ -73,39 +73,43 @@ class Events:
         owner: NDArray[np.int64],
         time: NDArray[np.int64],
         row: NDArray[np.int64],
-        wanted: NDArray[np.bool_],
+        is_owner: NDArray[np.bool_],
     ) -> "Events":
-        """Sort events; those of nobody, of owners that nobody asks about and of rows without a time
-        are left out."""
+        """Sort events; left out are those without an owner, of owners that no seed asks about, and
+        of rows without a time.
+
+        Args:
+            owner: (n,) the owner of each event, -1 for none.
+            time: (n,) seconds.
+            row: (n,) rows of the path's last table.
+            is_owner: (owners,) which rows of the owner table some seed asks about.
+        """
         from gelgt.history.kernels import by_owner
 
-        keep = (
-            np.flatnonzero((owner >= 0) & (time != NEVER) & wanted[owner])
-            if len(wanted)
-            else np.zeros(0, np.int64)
-        )
-        owner, time, row = owner[keep], time[keep], row[keep]
+        if len(is_owner):
+            used = np.flatnonzero((owner >= 0) & (time != NEVER) & is_owner[owner])
+        else:
+            used = np.zeros(0, np.int64)
+        owner, time, row = owner[used], time[used], row[used]
         if np.any(time[1:] < time[:-1]):  # the rows of most tables lie in the order of their times
             order = np.argsort(time, kind="stable")
             owner, time, row = owner[order], time[order], row[order]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(wanted)))]).astype(
-            np.int64
-        )
+        counts = np.bincount(owner, minlength=len(is_owner))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         order = by_owner(owner, starts)
         return cls(row[order], time[order], starts)
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
-        """What each seed sees: the events of its owner (-1 for nobody) before its limit."""
+        """What each seed sees: the events of its owner (-1 for none) before its limit."""
         from gelgt.history.kernels import first_from
 
-        if len(self.starts) == 1:  # a table without rows owns nothing
-            nothing = np.zeros(len(owners), np.int64)
-            return View(self, nothing, nothing, np.arange(len(owners)))
-        somebody = np.maximum(owners, 0)
-        first = self.starts[somebody]
-        last = first_from(
-            self.time, first, np.where(owners >= 0, self.starts[somebody + 1], first), limits
-        )
+        if len(self.starts) == 1:  # the owner table has no rows
+            zeros = np.zeros(len(owners), np.int64)
+            return View(self, zeros, zeros, np.arange(len(owners)))
+        any_owner = np.maximum(owners, 0)
+        first = self.starts[any_owner]
+        end = np.where(owners >= 0, self.starts[any_owner + 1], first)
+        last = first_from(self.time, first, end, limits)
         return View(self, first, last, np.lexsort((last, first)))
 
 
@@ -136,30 +140,30 @@ class View:
         return self.last - first_from(self.events.time, self.first, self.last, moments)
 
     def newest(self, values: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
-        """What the newest event of each seed has (values by row), `missing` where there is no
-        event."""
+        """(S,) the value of each seed's newest event, from values by row; `missing` where there is
+        no event."""
         if not len(self.events.row):
             return np.full(len(self.first), missing, np.int64)
         rows = self.events.row[np.maximum(self.last - 1, 0)]
         return np.where(self.is_empty, missing, values[rows])
 
 
-def children(graph: Graph, key: Key, wanted: NDArray[np.bool_]) -> Events:
+def children(graph: Graph, key: Key, is_owner: NDArray[np.bool_]) -> Events:
     """`< key`: the rows that name an owner."""
     owner = parent_rows(graph, key)
-    return Events.of(owner, row_times(graph, key.child), np.arange(len(owner)), wanted)
+    return Events.of(owner, row_times(graph, key.child), np.arange(len(owner)), is_owner)
 
 
-def other_parents(graph: Graph, key: Key, other: Key, wanted: NDArray[np.bool_]) -> Events:
-    """`< key > other`: what an owner's children name besides, once for each of them."""
-    owner, found = parent_rows(graph, key), parent_rows(graph, other)
-    own, theirs = row_times(graph, key.child), row_times(graph, other.parent)
-    filled = np.flatnonzero(found >= 0)
-    time = np.maximum(own[filled], theirs[found[filled]])
-    return Events.of(owner[filled], time, found[filled], wanted)
+def other_parents(graph: Graph, key: Key, other: Key, is_owner: NDArray[np.bool_]) -> Events:
+    """`< key > other`: the other parents of an owner's children, once for each child."""
+    owner, parent = parent_rows(graph, key), parent_rows(graph, other)
+    child_times, parent_times = row_times(graph, key.child), row_times(graph, other.parent)
+    filled = np.flatnonzero(parent >= 0)
+    time = np.maximum(child_times[filled], parent_times[parent[filled]])
+    return Events.of(owner[filled], time, parent[filled], is_owner)
 
 
-def grandchildren(graph: Graph, key: Key, below: Key, wanted: NDArray[np.bool_]) -> Events:
+def grandchildren(graph: Graph, key: Key, below: Key, is_owner: NDArray[np.bool_]) -> Events:
     """`< key < below`: the rows that name an owner's children."""
     middle = parent_rows(graph, below)
     filled = np.flatnonzero(middle >= 0)
@@ -167,4 +171,4 @@ def grandchildren(graph: Graph, key: Key, below: Key, wanted: NDArray[np.bool_])
     time = np.maximum(
         row_times(graph, below.child)[filled], row_times(graph, key.child)[middle[filled]]
     )
-    return Events.of(owner, time, filled, wanted)
+    return Events.of(owner, time, filled, is_owner)

@@ -1,27 +1,23 @@
-"""Compiled loops of the baselines. Imported when they run, because importing numba takes longer
+"""Compiled loops over lists of events. Imported when they run, because importing numba takes longer
 than opening a graph.
 
 The sweeps add up each owner's events from its first one on, never across owners: the same events
 give the same bits, whatever other rows there are.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+from gelgt.compiled import compiled
 
 RECENT = 5  # events that the recent mean looks at
 
 
 @compiled
 def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of events owner by owner, each owner's in the order given; linear, where a sort is
-    not."""
+    """The positions of events owner by owner, each owner's in the given order: a counting sort."""
     order, cursor = np.empty(len(owner), np.int64), starts[:-1].copy()
     for place in range(len(owner)):
         order[cursor[owner[place]]] = place
@@ -36,9 +32,9 @@ def first_from(
     last: NDArray[np.int64],
     moments: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """For each seed, the first place in `first … last` whose time is not before its moment; `last`
-    where there is none."""
-    found = np.empty(len(moments), np.int64)
+    """For each seed, the first position in `first … last` whose time is not before its moment;
+    `last` where there is none."""
+    places = np.empty(len(moments), np.int64)
     for s in range(len(moments)):
         low, high = first[s], last[s]
         while low < high:
@@ -47,8 +43,8 @@ def first_from(
                 low = middle + 1
             else:
                 high = middle
-        found[s] = low
-    return found
+        places[s] = low
+    return places
 
 
 @compiled
@@ -69,27 +65,27 @@ def sweep_numbers(
         order: The seeds by (first, last), so that each event is visited once.
         out: (S, 5), written.
     """
-    start, place, known = -1, 0, 0
+    start, place, count = -1, 0, 0
     total, low, high = 0.0, np.inf, -np.inf
     for s in order:
         if first[s] != start:
-            start, place, known, total, low, high = first[s], first[s], 0, 0.0, np.inf, -np.inf
+            start, place, count, total, low, high = first[s], first[s], 0, 0.0, np.inf, -np.inf
         while place < last[s]:
             value = values[place]
             if not np.isnan(value):
-                known += 1
+                count += 1
                 total += value
                 low, high = min(low, value), max(high, value)
             place += 1
-        recent, recent_known = 0.0, 0
+        recent, recent_count = 0.0, 0
         for i in range(max(first[s], last[s] - RECENT), last[s]):
             if not np.isnan(values[i]):
                 recent += values[i]
-                recent_known += 1
-        out[s, 0] = total / known if known else np.nan
-        out[s, 1] = low if known else np.nan
-        out[s, 2] = high if known else np.nan
-        out[s, 3] = recent / recent_known if recent_known else np.nan
+                recent_count += 1
+        out[s, 0] = total / count if count else np.nan
+        out[s, 1] = low if count else np.nan
+        out[s, 2] = high if count else np.nan
+        out[s, 3] = recent / recent_count if recent_count else np.nan
         out[s, 4] = values[last[s] - 1] if last[s] > first[s] else np.nan
 
 
@@ -145,8 +141,8 @@ def prefix_medians(values: NDArray[np.float64], starts: NDArray[np.int64]) -> ND
                 node += node & -node
             total = 0.0
             # the two middle ones, which are the same for an odd number
-            for wanted in (i // 2, (i + 1) // 2):
-                place, rest, step = 0, wanted, top
+            for index in (i // 2, (i + 1) // 2):
+                place, rest, step = 0, index, top
                 while step:
                     if place + step <= len(group) and tree[place + step] <= rest:
                         place += step

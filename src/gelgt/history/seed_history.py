@@ -1,10 +1,10 @@
-"""What seeds come with beside their subgraph: aggregates over all the rows that they may see, and
-the calendar.
+"""What a network reads of a seed besides its subgraph: aggregates over all the rows that the seed
+may see, and the calendar.
 
-aggregates   `gelgt.history.aggregates`, without columns that only number categories; with those of
-             siblings where they are wanted
-calendar     two waves of the year at the time that is asked about, and the days from the newest
-             time that may be seen to it
+aggregates   `gelgt.history.aggregates` without the columns that number categories; with siblings
+             where the plan asks for them
+calendar     sine and cosine of the year and the half year at the seed time, and the days from the
+             newest time that the seed may see to its seed time
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.history.aggregates import aggregates
+from gelgt.history.columns import TaskData
 from gelgt.sampling import Sampler, Seeds
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
@@ -32,13 +33,13 @@ CALENDAR_NAMES = (
     "days ahead",
 )
 CALENDAR = len(CALENDAR_NAMES)  # columns, behind the aggregates
-SPAN = 2 * YEAR  # of training times, from which on a place in the year has been seen before
+SPAN = 2 * YEAR  # training times that span less have not seen each season twice
 
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """What a model asks for: the hops of aggregates, 0 for none, and whether it wants those of
-    siblings, and the calendar."""
+    """What a model asks for: the hops of the aggregates (0 for none), and whether it reads the
+    calendar and the aggregates of siblings."""
 
     hops: int = 0
     has_calendar: bool = False
@@ -64,29 +65,20 @@ def seed_history(
     seeds: Seeds,
     plan: HistoryPlan,
 ) -> Tensor:
-    """(S, F) what a plan asks for, NaN for what is missing."""
+    """(S, F) the columns that a plan asks for, NaN for what is missing."""
     parts = []
     if plan.hops:
         rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
-        found = aggregates(
-            db,
-            graph,
-            features,
-            task,
-            sampling,
-            rows,
-            seeds.time,
-            hops=plan.hops,
-            siblings=plan.has_siblings,
-        )
-        parts.append(found.values[:, ~found.is_code])
+        data = TaskData(db, graph, features, task, sampling)
+        columns = aggregates(data, rows, seeds.time, hops=plan.hops, siblings=plan.has_siblings)
+        parts.append(columns.values[:, ~columns.is_code])
     if plan.has_calendar:
         parts.append(calendar(graph, sampling, seeds))
     return torch.from_numpy(np.ascontiguousarray(np.concatenate(parts, 1)))
 
 
 def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np.float32]:
-    """(S, 5) the calendar alone."""
+    """(S, 5) the columns `CALENDAR_NAMES`."""
     turn = 2 * np.pi * ((seeds.asked / YEAR) % 1)
     lag = (seeds.asked - Sampler(graph, sampling).references(seeds.time)) / DAY
     return np.stack(
@@ -95,8 +87,8 @@ def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np
 
 
 def for_fitting(history: Tensor, seeds: Seeds, plan: HistoryPlan) -> Tensor:
-    """The columns whose quantiles a model takes: those of the year are all alike where training has
-    not seen two of them."""
+    """The history from which a model takes quantiles, or trees are grown: the seasons are set to 0
+    where the training times span less than two years, because nothing can be learned of them."""
     if plan.has_calendar and len(seeds) and np.ptp(seeds.asked) < SPAN:
         history = history.clone()
         history[:, -CALENDAR:-1] = 0.0

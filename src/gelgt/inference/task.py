@@ -10,8 +10,8 @@ from gelgt.errors import GelgtError
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
-from gelgt.tasks.folder import parse_manifest
-from gelgt.tasks.make import task_from_manifest
+from gelgt.tasks.manifest import parse_manifest
+from gelgt.tasks.saved import task_from_manifest
 from gelgt.tasks.task import SPLITS, Definition
 from gelgt.tasks.times import timestamp
 from gelgt.training import Run

@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gelgt.config import SamplingConfig
-from gelgt.sampling.sampler import Sample, Sampler
+from gelgt.sampling.sample import Sample
+from gelgt.sampling.sampler import Sampler
 from gelgt.sampling.seeds import Seeds, entity_keys, make_seeds, task_seeds
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.graph import Graph
-from gelgt.sampling.sampler import Sample
+from gelgt.sampling.sample import Sample
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData

@@ -1,8 +1,8 @@
 """`SubgraphLoader`: batches of subgraphs, sampled in background threads while a model trains.
 
 The kernels release the GIL, so threads are enough: no worker processes, no copies of the graph,
-nothing to pickle. The order of an epoch depends on the generator and the epoch alone; any step can
-be reached again.
+nothing to pickle. The order of an epoch depends on the generator and the epoch alone, so that a run
+can resume at any step.
 """
 
 from collections import deque
@@ -28,13 +28,11 @@ class SubgraphLoader:
         seeds: (S,) seeds; each (entity, time) is sampled by itself.
         batch_size: Seeds of a batch.
         generator: Shuffles the seeds anew in each epoch; None keeps their order.
-        layout: Of the batches.
+        layout: ``padded`` or ``packed``; see `sampling/batch.py`.
         threads: Background threads.
-        prefetch: Batches that may be sampled ahead; what is in memory is bounded by it.
-        drop_last: Leave out a last batch that is not full.
-        pin_memory: Put batches into page-locked memory.
-        then: What else the background threads do with a finished batch, such as slicing its
-            features; its result is yielded instead.
+        prefetch: Batches that may be sampled ahead; it bounds the memory that they take.
+        then: What else the background threads do with a batch, such as slicing its features or
+            `SubgraphBatch.pin_memory`; its result is yielded instead of the batch.
 
     Example:
         for epoch in range(10):
@@ -53,8 +51,6 @@ class SubgraphLoader:
         layout: Literal["padded", "packed"] = "padded",
         threads: int = 2,
         prefetch: int = 4,
-        drop_last: bool = False,
-        pin_memory: bool = False,
         then: Callable[[SubgraphBatch], Any] | None = None,
     ) -> None:
         for name, value in (
@@ -63,19 +59,16 @@ class SubgraphLoader:
             ("prefetch", prefetch),
         ):
             if value < 1:
-                raise GelgtError("bad_option", f"{name} is {value}.", hint="Give at least 1.")
+                message = f"{name} must be at least 1, got {value}."
+                raise GelgtError("bad_option", message, hint="Give at least 1.")
         self.sampler, self.seeds, self.batch_size = sampler, seeds, batch_size
         self.layout, self.threads, self.prefetch = layout, threads, prefetch
-        self.drop_last, self.pin_memory, self.then = drop_last, pin_memory, then
-        self._shuffle_key = _draw(generator)
+        self.then = then
+        self._shuffle_key = _shuffle_key(generator)
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        return (
-            len(self.seeds) // self.batch_size
-            if self.drop_last
-            else -(-len(self.seeds) // self.batch_size)
-        )
+        return -(-len(self.seeds) // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
         return self.epoch(0)
@@ -119,13 +112,11 @@ class SubgraphLoader:
         batch = from_sample(sample, self.sampler.graph, seeds.time, seeds.key, places)
         if self.layout == "padded":
             batch = batch.to_padded()
-        if self.pin_memory:
-            batch = batch.pin_memory()
         return batch if self.then is None else self.then(batch)
 
 
-def _draw(generator: np.random.Generator | torch.Generator | None) -> int | None:
-    """One number of the generator, from which all epochs' orders follow."""
+def _shuffle_key(generator: np.random.Generator | torch.Generator | None) -> int | None:
+    """One number from the generator, from which the orders of all epochs follow."""
     if generator is None:
         return None
     if isinstance(generator, torch.Generator):

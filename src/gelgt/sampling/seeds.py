@@ -1,4 +1,4 @@
-"""Seeds: whom to look at, and when. Each (entity, time) row gets a neighbourhood of its own."""
+"""Seeds: the (entity, time) pairs that are predicted. Each is sampled for itself."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class Seeds:
         time: (S,) seconds since 1970.
         key: (S,) uint64 identities from the user's own keys, which stay the same when the database
             is cut or grows.
-        lag: (S,) seconds after `time` at which the label is asked for, of seeds that are shown a
-            stale view; None is at once.
+        lag: (S,) seconds from `time`, up to which the seed sees the database, to the seed time of
+            its label, for seeds that are shown a stale view; None where both are the same.
     """
 
     node: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Seeds:
 
     @property
     def asked(self) -> NDArray[np.int64]:
-        """(S,) the time that each label is asked for."""
+        """(S,) the seed time of each label."""
         return self.time if self.lag is None else self.time + self.lag
 
 
@@ -65,7 +65,8 @@ def make_seeds(
     if len(places) != len(moments):
         raise GelgtError(
             "bad_seeds",
-            f"{len(places):,} entities have {len(moments):,} times.",
+            f"Expected one time for each entity, got {len(places):,} entities and "
+            f"{len(moments):,} times.",
             hint="Give one time for each entity.",
         )
     return Seeds(
@@ -91,19 +92,15 @@ def task_seeds(task: "Task", graph: Graph, split: str) -> Seeds:
 def entity_keys(db: Database, table: str, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A 64-bit identity for each row from its table's name and the user's own key, not from its
     number."""
-    found = np.empty(len(rows), np.uint64)
     unique, inverse = np.unique(rows, return_inverse=True)
     keys = db.keys(table)
-    own = (
-        list(zip(*(keys.column(c).take(unique).to_pylist() for c in keys.column_names)))
+    values = (
+        zip(*(keys.column(c).take(unique).to_pylist() for c in keys.column_names))
         if keys is not None
-        else [(int(r),) for r in unique]
+        else ((int(row),) for row in unique)
     )
-    hashed = [
-        int.from_bytes(
-            hashlib.blake2b(repr((table, *key)).encode(), digest_size=8).digest(), "little"
-        )
-        for key in own
-    ]
-    found[:] = np.array(hashed, np.uint64)[inverse] if len(unique) else 0
-    return found
+    digests = (
+        hashlib.blake2b(repr((table, *key)).encode(), digest_size=8).digest() for key in values
+    )
+    hashes = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
+    return hashes[inverse]

@@ -1,4 +1,4 @@
-"""The events that labels are about, and how long they are known.
+"""The events that labels are about, and when their records end.
 
 A window can only be labelled while its events are still being recorded. A table of planned
 campaigns says nothing about orders, so windows end with the newest row of the tables that are
@@ -6,8 +6,8 @@ aggregated, not of the database:
 
     sentence       the tables of its windows ahead, in the target and in WHERE; where there are
                    several, the one that ends first
-    SQL            the timed tables that it reads, but for the entity table; which of them it
-                   aggregates is not known: the last end counts
+    SQL            the timed tables that it reads, except the entity table; nothing says which of
+                   them it aggregates, so the table that ends last counts
     autocomplete   the entity table
     otherwise      all tables (given labels, SQL over tables without times)
 """
@@ -38,8 +38,8 @@ class Events:
     """The tables that a task's labels are about.
 
     Attributes:
-        groups: Every window needs a row of one table in each group; none where the tables are not
-            known.
+        groups: Every window needs a row of one table in each group; empty where nothing says which
+            tables labels are about.
         tables: The group that ends first, which is where windows end; all tables where it is empty.
         span: From the earliest to the latest row of these tables.
     """
@@ -66,9 +66,8 @@ def find_events(
     Args:
         db: The database.
         task: The definition.
-        plan: Its sentence, where it is planned already.
-        is_relbench: Windows end with the database, as RelBench has it, whatever the labels are
-            about.
+        plan: The plan of its sentence; made here where it is not given.
+        is_relbench: Windows end with the database, as in RelBench, whatever the labels are about.
 
     Raises:
         TaskError: no row has a time.
@@ -84,33 +83,28 @@ def find_events(
 def event_groups(
     db: Database, task: Definition, plan: Plan | None = None
 ) -> tuple[tuple[str, ...], ...]:
-    """Groups of tables: a window without a row of any table in one of them holds no event."""
+    """Groups of tables: a window that has no row of some group holds no event."""
     if task.kind == "autocomplete":
         return ((task.entity_table,),) if db.table(task.entity_table).time_col else ()
     if task.kind == "forecast" and plan is None and task.sentence is not None:
         plan = plan_sentence(db, parse(task.sentence))
     if plan is not None:
         return tuple((table,) for table in plan.event_tables)
-    timed = (
-        [name for name in tables_read(db, task.sql, task.timedelta) if db.table(name).time_col]
-        if task.sql is not None
-        else []
-    )
+    read = tables_read(db, task.sql, task.timedelta) if task.sql is not None else []
+    timed = [name for name in read if db.table(name).time_col]
     events = [name for name in timed if name != task.entity_table] or timed
     return (tuple(events),) if events else ()
 
 
 def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterator[str]:
-    """Where windows end before the database does, and which times were not believed."""
+    """Notices where windows end before the database does, and about times that cannot be real."""
     if events.span.strays:
-        left = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
-        yield (
-            f"{left} far behind {time_text(events.latest)} cannot be real times: windows end there"
-        )
-    # which of the tables that SQL reads it aggregates is not known
+        rows = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
+        yield f"{rows} far after {time_text(events.latest)} cannot be real times: windows end there"
+    # nothing says which of the tables that SQL reads it aggregates
     for name in events.tables if len(events.tables) > 1 else ():
-        rows = _times(db, name)
-        end = rows[-1] if len(rows) else events.span.earliest
+        times = _times(db, name)
+        end = times[-1] if len(times) else events.span.earliest
         if events.latest - end >= window:
             yield (
                 f"'{name}' ends at {time_text(end)}, windows at {time_text(events.latest)}: if "
@@ -125,20 +119,17 @@ def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterato
 
 
 def empty_windows(task: Task, groups: Sequence[Sequence[str]]) -> Iterator[str]:
-    """How many windows of validation and test have labels, but no row that they could be about."""
+    """Notices of how many windows of validation and test have labels, but hold no row that these
+    could be about."""
     if task.time_col is None or task.timedelta is None:
         return
+    window = np.timedelta64(task.timedelta, "us")
     rows = {table: _times(task.database, table) for group in groups for table in group}
     for split in ("val", "test"):
-        seeds = np.unique(
-            task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]")
-        )
+        times = task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]")
+        seeds = np.unique(times)
         for group in groups:
-            empty = int(
-                np.count_nonzero(
-                    ~_has_row(seeds, np.timedelta64(task.timedelta, "us"), group, rows)
-                )
-            )
+            empty = int(np.count_nonzero(~_has_row(seeds, window, group, rows)))
             if empty:
                 yield (
                     f"{split}: {empty:,} of {len(seeds):,} windows hold no row of "
@@ -161,8 +152,8 @@ def _has_row(
 
 
 def _times(db: Database, table: str) -> np.ndarray[Any, Any]:
-    found = [np.zeros(0, np.int64), *row_times(db, table)]
-    return np.sort(np.concatenate(found)).astype("datetime64[us]")
+    batches = [np.zeros(0, np.int64), *row_times(db, table)]
+    return np.sort(np.concatenate(batches)).astype("datetime64[us]")
 
 
 def _names(tables: Sequence[str]) -> str:

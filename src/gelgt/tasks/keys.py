@@ -1,4 +1,4 @@
-"""From the user's own key values to row numbers."""
+"""From the user's key values to row numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def key_names(db: Database, table: str) -> list[str]:
-    """The columns of the user's own key; the row number column where there is no other key."""
+    """The columns of the user's key; the row number column where there is no other key."""
     keys = db.keys(table)
     if keys is not None:
         return list(keys.column_names)
@@ -47,19 +47,20 @@ def row_numbers(
     if len(columns) != keys.num_columns:
         raise TaskError(
             "bad_key",
-            f"The key of '{table}' has {keys.num_columns} parts: {', '.join(keys.column_names)}.",
+            f"The key of '{table}' has {keys.num_columns} parts ({', '.join(keys.column_names)}), "
+            f"but {len(columns)} were given.",
             hint="Give all of them.",
         )
-    wanted = [_cast(column, keys.schema.field(i).type, table) for i, column in enumerate(columns)]
-    if len(wanted) == 1:
-        found = pc.index_in(wanted[0], value_set=keys.column(0).combine_chunks(), skip_nulls=True)
-        rows: Rows = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    values = [_cast(column, keys.schema.field(i).type, table) for i, column in enumerate(columns)]
+    if len(values) == 1:
+        places = pc.index_in(values[0], value_set=keys.column(0).combine_chunks(), skip_nulls=True)
+        rows: Rows = pc.fill_null(places, -1).to_numpy().astype(np.int64)
     else:
         place = {key: row for row, key in enumerate(zip(*(c.to_pylist() for c in keys.columns)))}
         rows = np.array(
-            [place.get(key, -1) for key in zip(*(c.to_pylist() for c in wanted))], dtype=np.int64
+            [place.get(key, -1) for key in zip(*(c.to_pylist() for c in values))], dtype=np.int64
         )
-    _check_known(rows, columns, table)
+    _check_found(rows, columns, table)
     return rows
 
 
@@ -79,13 +80,14 @@ def _as_row_numbers(db: Database, table: str, columns: Sequence[pa.ChunkedArray]
     if len(columns) != 1:
         raise TaskError(
             "bad_key",
-            f"The rows of '{table}' are identified by one number.",
+            f"The rows of '{table}' are identified by one number, but {len(columns)} key columns "
+            "were given.",
             hint="Give one key column.",
         )
     values = _cast(columns[0], pa.int64(), table)
     rows: Rows = pc.fill_null(values, -1).to_numpy().astype(np.int64)
     rows = np.where((rows >= 0) & (rows < db.num_rows(table)), rows, -1)
-    _check_known(rows, columns, table)
+    _check_found(rows, columns, table)
     return rows
 
 
@@ -100,11 +102,11 @@ def _cast(column: pa.ChunkedArray, target: pa.DataType, table: str) -> pa.Chunke
             "unknown_key",
             f"The keys of '{table}' are {target}, but {some(column.slice(0, 3).to_pylist())} were "
             "given.",
-            hint="Give the table's own key values.",
+            hint="Give key values of the table.",
         ) from None
 
 
-def _check_known(rows: Rows, columns: Sequence[pa.ChunkedArray], table: str) -> None:
+def _check_found(rows: Rows, columns: Sequence[pa.ChunkedArray], table: str) -> None:
     missing = np.flatnonzero(rows < 0)
     if len(missing) == 0:
         return

@@ -1,8 +1,8 @@
 """Label tables as arrays: numbers, class numbers, or one column of 0 and 1 for each label.
 
 Multilabel targets come in two forms. Lists of one length that hold only 0 and 1 are indicators, one
-place a label; any other lists name the labels that apply, and the label space is what training
-names, sorted.
+for each label; any other lists name the labels that apply, and the label space is what the training
+labels name, sorted.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class LabelSpace:
     """What the columns of a prediction mean.
 
     Attributes:
-        task_type: Of the task.
-        labels: The classes of a multiclass task, the labels of a multilabel one; empty for one
-            number a seed.
+        task_type: The task type.
+        labels: The classes of a multiclass task, the labels of a multilabel one; empty where a
+            prediction is one number.
         is_indicator: Multilabel lists hold a 0 or 1 for each label.
     """
 
@@ -34,7 +34,7 @@ class LabelSpace:
 
     @property
     def width(self) -> int:
-        """Columns of a prediction; 0 where it is one number a seed."""
+        """Columns of a prediction; 0 where it is one number."""
         return len(self.labels)
 
 
@@ -42,7 +42,7 @@ def label_space(task: Task) -> LabelSpace:
     """The label space of a task, from its training labels alone.
 
     Raises:
-        TaskError: the task recommends rows, which is no matter of labels.
+        TaskError: the task recommends rows, which have no label space.
     """
     if task.task_type is None or task.task_type == "recommendation":
         raise TaskError(
@@ -55,15 +55,10 @@ def label_space(task: Task) -> LabelSpace:
     if task.task_type != "multilabel_classification":
         return LabelSpace(task.task_type)
     column = task.table("train").column(task.label_col).combine_chunks()
-    lengths, values = (
-        pc.unique(pc.list_value_length(column).drop_null()),
-        pc.unique(pc.list_flatten(column).drop_null()),
-    )
-    if (
-        len(lengths) == 1
-        and pa.types.is_primitive(values.type)
-        and set(values.to_pylist()) <= {0, 1}
-    ):
+    lengths = pc.unique(pc.list_value_length(column).drop_null())
+    values = pc.unique(pc.list_flatten(column).drop_null())
+    is_binary = pa.types.is_primitive(values.type) and set(values.to_pylist()) <= {0, 1}
+    if len(lengths) == 1 and is_binary:
         return LabelSpace(task.task_type, tuple(range(lengths[0].as_py())), is_indicator=True)
     return LabelSpace(task.task_type, tuple(sorted(values.to_pylist())))
 
@@ -80,7 +75,7 @@ def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[
 
 
 def _indicators(column: pa.ChunkedArray, space: LabelSpace) -> NDArray[np.float32]:
-    found = np.zeros((len(column), space.width), np.float32)
+    indicators = np.zeros((len(column), space.width), np.float32)
     rows = np.repeat(
         np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     )
@@ -90,9 +85,9 @@ def _indicators(column: pa.ChunkedArray, space: LabelSpace) -> NDArray[np.float3
             pc.index_in(values, value_set=pa.array(space.labels, values.type)), -1
         ).to_numpy()
         # labels that training never saw cannot be predicted
-        found[rows[places >= 0], places[places >= 0]] = 1
-        return found
+        indicators[rows[places >= 0], places[places >= 0]] = 1
+        return indicators
     within = np.arange(len(rows)) - np.searchsorted(rows, rows)
     inside = within < space.width
-    found[rows[inside], within[inside]] = pc.fill_null(values, 0).to_numpy()[inside]
-    return found
+    indicators[rows[inside], within[inside]] = pc.fill_null(values, 0).to_numpy()[inside]
+    return indicators

@@ -1,8 +1,7 @@
-"""Makes the raw label rows of a task: (time, entity, target) for each split, from SQL or from a
-column.
+"""The raw label rows of a task: (time, entity, target) for each split, from SQL or from a column.
 
-Raw rows still hold the target as it came; `targets.py` turns it into labels. What had to be left
-out is counted.
+Raw rows hold the target as the SQL gives it; `targets.py` turns it into labels. Rows that cannot be
+labels are left out and counted.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError, some
-from gelgt.tasks.engine import Engine, engine, find_column, lists_until, rows_until
+from gelgt.tasks.engine import Engine, engine, find_column
 from gelgt.tasks.sampling import key_codes, sample
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, time_literal
 from gelgt.tasks.task import SPLITS, Definition
 from gelgt.tasks.times import time_range, time_text
+from gelgt.tasks.views import lists_until, rows_until
 
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
@@ -53,15 +53,14 @@ def forecast_rows(
     bounds = {"entity": rows_until(db, task.entity_table, split.test)}
     if task.dst_entity_table:
         bounds["target"] = lists_until(db, task.dst_entity_table, split.test)
-    found = {}
+    raw = {}
     for until, names in ((split.test, ("train", "val")), (None, ("test",))):
         with engine(db, until) as run:
             for name in names:
                 columns = run.run(task.sql, times[name], task.timedelta)
-                found[name] = collect_rows(
-                    db, run, task, columns, bounds, max_rows if name == "train" else None
-                )
-    return found
+                most = max_rows if name == "train" else None
+                raw[name] = collect_rows(db, run, task, columns, bounds, most)
+    return raw
 
 
 def autocomplete_rows(
@@ -80,7 +79,7 @@ def autocomplete_rows(
     seeds = np.array([np.datetime64(latest, "us")])
     numbered = task.entity_table if db.table(task.entity_table).pkey is None else None
     val, test = time_literal(split.val), time_literal(split.test)
-    found = {}
+    raw = {}
     with engine(db, None, numbered) as run:
         columns = run.run(sql, seeds)
         time = quote(find_column(columns, task.time_col, "time"))
@@ -90,10 +89,9 @@ def autocomplete_rows(
             "test": f"{time} > {test}",
         }
         for name in SPLITS:
-            found[name] = collect_rows(
-                db, run, task, columns, {}, max_rows if name == "train" else None, parts[name]
-            )
-    return found
+            most = max_rows if name == "train" else None
+            raw[name] = collect_rows(db, run, task, columns, {}, most, parts[name])
+    return raw
 
 
 def autocomplete_sql(db: Database, table: str, target: str) -> str:
@@ -127,47 +125,74 @@ def collect_rows(
     """The rows of the engine's last run that can be labels: with an entity that exists at the test
     time, a time and a target.
 
-    `bounds` holds the condition of `rows_until` on entities, and what `lists_until` leaves of the
-    targets of a recommendation.
+    Args:
+        db: The database.
+        run: The engine.
+        task: The definition.
+        columns: The columns of the result, and their types.
+        bounds: For the entity, the condition of `rows_until`; for the target of a recommendation,
+            the expression of `lists_until`.
+        max_rows: More rows are sampled.
+        part: A condition on the rows.
     """
-    assert task.time_col is not None
-    time = quote(find_column(columns, task.time_col, "time"))
-    entity = quote(find_column(columns, task.entity_col, "entity"))
-    label = find_column(columns, task.label_col, "target")
-    _check_entity_type(columns, task.entity_col)
-    target = _target_expression(label, columns[label], bounds.get("target"))
-    arrow = pa.list_(pa.int64()) if "target" in bounds else _target_type(columns[label])
-    has_target = f"{quote(label)} IS NOT NULL" + (
-        f" AND isfinite({quote(label)})" if columns[label] in ("FLOAT", "DOUBLE") else ""
-    )
-    has_entity = f"{entity} IS NOT NULL AND {time} IS NOT NULL"
-    exists = bounds["entity"].format(row=entity) if "entity" in bounds else "true"
-    if "target" in bounds:
-        has_target = f"len({target}) > 0"
-    kept = f"({part}) AND {has_entity} AND {exists} AND {has_target}"
-    total = run.count(kept)
+    sql = _LabelSql(task, columns, bounds)
+    is_usable = f"({part}) AND {sql.has_entity} AND {sql.exists} AND {sql.has_target}"
+    total = run.count(is_usable)
     dropped = {
-        "without an entity or a time": run.count(f"({part}) AND NOT ({has_entity})"),
+        "without an entity or a time": run.count(f"({part}) AND NOT ({sql.has_entity})"),
         "whose entity does not exist at the test time": run.count(
-            f"({part}) AND {has_entity} AND NOT ({exists})"
+            f"({part}) AND {sql.has_entity} AND NOT ({sql.exists})"
         ),
         "without a target": run.count(
-            f"({part}) AND {has_entity} AND {exists} AND NOT coalesce({has_target}, false)"
+            f"({part}) AND {sql.has_entity} AND {sql.exists} "
+            f"AND NOT coalesce({sql.has_target}, false)"
         ),
     }
-    expressions = {
-        "time": f"CAST({time} AS TIMESTAMP)",
-        "entity": f"CAST({entity} AS BIGINT)",
-        "target": target,
-    }
-    batches = run.batches(expressions, kept)
-    schema = pa.schema([("time", pa.timestamp("us")), ("entity", pa.int64()), ("target", arrow)])
+    batches = run.batches(sql.expressions, is_usable)
     if max_rows is not None and total > max_rows:
-        rows = sample(batches, schema, key_codes(db, task.entity_table), total, max_rows)
+        rows = sample(batches, sql.schema, key_codes(db, task.entity_table), total, max_rows)
     else:
-        rows = pa.Table.from_batches(batches, schema=schema)
+        rows = pa.Table.from_batches(batches, schema=sql.schema)
     check_entities(rows, db, task)
     return Raw(sort_rows(rows), total, dropped)
+
+
+class _LabelSql:
+    """Conditions and expressions over the columns of a label query.
+
+    Attributes:
+        has_entity: Whether a row has an entity and a time.
+        exists: Whether its entity exists at the test time.
+        has_target: Whether it has a target.
+        expressions: Time, entity and target in canonical types.
+        schema: Of the rows that these give.
+    """
+
+    def __init__(
+        self, task: Definition, columns: Mapping[str, str], bounds: Mapping[str, str]
+    ) -> None:
+        assert task.time_col is not None
+        time = quote(find_column(columns, task.time_col, "time"))
+        entity = quote(find_column(columns, task.entity_col, "entity"))
+        label = find_column(columns, task.label_col, "target")
+        _check_entity_type(columns, task.entity_col)
+        target = _target_expression(label, columns[label], bounds.get("target"))
+        arrow = pa.list_(pa.int64()) if "target" in bounds else _target_type(columns[label])
+        self.has_entity = f"{entity} IS NOT NULL AND {time} IS NOT NULL"
+        self.exists = bounds["entity"].format(row=entity) if "entity" in bounds else "true"
+        self.has_target = f"{quote(label)} IS NOT NULL"
+        if columns[label] in ("FLOAT", "DOUBLE"):
+            self.has_target += f" AND isfinite({quote(label)})"
+        if "target" in bounds:
+            self.has_target = f"len({target}) > 0"
+        self.expressions = {
+            "time": f"CAST({time} AS TIMESTAMP)",
+            "entity": f"CAST({entity} AS BIGINT)",
+            "target": target,
+        }
+        self.schema = pa.schema(
+            [("time", pa.timestamp("us")), ("entity", pa.int64()), ("target", arrow)]
+        )
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:
@@ -177,11 +202,11 @@ def sort_rows(rows: pa.Table) -> pa.Table:
 
 
 def _check_entity_type(columns: Mapping[str, str], name: str) -> None:
-    found = columns[find_column(columns, name, "entity")]
-    if not found.startswith((*_WHOLE, *_NUMBER)):
+    type_ = columns[find_column(columns, name, "entity")]
+    if not type_.startswith((*_WHOLE, *_NUMBER)):
         raise TaskError(
             "bad_entity",
-            f"The entity column '{name}' of the label SQL is {found}, not a row number.",
+            f"The entity column '{name}' of the label SQL is {type_}, not a row number.",
             hint="Return the key column.",
         )
 
@@ -207,10 +232,8 @@ def _target_expression(name: str, type_: str, lists: str | None) -> str:
         return f"{quote(name)}::DOUBLE[]"
     if pa.types.is_string(arrow):
         return f"CAST({quote(name)} AS VARCHAR)"
-    return (
-        f"CAST({quote(name)} AS "
-        f"{'BIGINT' if pa.types.is_integer(arrow) else 'DOUBLE' if pa.types.is_floating(arrow) else 'BOOLEAN'})"
-    )
+    types = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+    return f"CAST({quote(name)} AS {types[arrow]})"
 
 
 def _target_type(type_: str) -> pa.DataType:
@@ -232,7 +255,7 @@ def _target_type(type_: str) -> pa.DataType:
 
 
 def split_notices(raw: Mapping[str, Raw]) -> list[str]:
-    """What was left out, in words."""
+    """How many rows were left out, and why."""
     notices = []
     for name in SPLITS:
         for reason, count in raw[name].dropped.items():

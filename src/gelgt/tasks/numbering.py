@@ -1,24 +1,23 @@
-"""Which rows the numbers in a task folder mean.
+"""Which rows the row numbers in a task folder mean.
 
-RelBench's label files name entities by their row numbers. In a source that grows, or whose rows are
-ordered by another time, the same numbers soon mean others. So a saved task says what its labels
+RelBench's label files name entities by their row numbers. When a source grows, or its rows are
+sorted by another time, the same numbers mean other rows. So a saved task states what its labels
 were made from, in its manifest and beside its label files:
 
     gelgt:
       labels:
-        hash: 5f0c…                                     # the label values as they were written:
-                                                        other values are edits
-        rows: {customers: {count: 812, hash: 3f9a…}}    # the user's own keys of the first 812 rows,
-                                                        in row order
+        hash: 5f0c…                 # of the label values as written; other values are edits
+        rows:
+          customers: {count: 812, hash: 3f9a…}      # of the user's keys of the first 812 rows
         times: {orders: placed_at, lines: [order_id]}   # what dates the rows of each table
 
-    tasks/NAME/gelgt/keys/customers.parquet             # row number and own key of every row that
-                                                        has a label
+    tasks/NAME/gelgt/keys/customers.parquet     row number and user's key of every labelled row
 
-`count` is one more than the highest row number in the labels: rows that were added behind it change
-no number below it, so a table that only grew at its end still has the numbering of the labels. A
-table without a primary key is told by all its columns. Labels of a sentence are about rows by their
-times: where the schema names other times by now, they answer another question.
+`count` is one more than the highest row number in the labels: rows that were added after it change
+no number below it, so a table that only grew at its end still has the numbering of the labels. The
+rows of a table without a primary key are identified by all their columns. The labels of a sentence
+depend on the times of rows: where the schema has other time columns by now, they answer another
+question.
 """
 
 from __future__ import annotations
@@ -59,28 +58,26 @@ def describe(db: Database, task: Definition, labels: Mapping[str, pa.Table]) -> 
 def write_keys(
     db: Database, task: Definition, labels: Mapping[str, pa.Table], folder: Path
 ) -> None:
-    """Write the own keys of all labelled rows, where the table has a key."""
+    """Write the user's keys of all labelled rows, where the table has a key."""
     for table, numbers in labelled_rows(task, labels).items():
         if db.table(table).pkey is None:
             continue
         (folder / KEYS).mkdir(parents=True, exist_ok=True)
-        parts = _own_keys(db.keys(table), numbers)
-        # Named by their place: a key column may be called anything, "row" too.
-        pq.write_table(
-            pa.table([pa.array(numbers), *parts], ["row", *(f"key{i}" for i in range(len(parts)))]),
-            _key_file(folder, table),
-        )
+        parts = _user_keys(db.keys(table), numbers)
+        # Named by their position: a key column may be called anything, "row" too.
+        names = ["row", *(f"key{i}" for i in range(len(parts)))]
+        pq.write_table(pa.table([pa.array(numbers), *parts], names), _key_file(folder, table))
 
 
 def labelled_rows(task: Definition, labels: Mapping[str, pa.Table]) -> dict[str, Rows]:
     """The distinct row numbers in some label tables, by table."""
-    found = {task.entity_table: [labels[split].column("entity") for split in SPLITS]}
+    numbers = {task.entity_table: [labels[split].column("entity") for split in SPLITS]}
     if task.dst_entity_table is not None:
         lists = [pc.list_flatten(labels[split].column("target")) for split in SPLITS]
-        found.setdefault(task.dst_entity_table, []).extend(lists)
+        numbers.setdefault(task.dst_entity_table, []).extend(lists)
     return {
         table: np.unique(np.concatenate([c.to_numpy() for c in columns])).astype(np.int64)
-        for table, columns in found.items()
+        for table, columns in numbers.items()
     }
 
 
@@ -94,22 +91,24 @@ def label_hash(labels: Mapping[str, pa.Table]) -> str:
 
 
 def is_same_numbering(db: Database, rows: Mapping[str, Any]) -> bool:
-    """Whether the rows that a saved task names are the same rows of a database today."""
+    """Whether the row numbers of a saved task mean the same rows in a database."""
     try:
-        known = {str(table): (int(entry["count"]), entry["hash"]) for table, entry in rows.items()}
+        saved = {str(table): (int(entry["count"]), entry["hash"]) for table, entry in rows.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
-        hint = "Make the task again."
         raise TaskError(
-            "bad_manifest", f"'gelgt: labels: rows:' of the task's manifest is {rows!r}.", hint=hint
+            "bad_manifest",
+            "'gelgt: labels: rows:' of the task's manifest must give a count and a hash for each "
+            f"table, got {rows!r}.",
+            hint="Make the task again.",
         ) from None
     return all(
-        count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == told
-        for table, (count, told) in known.items()
+        count <= db.num_rows(db.table(table).name) and _key_hash(db, table, count) == digest
+        for table, (count, digest) in saved.items()
     )
 
 
 def retimed(db: Database, task: Definition, times: Any) -> list[str]:
-    """The tables whose rows have other times by now than when a sentence's labels were saved."""
+    """The tables whose rows have other times now than when the labels of a sentence were saved."""
     if task.sentence is None or task.kind != "forecast" or not isinstance(times, Mapping):
         return []
     today = _times(db)
@@ -125,7 +124,7 @@ def _times(db: Database) -> dict[str, Any]:
 
 
 def database_of(folder: Path) -> Path | None:
-    """The RelBench folder that a task folder lies in, whose rows number its labels."""
+    """The RelBench folder that a task folder lies in; its rows have the numbers of the labels."""
     root = folder.resolve().parent.parent
     return root if folder.resolve().parent.name == "tasks" and is_relbench_folder(root) else None
 
@@ -133,56 +132,43 @@ def database_of(folder: Path) -> Path | None:
 def renumbered(
     db: Database, task: Definition, raw: Mapping[str, Raw], folder: Path
 ) -> dict[str, Raw]:
-    """Labels with the row numbers of a database, found by the own keys of the rows that they were
+    """Labels with the row numbers of a database, matched by the keys of the rows that they were
     made for.
 
     Raises:
-        TaskError: ``labels_of_other_rows`` where the keys are not known, ``unknown_key`` where rows
-            are gone.
+        TaskError: ``labels_of_other_rows`` where the keys are not stored, ``unknown_key`` where
+            rows are gone.
     """
-    wanted = labelled_rows(task, {split: raw[split].rows for split in SPLITS})
-    places = {
-        table: (numbers, _rows_today(db, task, table, numbers, folder))
-        for table, numbers in wanted.items()
+    numbers = labelled_rows(task, {split: raw[split].rows for split in SPLITS})
+    new_numbers = {
+        table: (old, _current_rows(db, task, table, old, folder)) for table, old in numbers.items()
     }
-    found = {}
+    moved = {}
     for split in SPLITS:
         rows = raw[split].rows
-        rows = rows.set_column(
-            1,
-            "entity",
-            pa.array(_moved(rows.column("entity").to_numpy(), *places[task.entity_table])),
-        )
+        entities = _moved(rows.column("entity").to_numpy(), *new_numbers[task.entity_table])
+        rows = rows.set_column(1, "entity", pa.array(entities))
         if task.dst_entity_table is not None:
             lists = rows.column("target").to_pylist()
-            moved = iter(
-                _moved(
-                    np.array([x for values in lists for x in values], np.int64),
-                    *places[task.dst_entity_table],
-                ).tolist()
-            )
-            rows = rows.set_column(
-                2,
-                "target",
-                pa.array(
-                    [sorted(next(moved) for _ in values) for values in lists], pa.list_(pa.int64())
-                ),
-            )
-        found[split] = replace(raw[split], rows=sort_rows(rows))
-    return found
+            flat = np.array([x for values in lists for x in values], np.int64)
+            items = iter(_moved(flat, *new_numbers[task.dst_entity_table]).tolist())
+            targets = [sorted(next(items) for _ in values) for values in lists]
+            rows = rows.set_column(2, "target", pa.array(targets, pa.list_(pa.int64())))
+        moved[split] = replace(raw[split], rows=sort_rows(rows))
+    return moved
 
 
 def _moved(values: Rows, before: Rows, after: Rows) -> Rows:
     return after[np.searchsorted(before, values)]
 
 
-def _rows_today(db: Database, task: Definition, table: str, numbers: Rows, folder: Path) -> Rows:
+def _current_rows(db: Database, task: Definition, table: str, numbers: Rows, folder: Path) -> Rows:
     keys = _stored_keys(folder, table, numbers) if db.table(table).pkey is not None else None
     if keys is None:
         raise TaskError(
             "labels_of_other_rows",
             f"The labels of '{task.name}' name rows of '{table}' by their numbers, and the rows "
-            "are numbered otherwise by now.",
+            "have other numbers now.",
             hint="Make the task again, or open the data that it was made from.",
         )
     try:
@@ -196,8 +182,8 @@ def _rows_today(db: Database, task: Definition, table: str, numbers: Rows, folde
 
 
 def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArray] | None:
-    """The keys of some rows as the task folder keeps them, else as the database folder around it
-    does; None where neither knows them."""
+    """The keys of some rows as the task folder stores them, else as the database folder around it
+    does; None where neither does."""
     path, root = _key_file(folder, table), database_of(folder)
     if path.is_file():
         try:
@@ -210,23 +196,23 @@ def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArra
             ) from None
         places = pc.index_in(pa.array(numbers), value_set=stored.column("row").combine_chunks())
         if places.null_count:
-            strange = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
+            missing = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
             raise TaskError(
                 "labels_of_other_rows",
-                f"{folder.name}/{path.name} has no key for {len(strange):,} rows of '{table}' "
-                f"that the label files name: {some(strange)}.",
+                f"{folder.name}/{path.name} has no key for {len(missing):,} rows of '{table}' "
+                f"that the label files name: {some(missing)}.",
                 hint="Take these labels out of the files, or make the task again from a frame "
-                "with your own keys.",
+                "with the keys of your table.",
             )
         return [stored.column(i).take(places) for i in range(1, stored.num_columns)]
     if root is None:
         return None
-    known = root / KEYS / f"{table}.parquet"
-    return _own_keys(pq.read_table(known) if known.is_file() else None, numbers)
+    keys = root / KEYS / f"{table}.parquet"
+    return _user_keys(pq.read_table(keys) if keys.is_file() else None, numbers)
 
 
-def _own_keys(keys: pa.Table | None, numbers: Rows) -> list[pa.ChunkedArray]:
-    """The own keys of some rows; the numbers themselves where they are the keys."""
+def _user_keys(keys: pa.Table | None, numbers: Rows) -> list[pa.ChunkedArray]:
+    """The user's keys of some rows; the numbers themselves where they are the keys."""
     if keys is None:
         return [pa.chunked_array([pa.array(numbers)])]
     return [column.take(pa.array(numbers)) for column in keys.columns]
@@ -237,7 +223,8 @@ def _key_file(folder: Path, table: str) -> Path:
 
 
 def _key_hash(db: Database, table: str, count: int) -> str:
-    """A hash of what tells the first `count` rows apart, in row order."""
+    """A hash of the keys of the first `count` rows, or of all their columns where there is no
+    key."""
     digest = hashlib.blake2b(f"{count}".encode(), digest_size=16)
     schema, keys = db.table(table), db.keys(table)
     if keys is None and schema.pkey is not None:

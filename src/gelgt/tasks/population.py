@@ -1,4 +1,4 @@
-"""Whom a task predicts for at a given time."""
+"""Eligible entities: those that a task predicts for at a given time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def population(task: Definition, db: Database, at: Any) -> Rows:
-    """Row numbers of the entities that exist at a time and fulfil the known conditions,
-    ascending."""
+    """Row numbers of the eligible entities at a time, ascending: they exist and fulfil the
+    sentence's conditions on the entity and the past."""
     time = np.datetime64(timestamp(at, "prediction time"), "us")
     sql = population_sql(task, db)
     if sql is None:
@@ -31,15 +31,14 @@ def population(task: Definition, db: Database, at: Any) -> Rows:
     with engine(db, None, numbered) as run:
         run.run(sql, np.array([time]))
         batches = list(run.batches({"entity": "CAST(entity AS BIGINT)"}, "entity IS NOT NULL"))
-    found: Rows = (
-        pa.Table.from_batches(batches, pa.schema([("entity", pa.int64())])).column(0).to_numpy()
-    )
-    return np.sort(found)
+    table = pa.Table.from_batches(batches, pa.schema([("entity", pa.int64())]))
+    rows: Rows = table.column(0).to_numpy()
+    return np.sort(rows)
 
 
 def population_sql(task: Definition, db: Database) -> str | None:
-    """The SQL for a sentence with conditions; None where every entity that exists at the time
-    counts.
+    """The SQL for a sentence with conditions; None where every entity that exists at the time is
+    eligible.
 
     It is compiled for the database at hand: the row numbers of keys that the sentence names may
     differ from those of the database that the task was made from.
@@ -47,15 +46,13 @@ def population_sql(task: Definition, db: Database) -> str | None:
     if task.sentence is None:
         return None
     sentence = predict.parse(task.sentence)
-    return (
-        None
-        if sentence.where is None
-        else predict.population_sql(predict.plan_sentence(db, sentence))
-    )
+    if sentence.where is None:
+        return None
+    return predict.population_sql(predict.plan_sentence(db, sentence))
 
 
 def existing(db: Database, table: str, time: np.datetime64) -> Rows:
-    """Rows that exist at `time`, by their own time or by the rows that date them; all rows of a
+    """Rows that exist at `time`, by their time column or by the rows that date them; all rows of a
     table that is always visible."""
     if not db.table(table).has_time:
         return np.arange(db.num_rows(table), dtype=np.int64)

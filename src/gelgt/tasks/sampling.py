@@ -1,7 +1,7 @@
-"""Keeps a share of the training rows, chosen by a hash of (entity key, seed time).
+"""Samples training rows by a hash of (entity key, seed time).
 
-Because neither the order nor the number of rows enters the hash, the same row is kept or dropped
-alike on every machine and after every import, and a smaller sample is part of a larger one.
+Neither the order nor the number of rows enters the hash, so the same rows are sampled on every
+machine and after every import, and a smaller sample is part of a larger one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from gelgt.hashing import splitmix64
+
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
 
@@ -20,7 +22,7 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def key_codes(db: Database, table: str) -> Hashes:
-    """One number for each row of a table, from the user's own key."""
+    """One number for each row of a table, from the user's key."""
     keys = db.keys(table)
     if keys is None:
         return np.arange(db.num_rows(table), dtype=np.uint64)
@@ -34,17 +36,8 @@ def key_codes(db: Database, table: str) -> Hashes:
 
 def seed_hash(codes: Hashes, entity: np.ndarray[Any, Any], time: np.ndarray[Any, Any]) -> Hashes:
     """A hash of (entity key, seed time) for each row."""
-    seed = _mix(codes[entity]) ^ time.astype("datetime64[us]").astype(np.int64).view(np.uint64)
-    return _mix(seed)
-
-
-def _mix(values: Hashes) -> Hashes:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit changes every output
-    bit."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    moments = time.astype("datetime64[us]").astype(np.int64).view(np.uint64)
+    return splitmix64(splitmix64(codes[entity]) ^ moments)
 
 
 def sample(

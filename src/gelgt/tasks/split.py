@@ -4,12 +4,13 @@ With a window of length w, seed times lie w apart and no label reaches over a sp
 
     train   val - w, val - 2w, …      back to the earliest row; at least three
     val     val, val + w, …           as long as t + w <= test
-    test    test, test + w, … as long as t + w <= the latest row of the tables that labels are about
+    test    test, test + w, …         as long as t + w <= the latest row of the tables that labels
+                                      are about
 
-RelBench goes on to the latest row of any table, and so do its own tasks; see events.py. Validation
-and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that the rows
-known at the test time reach to val + w. A calendar month may be longer than the 30 days that its
-window counts for: seed times whose calendar window would end after the split are left out.
+RelBench goes on to the latest row of any table, and so do the tasks that it defines; see events.py.
+Validation and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that
+the rows up to the test time reach to val + w. A calendar month may be longer than the 30 days that
+its window counts for: seed times whose calendar window would end after the split are left out.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MAX_SEED_TIMES = 1_000_000
 
 @dataclass(frozen=True)
 class Split:
-    """The two times that part training, validation and test, and whether they were asked for or
-    guessed."""
+    """The two times between training, validation and test, and whether they were inferred rather
+    than stated."""
 
     val: pd.Timestamp
     test: pd.Timestamp
@@ -51,45 +52,42 @@ def split_times(
     window: pd.Timedelta | None = None,
     events: Events | None = None,
 ) -> Split:
-    """The split times: the arguments, else the schema's; guessed ones give way until one window
-    fits on each side.
+    """The split times: the arguments, else the schema's; inferred ones move until one window fits
+    on each side.
 
     Args:
         db: The database.
-        val: The validation time that is asked for.
-        test: The test time that is asked for.
+        val: The validation time.
+        test: The test time.
         window: How far a label looks ahead.
-        events: What labels are about, where that is known: guessed times lie before its end.
+        events: The tables that labels are about; inferred times lie before their end.
     """
-    inferred = db.schema.split_origin == "inferred" or None in (db.val_timestamp, db.test_timestamp)
-    given_test = None if test is None else timestamp(test, "test time")
-    given_val = None if val is None else timestamp(val, "validation time")
-    if given_test is None and given_val is None and not inferred:
-        return _ordered(
-            Split(
-                timestamp(db.val_timestamp, "validation time"),
-                timestamp(db.test_timestamp, "test time"),
-            )
-        )
-    if given_test is None and not inferred:
-        given_test = timestamp(db.test_timestamp, "test time")
-    if given_val is None and not inferred:
-        given_val = timestamp(db.val_timestamp, "validation time")
+    given_val, given_test = _stated(db, val, test)
     if given_val is not None and given_test is not None:
         return _ordered(Split(given_val, given_test))
-    kept = (
-        Split(timestamp(db.val_timestamp, "v"), timestamp(db.test_timestamp, "t"), True)
-        if db.val_timestamp and db.test_timestamp
-        else None
-    )
-    if (
-        given_val is None
-        and given_test is None
-        and kept is not None
-        and _has_room(db, kept, window, events)
-    ):
-        return kept
+    guess = _guessed(db)
+    is_open = given_val is None and given_test is None
+    if is_open and guess is not None and _has_room(db, guess, window, events):
+        return guess
     return _ordered(_infer(db, given_val, given_test, window, events))
+
+
+def _stated(db: Database, val: Any, test: Any) -> tuple[pd.Timestamp | None, pd.Timestamp | None]:
+    """Validation and test time as arguments or the schema state them."""
+    if db.schema.split_origin != "inferred" and None not in (db.val_timestamp, db.test_timestamp):
+        val = db.val_timestamp if val is None else val
+        test = db.test_timestamp if test is None else test
+    return (
+        None if val is None else timestamp(val, "validation time"),
+        None if test is None else timestamp(test, "test time"),
+    )
+
+
+def _guessed(db: Database) -> Split | None:
+    """The split times that were inferred when the database was imported."""
+    if not db.val_timestamp or not db.test_timestamp:
+        return None
+    return Split(timestamp(db.val_timestamp, "v"), timestamp(db.test_timestamp, "t"), True)
 
 
 def longest(window: pd.Timedelta, months: int) -> pd.Timedelta:
@@ -158,44 +156,44 @@ def seed_times(
         window: How far a label looks ahead; also the distance between seed times.
         eval_timestamps: At most so many in val and in test; None for as many as fit.
         months: Calendar months of the window, 0 if it is not in months.
-        events: What labels are about, where that is known: windows end where it ends.
+        events: The tables that labels are about; windows end where they end.
 
     Raises:
-        TaskError: a split would hold no window (fewer than three in training).
+        TaskError: a split would hold no window, or training fewer than three.
     """
     full = time_range(db) if events is None else events.span
-    known = time_range(db, until=split.test) if split.test >= full.earliest else full
-    _check_room(
-        split,
-        window,
-        full.latest,
-        known.latest,
-        "the latest row" if events is None else events.latest_row,
-    )
-    count = int((split.val - known.earliest) / window) if split.val > known.earliest else 0
-    limit = MAX_SEED_TIMES if eval_timestamps is None else eval_timestamps
-    if count > MAX_SEED_TIMES:
-        raise TaskError(
-            "too_many_windows",
-            f"A window of {duration_text(window)} fits {count:,} times between "
-            f"{time_text(known.earliest)} and {time_text(split.val)}.",
-            hint="Use a longer window.",
-        )
+    visible = time_range(db, until=split.test) if split.test >= full.earliest else full
+    latest_row = "the latest row" if events is None else events.latest_row
+    _check_room(split, window, full.latest, visible.latest, latest_row)
+    _check_number(split, window, visible.earliest)
+    most = MAX_SEED_TIMES if eval_timestamps is None else eval_timestamps
     times = {
-        "train": _backwards(split.val - window, known.earliest, window),
-        "val": _forwards(split.val, split.test - window, window, limit),
-        "test": _forwards(split.test, full.latest - window, window, limit),
+        "train": _backwards(split.val - window, visible.earliest, window),
+        "val": _forwards(split.val, split.test - window, window, most),
+        "test": _forwards(split.test, full.latest - window, window, most),
     }
     if months:
         ends = {"train": split.val, "val": split.test, "test": full.latest}
         times = {name: _whole_months(t, months, ends[name]) for name, t in times.items()}
-    _check_counts(times, split, window, known.earliest, full.latest, months)
+    _check_counts(times, split, window, visible.earliest, full.latest, months)
     return times
 
 
+def _check_number(split: Split, window: pd.Timedelta, earliest: pd.Timestamp) -> None:
+    count = int((split.val - earliest) / window) if split.val > earliest else 0
+    if count > MAX_SEED_TIMES:
+        raise TaskError(
+            "too_many_windows",
+            f"A window of {duration_text(window)} fits {count:,} times between "
+            f"{time_text(earliest)} and {time_text(split.val)}; {MAX_SEED_TIMES:,} are the most.",
+            hint="Use a longer window.",
+        )
+
+
 def _check_room(
-    split: Split, window: pd.Timedelta, latest: pd.Timestamp, known: pd.Timestamp, latest_row: str
+    split: Split, window: pd.Timedelta, latest: pd.Timestamp, visible: pd.Timestamp, latest_row: str
 ) -> None:
+    """`visible` is the latest row up to the test time."""
     length = duration_text(window)
     if split.val + window > split.test:
         raise TaskError(
@@ -208,36 +206,31 @@ def _check_room(
     if split.test + window > latest:
         raise TaskError(
             "no_room",
-            f"A window of {length} after the test time {time_text(split.test)} ends behind "
+            f"A window of {length} after the test time {time_text(split.test)} ends after "
             f"{latest_row} ({time_text(latest)}).",
             hint=f"Set the test time to {time_text(latest - window)} or earlier, or shorten the "
             "window.",
         )
-    if split.val + window > known:
+    if split.val + window > visible:
         raise TaskError(
             "no_room",
-            f"A window of {length} after the validation time {time_text(split.val)} ends behind "
-            "the latest row "
-            f"that is known at the test time ({time_text(known)}).",
-            hint=f"Set the validation time to {time_text(known - window)} or earlier, or shorten "
+            f"A window of {length} after the validation time {time_text(split.val)} ends after "
+            f"the latest row up to the test time ({time_text(visible)}).",
+            hint=f"Set the validation time to {time_text(visible - window)} or earlier, or shorten "
             "the window.",
         )
 
 
 def _backwards(start: pd.Timestamp, stop: pd.Timestamp, step: pd.Timedelta) -> Times:
-    if start < stop:
-        return np.array([], dtype="datetime64[us]")
-    count = (_us(start) - _us(stop)) // _delta(step) + 1
-    return np.array((_us(start) - _delta(step) * np.arange(count, dtype=np.int64))[::-1]).astype(
-        "datetime64[us]"
-    )
+    count = max((_us(start) - _us(stop)) // _delta(step) + 1, 0)
+    steps = np.arange(count, dtype=np.int64)[::-1]
+    return np.array(_us(start) - _delta(step) * steps).astype("datetime64[us]")
 
 
-def _forwards(start: pd.Timestamp, stop: pd.Timestamp, step: pd.Timedelta, limit: int) -> Times:
-    count = min(limit, (_us(stop) - _us(start)) // _delta(step) + 1)
-    return np.array(_us(start) + _delta(step) * np.arange(max(count, 0), dtype=np.int64)).astype(
-        "datetime64[us]"
-    )
+def _forwards(start: pd.Timestamp, stop: pd.Timestamp, step: pd.Timedelta, most: int) -> Times:
+    count = max(min(most, (_us(stop) - _us(start)) // _delta(step) + 1), 0)
+    steps = np.arange(count, dtype=np.int64)
+    return np.array(_us(start) + _delta(step) * steps).astype("datetime64[us]")
 
 
 def _us(time: pd.Timestamp) -> int:

@@ -1,5 +1,4 @@
-"""Names and values in SQL; names are quoted only where DuckDB needs it, so that the SQL reads
-well."""
+"""Names and values in SQL. Names are quoted only where DuckDB needs it, for readable SQL."""
 
 import re
 from typing import Any
@@ -12,13 +11,15 @@ ROW_NUMBER = "primary_key"
 # Words that DuckDB does not take everywhere as the name of a table, column or alias; a test tries
 # all of its keywords.
 _RESERVED_WORDS = """
-all analyse analyze and anti any array as asc asof asymmetric at authorization between binary both by case cast check
-collate collation column columns concurrently constraint create cross default deferrable desc describe distinct do
-else end except exists false fetch for foreign freeze from full generated glob group having ilike in initially inner
-intersect interval into is isnull join lambda lateral leading left like limit map natural not notnull null offset on
-only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify recursive references
-returning right row select semi show similar some struct summarize symmetric table tablesample then to trailing true
-try_cast tuple union unique unpack unpivot using values variadic verbose when where window with
+all analyse analyze and anti any array as asc asof asymmetric at authorization between binary both
+by case cast check collate collation column columns concurrently constraint create cross default
+deferrable desc describe distinct do else end except exists false fetch for foreign freeze from full
+generated glob group having ilike in initially inner intersect interval into is isnull join lambda
+lateral leading left like limit map natural not notnull null offset on only or order outer overlaps
+pivot pivot_longer pivot_wider placing positional primary qualify recursive references returning
+right row select semi show similar some struct summarize symmetric table tablesample then to
+trailing true try_cast tuple union unique unpack unpivot using values variadic verbose when where
+window with
 """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -1,8 +1,8 @@
 """Turns raw targets into labels: infers the task type, numbers the classes, checks the values.
 
-The same rule for every kind of task:
+The same rule for every kind of task, on the training labels alone:
 
-    true and false, or only the numbers 0 and 1   binary_classification    (as training has them)
+    true and false, or only the numbers 0 and 1   binary_classification
     other numbers                                 regression
     texts                                         multiclass_classification; binary where that is
                                                   asked for and they say true and false
@@ -28,7 +28,7 @@ TRUTHS = {"t": 1, "true": 1, "y": 1, "yes": 1, "1": 1, "f": 0, "false": 0, "n": 
 
 @dataclass(frozen=True)
 class Labels:
-    """Finished label tables with what was learned about them."""
+    """Finished label tables, with the task type and the classes that follow from their values."""
 
     tables: Mapping[str, pa.Table]
     task_type: TaskType
@@ -42,7 +42,7 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
     Args:
         raw: The rows of each split.
         task: Its `task_type` is kept where it is set.
-        classes: The classes of a multiclass task where they are known already.
+        classes: The classes of a multiclass task, where they are given.
 
     Raises:
         TaskError: a split is empty, or its values do not fit the task type.
@@ -78,8 +78,8 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
 
 
 def finish_rows(rows: pa.Table, task: Definition, classes: tuple[Any, ...]) -> pa.Table:
-    """More rows of a finished task, whose type and classes are known; rows of other classes are
-    left out."""
+    """Label rows at further seed times of a task with a type and classes; rows of other classes
+    are left out."""
     if task.task_type == "multiclass_classification":
         return _named(_number_classes(rows, classes)[0], task)
     convert = _binary if task.task_type == "binary_classification" else _numbers
@@ -97,7 +97,7 @@ def _with_target(rows: pa.Table, target: pa.ChunkedArray) -> pa.Table:
 
 
 def _infer_type(train: pa.ChunkedArray) -> TaskType:
-    """By the training labels alone: what comes later must not change what is learned."""
+    """From the training labels alone: later labels must not change what is learned."""
     arrow = train.type
     if pa.types.is_boolean(arrow):
         return "binary_classification"
@@ -130,19 +130,19 @@ def _binary(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
 
 
 def _truths(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
-    """0 and 1 for texts such as `t` and `f`, which many databases hold instead; RelBench's own
-    tasks have such targets."""
+    """0 and 1 for texts such as `t` and `f`, which many databases hold instead; some tasks of
+    RelBench have such targets."""
     texts = pc.unique(values)
-    found = [
+    truths = [
         None if text is None else TRUTHS.get(text.strip().lower()) for text in texts.to_pylist()
     ]
-    if None in found:
+    if None in truths:
         raise TaskError(
             "bad_target",
             f"'{task.target_col}' holds texts, not 0 and 1: {some(texts.to_pylist())}.",
             hint="Use yes/no, true/false or 0/1, or predict a comparison.",
         )
-    return pa.array(found, pa.int64()).take(pc.index_in(values, value_set=texts))
+    return pa.array(truths, pa.int64()).take(pc.index_in(values, value_set=texts))
 
 
 def _numbers(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
@@ -161,27 +161,28 @@ def _numbers(values: pa.ChunkedArray, task: Definition) -> pa.ChunkedArray:
 
 
 def _classes(train: pa.ChunkedArray, task: Definition) -> tuple[Any, ...]:
-    found = sorted(pc.unique(train).to_pylist())
-    if len(found) > MAX_CLASSES:
+    classes = sorted(pc.unique(train).to_pylist())
+    if len(classes) > MAX_CLASSES:
         raise TaskError(
             "too_many_classes",
-            f"'{task.target_col}' has {len(found):,} different values in training.",
+            f"'{task.target_col}' has {len(classes):,} different values in training.",
             hint=f"A multiclass target may have {MAX_CLASSES:,}; predict a coarser column.",
         )
-    if len(found) == 1:
+    if len(classes) == 1:
         raise TaskError(
             "one_class",
-            f"'{task.target_col}' has the single value {found[0]!r} in training.",
-            hint="There is nothing to tell apart.",
+            f"'{task.target_col}' has the single value {classes[0]!r} in training.",
+            hint="Choose a column or a split with at least two values.",
         )
-    return tuple(found)
+    return tuple(classes)
 
 
 def _number_classes(rows: pa.Table, classes: tuple[Any, ...]) -> tuple[pa.Table, int]:
     values = rows.column("target")
     index = pc.index_in(values, value_set=pa.array(classes, values.type)).cast(pa.int64())
-    known = pc.is_valid(index)
-    return _with_target(rows, index).filter(known), len(values) - int(pc.sum(known).as_py() or 0)
+    is_class = pc.is_valid(index)
+    unseen = len(values) - int(pc.sum(is_class).as_py() or 0)
+    return _with_target(rows, index).filter(is_class), unseen
 
 
 def _check_filled(rows: Mapping[str, pa.Table], task: Definition) -> None:
@@ -198,5 +199,5 @@ def _check_filled(rows: Mapping[str, pa.Table], task: Definition) -> None:
 
 def category_type(raw: Mapping[str, Raw]) -> TaskType:
     """The task type of numbers that name categories: two of them, 0 and 1, are a binary target."""
-    found = set(pc.unique(raw["train"].rows.column("target")).slice(0, 3).to_pylist())
-    return "binary_classification" if found == {0, 1} else "multiclass_classification"
+    values = set(pc.unique(raw["train"].rows.column("target")).slice(0, 3).to_pylist())
+    return "binary_classification" if values == {0, 1} else "multiclass_classification"

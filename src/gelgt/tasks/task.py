@@ -1,4 +1,4 @@
-"""`Task`: what is predicted, for whom, at which times, with its label tables.
+"""`Task`: what is predicted, for which entities, at which times, with its label tables.
 
 A label table has the columns (time, entity, target): the seed time in UTC without a zone, the row
 number of the entity, and the label. It is sorted by (time, entity), as RelBench sorts:
@@ -51,7 +51,7 @@ MAX_ROWS = 2_000_000
 
 @dataclass(frozen=True)
 class Definition:
-    """Everything that is known about a task before its labels are made.
+    """A task without its labels.
 
     Attributes:
         name: Also the name of its folder under ``tasks/``.
@@ -71,7 +71,7 @@ class Definition:
         eval_k: How many recommendations are evaluated.
         sentence: The PREDICT sentence that this task comes from.
         max_rows: Training rows above this number are sampled.
-        is_open_ended: Whether `num_eval_timestamps` was not asked for, but is as many as there are
+        is_open_ended: Whether `num_eval_timestamps` was not stated, but is as many as there are
             rows for.
         description: Free text from the manifest.
     """
@@ -153,7 +153,7 @@ class Task(Definition):
         notices: What the user should know about the labels.
         is_edited: Whether the label files that the task was read from hold other values than its
             definition gave.
-        is_read: Whether the labels were read from files, not made from the definition just now.
+        is_read: Whether the labels were read from files, not made from the definition.
         database: The database that the labels were made from.
         labels: One label table for each split.
     """
@@ -188,10 +188,10 @@ class Task(Definition):
         )
 
     def population(self, db: Database, at: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Row numbers of the entities that there are to predict for at a time.
+        """Row numbers of the eligible entities at a time.
 
         The conditions of a PREDICT sentence on the entity and on past windows apply; those on
-        future windows cannot be known and are left out.
+        future windows cannot be checked yet and are left out.
         """
         from gelgt.tasks.population import population
 
@@ -228,11 +228,9 @@ class Task(Definition):
         if self.task_type == "multiclass_classification":
             counts = np.bincount(values.to_numpy(), minlength=len(self.classes))
             return {"classes": {value: int(n) for value, n in zip(self.classes, counts)}}
-        return (
-            {"mean_length": float(pc.mean(pc.list_value_length(values)).as_py())}
-            if pa.types.is_list(values.type)
-            else {}
-        )
+        if pa.types.is_list(values.type):
+            return {"mean_length": float(pc.mean(pc.list_value_length(values)).as_py())}
+        return {}
 
 
 def _distinct_times(
@@ -240,7 +238,6 @@ def _distinct_times(
 ) -> np.ndarray[Any, np.dtype[np.datetime64]]:
     if column is None:
         return np.array([], dtype="datetime64[us]")
-    found: np.ndarray[Any, np.dtype[np.datetime64]] = np.sort(
-        pc.unique(table.column(column)).to_numpy()
-    )
-    return found
+    times: np.ndarray[Any, np.dtype[np.datetime64]]
+    times = np.sort(pc.unique(table.column(column)).to_numpy())
+    return times

@@ -40,7 +40,7 @@ def timestamp(value: Any, role: str) -> pd.Timestamp:
     if stamp is None or pd.isna(stamp):
         raise TaskError(
             "bad_time",
-            f"The {role} {value!r} is no time.",
+            f"The {role} must be a time, got {value!r}.",
             hint="Write it like '2025-09-01' or '2025-09-01T12:00:00'.",
         )
     stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
@@ -61,7 +61,7 @@ def duration(value: Any) -> pd.Timedelta:
     if delta is None or pd.isna(delta) or delta <= pd.Timedelta(0):
         raise TaskError(
             "bad_timedelta",
-            f"The timedelta {value!r} is no positive duration.",
+            f"timedelta must be a positive duration, got {value!r}.",
             hint="Write it like '30 days' or '12 hours'.",
         )
     return delta
@@ -88,8 +88,8 @@ def time_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Earliest and latest row of a database, and how many rows lie so far behind the latest that
-    their times cannot be real."""
+    """Earliest and latest row of a database, and how many rows (`strays`) lie so far after the
+    latest that their times cannot be real."""
 
     earliest: pd.Timestamp
     latest: pd.Timestamp
@@ -103,9 +103,9 @@ class TimeRange:
 def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = None) -> TimeRange:
     """The time range over all timed tables, or over `tables`; of rows up to `until` if it is given.
 
-    A few rows may carry a time that stands for "never" (9999-12-31). Windows up to there would be
-    labels about nothing, so the range ends before a jump that is longer than everything before it,
-    if at most one row in 200 lies behind it.
+    A few rows may hold a time that stands for "never" (9999-12-31). Windows up to there would hold
+    no events, so the range ends before a jump that is longer than everything before it, if at most
+    one row in 200 comes after it.
     """
     timed = [name for name in db.table_names if db.table(name).time_col]
     whole = _time_range(db, timed, until, sum(db.num_rows(name) for name in db.table_names))
@@ -116,29 +116,25 @@ def time_range(db: Database, until: Any = None, tables: Sequence[str] | None = N
 
 
 def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> TimeRange:
-    limit = (
-        np.iinfo(np.int64).max
-        if until is None
-        else int(np.datetime64(until, "us").astype(np.int64))
-    )
+    limit = np.iinfo(np.int64).max
+    if until is not None:
+        limit = int(np.datetime64(until, "us").astype(np.int64))
     few = rows // 200
     low: list[int] = []
     newest = [np.zeros(0, np.int64)]
     for name in tables:
         tail = np.zeros(0, np.int64)
         for times in row_times(db, name):
-            known = times[times <= limit]
-            if len(known):
-                low.append(int(known.min()))
-                tail = np.sort(np.concatenate([tail, known]))[-few - 1 :]
+            past = times[times <= limit]
+            if len(past):
+                low.append(int(past.min()))
+                tail = np.sort(np.concatenate([tail, past]))[-few - 1 :]
         newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
-        where = (
-            f"None of the tables {', '.join(tables)}"
-            if tables
-            else f"No table of '{db.schema.name}'"
-        )
+        where = f"No table of '{db.schema.name}'"
+        if tables:
+            where = f"None of the tables {', '.join(tables)}"
         raise TaskError(
             "no_time",
             f"{where} has a row with a time{when}.",
@@ -151,8 +147,8 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
 
 
 def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
-    """The times of a table's rows in microseconds, batch by batch: those of its time column, or of
-    the rows that date its own.
+    """The times of a table's rows in microseconds, batch by batch: from its time column, or from
+    the rows that date it.
 
     Rows without a time are left out.
     """

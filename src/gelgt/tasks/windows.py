@@ -2,13 +2,13 @@
 window.
 
 RelBench's training tables have one seed time a window, so that no row of the database counts in two
-labels. For a model that is no need: a customer on the 1st and on the 8th are two examples of what
+labels. A model does not need that: a customer on the 1st and on the 8th are two examples of what
 history says about the next 30 days, and small tables overfit within a few epochs. Validation and
 test stay as they are, and so do the first and the last seed time of training: every window still
-ends before the validation time. Once validation has chosen, all windows that end by the test time
-can be learned from.
+ends before the validation time. A retrain after validation learns from all windows that end by the
+test time.
 
-Label files rule where they say otherwise than the definition: somebody may have edited them.
+Label files that differ from the definition count as they are: somebody may have edited them.
 `differing_labels` counts such rows.
 """
 
@@ -18,17 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError
-from gelgt.tasks.engine import engine, find_column, rows_until
+from gelgt.tasks.engine import engine, find_column
 from gelgt.tasks.labels import collect_rows
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.sql_text import quote, time_literal
 from gelgt.tasks.targets import finish_rows
 from gelgt.tasks.task import Task
+from gelgt.tasks.views import rows_until
 
 
 def has_windows(task: Task) -> bool:
-    """Whether a task's labels can be made at other seed times: they come from SQL over windows of a
-    length, one value an entity."""
+    """Whether labels can be made at other seed times: they come from SQL over windows of a fixed
+    length, with one value for each entity."""
     is_dated = task.val_timestamp is not None and task.test_timestamp is not None
     has_rule = task.sql is not None and task.timedelta is not None and task.dst_entity_table is None
     return (
@@ -50,39 +51,12 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
     """
     if not has_windows(task) or (each < 2 and not until_test):
         return task
-    assert task.time_col is not None
-    assert task.timedelta is not None
-    assert task.test_timestamp is not None
-    own = (
-        task.table("train")
-        .column(task.time_col)
-        .to_numpy()
-        .astype("datetime64[us]")
-        .astype(np.int64)
-    )
-    length = int(np.timedelta64(task.timedelta, "us").astype(np.int64))
-    step, first = length // each, int(own.min())
-    last = (
-        int(np.datetime64(task.test_timestamp, "us").astype(np.int64)) - length
-        if until_test
-        else int(own.max())
-    )
-    times: Times = (last - step * np.arange((last - first) // step + 1, dtype=np.int64))[
-        ::-1
-    ].astype("datetime64[us]")
+    db, split = task.database, _split(task)
     assert task.sql is not None
-    assert task.val_timestamp is not None
-    db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
     with engine(db, split.test) as run:
-        columns = run.run(task.sql, times, task.timedelta)
-        raw = collect_rows(
-            db,
-            run,
-            task,
-            columns,
-            {"entity": rows_until(db, task.entity_table, split.test)},
-            task.max_rows,
-        )
+        columns = run.run(task.sql, _close_times(task, each, until_test), task.timedelta)
+        bounds = {"entity": rows_until(db, task.entity_table, split.test)}
+        raw = collect_rows(db, run, task, columns, bounds, task.max_rows)
     try:
         rows = finish_rows(raw.rows, task, task.classes)
     except TaskError as error:
@@ -96,43 +70,56 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
     return replace(task, labels={**task.labels, "train": rows})
 
 
+def _split(task: Task) -> Split:
+    assert task.val_timestamp is not None
+    assert task.test_timestamp is not None
+    return Split(task.val_timestamp, task.test_timestamp)
+
+
+def _seed_times(task: Task, split: str) -> Times:
+    assert task.time_col is not None
+    times: Times = task.table(split).column(task.time_col).to_numpy().astype("datetime64[us]")
+    return times
+
+
+def _close_times(task: Task, each: int, until_test: bool) -> Times:
+    """`each` seed times in every window, back from the last one of training, or from the last one
+    whose window ends by the test time."""
+    saved = _seed_times(task, "train").astype(np.int64)
+    length = int(np.timedelta64(task.timedelta, "us").astype(np.int64))
+    last = int(saved.max())
+    if until_test:
+        last = int(np.datetime64(task.test_timestamp, "us").astype(np.int64)) - length
+    step = length // each
+    steps = np.arange((last - int(saved.min())) // step + 1, dtype=np.int64)
+    times: Times = (last - step * steps)[::-1].astype("datetime64[us]")
+    return times
+
+
 def differing_labels(task: Task) -> int:
     """How many training and validation labels are not what the task's SQL gives at the same seed
     times: other values, more rows or fewer.
 
-    One query. Rows that the task's `max_rows` sampled are sampled alike, and rows that cannot be
-    labels are left out alike.
+    One query. Where `max_rows` sampled the rows, the same rows are sampled, and rows that cannot be
+    labels are left out of both.
     """
-    assert task.time_col is not None
-    assert task.timedelta is not None
     assert task.sql is not None
-    assert task.val_timestamp is not None
-    assert task.test_timestamp is not None
-    db, split = task.database, Split(task.val_timestamp, task.test_timestamp)
-    own = {
-        name: task.table(name).column(task.time_col).to_numpy().astype("datetime64[us]")
-        for name in ("train", "val")
-    }
+    db, split = task.database, _split(task)
+    saved = {name: _seed_times(task, name) for name in ("train", "val")}
     # A seed time between others that the files lack altogether is an edit too.
-    length, first, last = (
-        np.timedelta64(task.timedelta, "us"),
-        own["train"].min(),
-        own["train"].max(),
-    )
+    length = np.timedelta64(task.timedelta, "us")
+    first, last = saved["train"].min(), saved["train"].max()
     regular = last - length * np.arange((last - first) // length + 1)
     count = 0
     with engine(db, split.test) as run:
-        columns = run.run(task.sql, np.concatenate([regular, *own.values()]), task.timedelta)
-        time = quote(find_column(columns, task.time_col, "time"))
+        columns = run.run(task.sql, np.concatenate([regular, *saved.values()]), task.timedelta)
+        time = quote(find_column(columns, str(task.time_col), "time"))
         bounds = {"entity": rows_until(db, task.entity_table, split.test)}
         for name, sign in (("train", "<"), ("val", ">=")):
-            table = task.table(name)
-            sampled = (
-                table.num_rows if name == "train" and table.num_rows == task.max_rows else None
-            )
-            raw = collect_rows(
-                db, run, task, columns, bounds, sampled, f"{time} {sign} {time_literal(split.val)}"
-            )
+            table, part = task.table(name), f"{time} {sign} {time_literal(split.val)}"
+            is_sampled = name == "train" and table.num_rows == task.max_rows
+            most = table.num_rows if is_sampled else None
+            raw = collect_rows(db, run, task, columns, bounds, most, part)
             try:
                 count += _different_rows(table, finish_rows(raw.rows, task, task.classes))
             except TaskError:  # values that do not fit the task's type
@@ -141,8 +128,8 @@ def differing_labels(task: Task) -> int:
 
 
 def _different_rows(one: pa.Table, other: pa.Table) -> int:
-    """How many rows of two label tables are in one alone, or have another label; sums of floats
-    differ in their last digits."""
+    """How many rows are in one of two label tables only, or have another label; the last digits
+    of floats may differ."""
     time, entity, label = one.column_names
     frames = []
     for table in (one, other):

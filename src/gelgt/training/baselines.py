@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gelgt.baselines import Examples, LightGBMResult, entity_mean, lightgbm_baseline
 from gelgt.baselines.lightgbm import has_lightgbm
+from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import CALENDAR_NAMES, calendar, for_fitting
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
@@ -83,16 +84,8 @@ def lightgbm_predictions(
     examples["train"] = _learned(data, config, "train")
     if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
-    made = lightgbm_baseline(
-        data.db,
-        data.graph,
-        data.features,
-        data.task,
-        data.sampling,
-        examples=examples,
-        hops=hops,
-        seed=config.train.seed,
-    )
+    visible = TaskData(data.db, data.graph, data.features, data.task, data.sampling)
+    made = lightgbm_baseline(visible, examples=examples, hops=hops, seed=config.train.seed)
     return {
         split: _everyone(data, split, places, made.predictions[split])
         for split, places in there.items()

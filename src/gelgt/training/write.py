@@ -28,7 +28,7 @@ from gelgt.runs.tensors import save_tensors
 from gelgt.schema.manifest import yaml_text
 from gelgt.scoring.parts import Parts, part_scores
 from gelgt.scoring.table import key_table, label_column, prediction_columns, times_column
-from gelgt.tasks.folder import manifest
+from gelgt.tasks.manifest import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.baselines import Baselines

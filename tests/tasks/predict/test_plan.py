@@ -97,7 +97,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
         (
             "PREDICT COUNT(orders.*, -30, 0, days) FOR EACH customers.id",
             "bad_window",
-            "must lie behind the seed time",
+            "must lie after the seed time",
         ),
         (
             "PREDICT COUNT(products.*, 0, 30, days) FOR EACH customers.id",
@@ -153,7 +153,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
         (
             "PREDICT orders.amount FOR EACH orders.id WHERE COUNT(items.*, 0, 3, days) > 0",
             "bad_window",
-            "A column is predicted at its row's own time.",
+            "A column is predicted at the time of its row, so nothing later can be used.",
         ),
         (
             "PREDICT COUNT(orders.* WHERE customers.country = 'DE', 0, 3, days) FOR EACH "

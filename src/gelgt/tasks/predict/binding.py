@@ -27,9 +27,9 @@ class Binding:
         self.key = self.entity.pkey or ROW_NUMBER
         self.conditions = conjuncts(sentence.where)
         self.names: dict[Aggregate, str] = {}
-        self._taken = {name.lower() for name in self.tables} | {"timestamps"}
-        self.population = self._free("population")
-        self.seeds = self._free("seeds")
+        self._used_names = {name.lower() for name in self.tables} | {"timestamps"}
+        self.population = self._unused_name("population")
+        self.seeds = self._unused_name("seeds")
 
     def _entity(self, column: Column) -> TableSchema:
         if column.table is None:
@@ -58,13 +58,13 @@ class Binding:
             )
         return table
 
-    def _free(self, name: str) -> str:
-        number, free = 1, name
-        while free.lower() in self._taken:
+    def _unused_name(self, name: str) -> str:
+        number, unused = 1, name
+        while unused.lower() in self._used_names:
             number += 1
-            free = f"{name}_{number}"
-        self._taken.add(free.lower())
-        return free
+            unused = f"{name}_{number}"
+        self._used_names.add(unused.lower())
+        return unused
 
     # Meanings
     def lookup_value(self, part: Column | Aggregate) -> Meaning:
@@ -136,27 +136,25 @@ class Binding:
         return meaning
 
     def name(self, aggregate: Aggregate) -> str:
-        """The name of an aggregate's table expression; checks its link and its condition when it is
-        first used."""
+        """The name of an aggregate's table expression; its link is checked when the name is first
+        used."""
         if aggregate not in self.names:
             self.link(aggregate)
             word = "".join(
                 c if c.isalnum() else "_"
                 for c in f"{aggregate.function}_{self.scope.table(aggregate.column).name}".lower()
             )
-            self.names[aggregate] = self._free(word)
+            self.names[aggregate] = self._unused_name(word)
         return quote(self.names[aggregate])
 
     # Links and times
     def link(self, aggregate: Aggregate) -> Link:
-        """How the aggregated rows belong to entities and when they happened."""
+        """How the aggregated rows belong to entities, and which rows date them."""
         table = self.scope.table(aggregate.column)
-        found = chains(self.tables, table.name, self.entity.name, self._via(aggregate, table))
-        if not found:
-            keys = (
-                ", ".join(f"{k.column} → {k.table}" for k in table.foreign_keys)
-                or "no foreign keys"
-            )
+        paths = chains(self.tables, table.name, self.entity.name, self._via(aggregate, table))
+        if not paths:
+            listed = ", ".join(f"{k.column} → {k.table}" for k in table.foreign_keys)
+            keys = listed or "no foreign keys"
             through = f" through {aggregate.via.name}" if aggregate.via else ""
             raise self.scope.error(
                 "no_link",
@@ -164,9 +162,9 @@ class Binding:
                 aggregate.column.span,
                 f"'{table.name}' has {keys}.",
             )
-        if len(found) > 1:
-            raise self._ambiguous(aggregate, found)
-        linked = link(self.tables, table.name, found[0])
+        if len(paths) > 1:
+            raise self._ambiguous(aggregate, paths)
+        linked = link(self.tables, table.name, paths[0])
         if linked is None:
             raise self.scope.error(
                 "no_time",
@@ -199,16 +197,17 @@ class Binding:
             )
         return owner.name, column
 
-    def _ambiguous(self, aggregate: Aggregate, found: Sequence[Chain]) -> TaskError:
-        listed = "; ".join(", ".join(str(hop) for hop in chain) for chain in found)
-        first, other = found[0], found[1]
+    def _ambiguous(self, aggregate: Aggregate, paths: Sequence[Chain]) -> TaskError:
+        listed = "; ".join(", ".join(str(hop) for hop in chain) for chain in paths)
+        first, other = paths[0], paths[1]
         hop = next((a for a, b in zip(first, other) if a != b), first[0])
         start = self.scope.table(aggregate.column).name
         via = quote(hop.column) if hop.table == start else f"{quote(hop.table)}.{quote(hop.column)}"
-        shown = f"{quote(start)}.{aggregate.column.name if aggregate.column.name == '*' else quote(aggregate.column.name)}"
+        column = aggregate.column.name
+        shown = f"{quote(start)}.{column if column == '*' else quote(column)}"
         return self.scope.error(
             "ambiguous_link",
-            f"'{start}' is linked to '{self.entity.name}' in {len(found)} ways: {listed}.",
+            f"'{start}' is linked to '{self.entity.name}' in {len(paths)} ways: {listed}.",
             aggregate.column.span,
             f"Say which: {aggregate.function}({shown} VIA {via}, …).",
         )

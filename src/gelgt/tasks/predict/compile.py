@@ -8,11 +8,12 @@ and joins them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gelgt.schema.model import TableSchema
+from gelgt.tasks.predict.joins import Joins
 from gelgt.tasks.predict.plan import Plan
 from gelgt.tasks.predict.scope import Meaning
 from gelgt.tasks.predict.syntax import (
@@ -28,9 +29,6 @@ from gelgt.tasks.predict.syntax import (
 from gelgt.tasks.split import Split
 from gelgt.tasks.sql_text import quote, time_literal
 
-# a is the row, e the entity, t the seed time
-_ALIASES = [*"bcdfghijklmnopqrsuvwxyz", *(f"j{i}" for i in range(1000))]
-_NEVER = "TIMESTAMP 'infinity'"
 _INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
 
 
@@ -50,7 +48,7 @@ def label_sql(
 
 def population_sql(plan: Plan) -> str:
     """The SQL of (timestamp, entity) without the target and without conditions on the future."""
-    return _Writer(plan).known_population()
+    return _Writer(plan).eligible()
 
 
 class _Writer:
@@ -74,31 +72,22 @@ class _Writer:
         needed = list(dict.fromkeys(aggregates(self.target, *self.binding.conditions)))
         body, where = self._body(needed, self.binding.conditions, seeds)
         where = where + ([filled] if filled else [])
-        select = (
-            f"SELECT {_as('timestamp', time)}, {_as('entity', entity)}, {value} AS "
-            f"{target}\nFROM {self.population}"
-        )
-        return _with(
-            [*parts, *body],
-            select,
-            [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed],
-            where,
-        )
+        names = f"{_as('timestamp', time)}, {_as('entity', entity)}, {value} AS {target}"
+        select = f"SELECT {names}\nFROM {self.population}"
+        return _with([*parts, *body], select, self._joins(needed), where)
 
-    def known_population(self) -> str:
-        known = [c for c in self.binding.conditions if not any(a.is_future for a in aggregates(c))]
-        needed = list(dict.fromkeys(aggregates(*known)))
-        body, where = self._body(needed, known, "timestamps", is_prediction=True)
+    def eligible(self) -> str:
+        past = [c for c in self.binding.conditions if not any(a.is_future for a in aggregates(c))]
+        needed = list(dict.fromkeys(aggregates(*past)))
+        body, where = self._body(needed, past, "timestamps", is_prediction=True)
         select = f"SELECT timestamp, entity\nFROM {self.population}"
-        return _with(
-            body,
-            select,
-            [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed],
-            where,
-        )
+        return _with(body, select, self._joins(needed), where)
+
+    def _joins(self, needed: Sequence[Aggregate]) -> list[str]:
+        return [f"LEFT JOIN {self.binding.name(a)} USING (timestamp, entity)" for a in needed]
 
     def _target_sql(self) -> tuple[str, str]:
-        """The target as SQL, and the condition that it is there."""
+        """The target as SQL, and the condition that it is not missing."""
         target = self.target
         if isinstance(target, Column):
             column = self.scope.column(target, self.entity, "here")
@@ -123,7 +112,7 @@ class _Writer:
         is_prediction: bool = False,
     ) -> tuple[list[str], list[str]]:
         """The table expressions, and the conditions that need them."""
-        own = [c for c in conditions if not aggregates(c)]
+        on_entity = [c for c in conditions if not aggregates(c)]
         joined = [c for c in conditions if aggregates(c)]
         carried = dict.fromkeys(
             self.scope.column(part, self.entity, "here")
@@ -133,10 +122,10 @@ class _Writer:
         )
         if isinstance(self.target, Column) and not is_prediction:
             carried[self.scope.column(self.target, self.entity, "here")] = None
-        parts = [f"{self.population} AS (\n{self._population(own, list(carried), seeds)}\n)"]
-        is_own_time = isinstance(self.target, Column)
+        parts = [f"{self.population} AS (\n{self._population(on_entity, list(carried), seeds)}\n)"]
+        is_row_time = isinstance(self.target, Column)
         parts += [
-            f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_own_time)}\n)"
+            f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_row_time)}\n)"
             for a in needed
         ]
         return parts, [self.scope.condition(c, self._lookup_joined, nested=True) for c in joined]
@@ -173,7 +162,7 @@ class _Writer:
             select = (
                 f"  SELECT t.timestamp, e.{quote(self.binding.key)} AS entity{columns}\n  FROM "
             )
-            joins = _Joins(self.binding.tables)
+            joins = Joins(self.binding.tables)
             if time is not None:
                 select += f"{seeds} t JOIN {table} e ON e.{quote(time)} <= t.timestamp"
             elif self.entity.dating_keys:
@@ -185,47 +174,37 @@ class _Writer:
                 select += f"{seeds} t CROSS JOIN {table} e"
         return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
 
-    def _aggregate(self, aggregate: Aggregate, seeds: str, is_own_time: bool) -> str:
+    def _aggregate(self, aggregate: Aggregate, seeds: str, is_row_time: bool) -> str:
         link = self.binding.link(aggregate)
         table = self.scope.table(aggregate.column)
-        joined = _Joins(self.binding.tables)
+        joined = Joins(self.binding.tables)
         last = "a"
         for hop in link.joins:
             last = joined.parent(last, hop.column, hop.parent)
         time, joins = joined.time("a", table), joined.lines
         owner = f"{last}.{quote(link.owner.column)}"
-        source = f"{self.population} t" if is_own_time else f"{seeds} t"
+        source = f"{self.population} t" if is_row_time else f"{seeds} t"
         window = list(_window(aggregate, time))
-        if is_own_time:
+        if is_row_time:
             window.append(f"{owner} = t.entity")
         inner = self.binding.inner(aggregate)
-        where = (
-            []
-            if aggregate.where is None
-            else [
-                self.scope.condition(
-                    aggregate.where, lambda part: self._lookup_row(part, table), nested=True
-                )
-            ]
-        )
+        where = []
+        if aggregate.where is not None:
+            condition = self.scope.condition(
+                aggregate.where, lambda part: self._lookup_row(part, table), nested=True
+            )
+            where.append(condition)
         if aggregate.function in ("FIRST", "LAST", "LIST_DISTINCT"):
             where.append(f"{inner.sql} IS NOT NULL")
         on = " AND ".join(window)
-        # Keys first, then the window: the range join is with the seed times, which are few.
-        from_ = (
-            f"  FROM {source}\n  JOIN {quote(table.name)} a ON {on}"
-            if not joins
-            else self._from_chain(source, table.name, joins, on)
-        )
-        text = (
-            f"  SELECT t.timestamp, {owner} AS entity, "
-            f"{self._function(aggregate, inner, time, table)} AS value\n{from_}"
-        )
+        from_ = f"  FROM {source}\n  JOIN {quote(table.name)} a ON {on}"
+        if joins:
+            # Keys first, then the window: the range join is with the seed times, which are few.
+            lines = [f"{quote(table.name)} a", *joins, f"JOIN {source} ON {on}"]
+            from_ = "  FROM " + "\n  ".join(lines)
+        value = self._function(aggregate, inner, time, table)
+        text = f"  SELECT t.timestamp, {owner} AS entity, {value} AS value\n{from_}"
         return text + (f"\n  WHERE {' AND '.join(where)}" if where else "") + "\n  GROUP BY ALL"
-
-    @staticmethod
-    def _from_chain(source: str, table: str, joins: Sequence[str], on: str) -> str:
-        return f"  FROM {quote(table)} a\n  " + "\n  ".join(joins) + f"\n  JOIN {source} ON {on}"
 
     def _lookup_row(self, part: Column | Aggregate, table: TableSchema) -> Meaning:
         if isinstance(part, Aggregate):
@@ -242,8 +221,8 @@ class _Writer:
             if inner.type == "boolean" and aggregate.function in ("SUM", "AVG", "MIN", "MAX")
             else inner.sql
         )
-        # Rows of the same time are told apart by their number, so that FIRST and LAST are the same
-        # in every run.
+        # Rows of the same time are ordered by their number, so that FIRST and LAST are the same in
+        # every run.
         tie = f"a.{quote(table.pkey)}" if table.pkey else value
         match aggregate.function:
             case "COUNT_DISTINCT":
@@ -258,54 +237,12 @@ class _Writer:
                 return f"{function}({value})"
 
 
-class _Joins:
-    """The tables that are joined to a row for its entity and its time, each once."""
-
-    def __init__(self, tables: Mapping[str, TableSchema]) -> None:
-        self.tables = tables
-        self.lines: list[str] = []
-        self._aliases: dict[tuple[str, str], str] = {}
-
-    def parent(self, alias: str, column: str, table: str, kind: str = "JOIN") -> str:
-        """The alias of the row that the row `alias` names by a foreign key."""
-        if (alias, column) not in self._aliases:
-            key, name = self.tables[table].pkey, _ALIASES[len(self._aliases)]
-            assert key is not None
-            self._aliases[alias, column] = name
-            self.lines.append(
-                f"{kind} {quote(table)} {name} ON {name}.{quote(key)} = {alias}.{quote(column)}"
-            )
-        return self._aliases[alias, column]
-
-    def time(self, alias: str, table: TableSchema, kind: str = "JOIN") -> str:
-        """When a row exists: its own time, or that of the newest row that dates it."""
-        if table.time_col is not None:
-            return f"{alias}.{quote(table.time_col)}"
-        keys = table.dating_keys
-        # a key may be empty; of one alone, the row then has no time
-        kind = "LEFT JOIN" if len(keys) > 1 else kind
-        parents = {
-            self.parent(alias, fk.column, fk.table, kind): self.tables[fk.table] for fk in keys
-        }
-        times = [self.time(name, parent, kind) for name, parent in parents.items()]
-        if len(times) == 1:
-            return times[0]
-        # GREATEST passes over NULL, which is right for an empty key; a row that names one without a
-        # time never comes to be.
-        named = [f"{name}.{quote(str(parent.pkey))}" for name, parent in parents.items()]
-        times = [
-            f"CASE WHEN {key} IS NOT NULL THEN COALESCE({time}, {_NEVER}) END"
-            for key, time in zip(named, times)
-        ]
-        return f"GREATEST({', '.join(times)})"
-
-
 def _as(column: str, name: str) -> str:
     return column if column == name else f"{column} AS {name}"
 
 
 def _carried(column: str) -> str:
-    """The name of an entity's column in the population, which has names of its own."""
+    """The name of an entity's column in the population, whose columns are timestamp and entity."""
     return column + "_" if column.lower() in ("timestamp", "entity") else column
 
 

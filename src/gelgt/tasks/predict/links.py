@@ -56,23 +56,23 @@ def chains(
                 # posts, say).
                 if key.table == goal or key.table not in seen:
                     longer.append((*path, Hop(here, key.column, key.table)))
-        found = [
+        complete = [
             p
             for p in longer
             if p[-1].parent == goal and (via is None or any((h.table, h.column) == via for h in p))
         ]
-        if found:
-            return found
+        if complete:
+            return complete
         paths = longer
     return []
 
 
 def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | None:
-    """A chain as a link; None if its rows have no time of their own.
+    """A chain as a link; None if its rows have no time.
 
-    A row has its own time, or that of the newest row that dates it (the lines of an order, counted
-    for each product, are dated by the order). That of the entity itself says nothing about when a
-    row came.
+    A row has the time of its time column, or of the newest row that dates it (the lines of an
+    order, counted for each product, are dated by the order). The time of the entity does not count:
+    it says nothing about when a row of it came.
     """
     goal = chain[-1].parent
     has_time = tables[start].time_col is not None or any(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
-
-from gelgt.errors import TaskError, did_you_mean
+from gelgt.errors import did_you_mean
+from gelgt.tasks.predict.reader import Reader
 from gelgt.tasks.predict.syntax import (
     AGGREGATES,
     UNITS,
@@ -22,26 +20,10 @@ from gelgt.tasks.predict.syntax import (
     Operand,
     Sentence,
 )
-from gelgt.tasks.predict.tokens import Span, Token, sentence_error, tokenize
 
 # Words that cannot be names unless they are quoted or follow a table's dot.
-KEYWORDS = frozenset(
-    (
-        "PREDICT",
-        "FOR",
-        "EACH",
-        "WHERE",
-        "VIA",
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "BETWEEN",
-        "LIKE",
-        "IS",
-        "NULL",
-    )
-)
+CLAUSES = {"PREDICT", "FOR", "EACH", "WHERE", "VIA"}
+KEYWORDS = CLAUSES | {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL"}
 COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -56,12 +38,7 @@ def parse(sentence: str) -> Sentence:
     return _Parser(sentence).sentence()
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = tokenize(text)
-        self.place = 0
-
+class _Parser(Reader):
     # sentence = PREDICT target FOR EACH table.key [WHERE condition]
     def sentence(self) -> Sentence:
         self.keyword("PREDICT")
@@ -80,8 +57,8 @@ class _Parser:
             where = self.condition()
         self.symbol_if(";")
         if self.token.kind != "end":
-            known = ("WHERE",) if where is None else ("AND", "OR")
-            raise self.unexpected("the end of the sentence", known)
+            possible = ("WHERE",) if where is None else ("AND", "OR")
+            raise self.unexpected("the end of the sentence", possible)
         assert not isinstance(where, Column | Aggregate | Literal)
         return Sentence(target, entity, where, self.text)
 
@@ -113,8 +90,8 @@ class _Parser:
             return inner
         return self.comparison(target)
 
-    # comparison = operand operator operand | operand [NOT] IN (…) | … BETWEEN … | … LIKE … | … IS
-    # [NOT] NULL
+    # comparison = operand operator operand
+    #            | operand [NOT] IN (…) | … BETWEEN … | … LIKE … | … IS [NOT] NULL
     def comparison(self, target: bool) -> Condition | Operand:
         left = self.operand()
         if self.token.kind == "symbol" and self.token.text in COMPARISONS:
@@ -191,30 +168,34 @@ class _Parser:
             else:
                 break
         self.symbol(",", ("WHERE", "VIA"))
+        start, end = self.window()
+        self.symbol(",")
+        unit = self.unit()
+        close = self.symbol(")")
+        return Aggregate(function, column, start, end, unit, via, where, token.span.to(close.span))
+
+    def window(self) -> tuple[int | None, int]:
         first = self.token.span
         start = self.bound(may_be_infinite=True)
         self.symbol(",")
         end = self.bound(may_be_infinite=False)
-        window = first.to(self.tokens[self.place - 1].span)
-        self.symbol(",")
-        unit = self.unit()
-        close = self.symbol(")")
         assert end is not None
+        span = first.to(self.tokens[self.place - 1].span)
         if start is not None and start >= end:
             raise self.error(
                 f"The window from {start} to {end} is empty.",
-                window,
+                span,
                 "The start must be smaller than the end.",
                 "bad_window",
             )
         if start is None and end > 0:
             raise self.error(
                 "A window from -INF must end at 0 or before.",
-                window,
+                span,
                 "Only past windows may be open.",
                 "bad_window",
             )
-        return Aggregate(function, column, start, end, unit, via, where, token.span.to(close.span))
+        return start, end
 
     def bound(self, may_be_infinite: bool) -> int | None:
         token = self.advance()
@@ -277,113 +258,3 @@ class _Parser:
             return Column(first.text, "*", first.span.to(last.span))
         last = self.name("a column name")
         return Column(first.text, last.text, first.span.to(last.span))
-
-    def values(self) -> tuple[Literal, ...]:
-        self.symbol("(")
-        found = [self.literal()]
-        while self.symbol_if(","):
-            found.append(self.literal())
-        self.symbol(")")
-        return tuple(found)
-
-    def literal(self) -> Literal:
-        token = self.advance()
-        word = token.text.upper()
-        if token.kind == "text":
-            return Literal(token.text, token.span)
-        if token.kind == "number" and not word.endswith("INF"):
-            is_whole = token.text.lstrip("+-").isdigit()
-            return Literal(int(token.text) if is_whole else float(token.text), token.span)
-        if token.kind == "date":
-            return Literal(self.time(token), token.span)
-        if token.kind == "name" and word in ("TRUE", "FALSE"):
-            return Literal(word == "TRUE", token.span)
-        if token.kind == "name" and word in ("DATE", "TIMESTAMP") and self.token.kind == "text":
-            text = self.advance()
-            return Literal(self.time(text), token.span.to(text.span))
-        self.place -= 1
-        self.refuse_null("IN")
-        raise self.unexpected("a value: a number, a 'text', a date, TRUE or FALSE", ())
-
-    def time(self, token: Token) -> datetime:
-        try:
-            time = datetime.fromisoformat(token.text.strip())
-        except ValueError:
-            raise self.error(
-                f"'{token.text}' is no date.",
-                token.span,
-                "Write it like 2025-09-01 or '2025-09-01 12:00:00'.",
-            ) from None
-        return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
-
-    # The small words of the parser.
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.place]
-
-    def advance(self) -> Token:
-        token = self.tokens[self.place]
-        self.place = min(self.place + 1, len(self.tokens) - 1)
-        return token
-
-    def at_literal_word(self) -> bool:
-        following = self.tokens[min(self.place + 1, len(self.tokens) - 1)]
-        word = self.token.text.upper() if self.token.kind == "name" else ""
-        return (word in ("TRUE", "FALSE") and following.text != ".") or (
-            word in ("DATE", "TIMESTAMP") and following.kind == "text"
-        )
-
-    def accept(self, word: str) -> bool:
-        if self.token.kind == "name" and self.token.text.upper() == word:
-            self.place += 1
-            return True
-        return False
-
-    def keyword(self, word: str) -> Token:
-        token = self.token
-        if not self.accept(word):
-            raise self.unexpected(word, (word,))
-        return token
-
-    def symbol(self, sign: str, words: Iterable[str] = ()) -> Token:
-        token = self.token
-        if not self.symbol_if(sign):
-            raise self.unexpected(f"'{sign}'", words)
-        return token
-
-    def symbol_if(self, sign: str) -> bool:
-        if self.token.kind == "symbol" and self.token.text == sign:
-            self.place += 1
-            return True
-        return False
-
-    def name(self, what: str) -> Token:
-        if self.token.kind not in ("name", "quoted"):
-            raise self.unexpected(what, ())
-        return self.advance()
-
-    def refuse_null(self, operator: str) -> None:
-        if self.token.kind == "name" and self.token.text.upper() == "NULL":
-            raise self.error(
-                f"Nothing is ever {operator} NULL.",
-                self.token.span,
-                "Write IS NULL or IS NOT NULL.",
-            )
-
-    def unexpected(self, expected: str, words: Iterable[str]) -> TaskError:
-        token = self.token
-        known = list(words)
-        found = (
-            "the sentence ends"
-            if token.kind == "end"
-            else f"there is '{self.text[token.span.start : token.span.end]}'"
-        )
-        hint = did_you_mean(token.text, known) if known and token.kind == "name" else ""
-        return self.error(
-            f"Expected {expected}, but {found}.", token.span, hint if hint.startswith("Did") else ""
-        )
-
-    def error(
-        self, cause: str, span: Span, hint: str = "", code: str = "bad_sentence"
-    ) -> TaskError:
-        return sentence_error(code, cause, self.text, span, hint)

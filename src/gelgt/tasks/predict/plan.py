@@ -1,4 +1,4 @@
-"""What a sentence asks for: the kind of task, its type, and how far its labels look ahead."""
+"""What a sentence defines: the kind of task, its type, and how far its labels look ahead."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sentence with its names understood.
+    """A sentence bound to a schema.
 
     Attributes:
-        binding: The names.
+        binding: The sentence's names and what they mean.
         column: The target column of an autocomplete task, else None.
         task_type: None where the labels have to decide.
         is_category: The target is a number that names a category.
         seconds: How far the label looks ahead; a month counts 30 days.
         months: How many calendar months it looks ahead, where it is in months.
         destination: (column, table) of a recommendation.
-        has_future_condition: Whether the population depends on what is yet to come.
+        has_future_condition: Whether a condition on the entity looks at a future window.
     """
 
     binding: Binding
@@ -57,7 +57,7 @@ class Plan:
 
 
 def plan_sentence(db: Database, sentence: Sentence) -> Plan:
-    """Understand a sentence against a schema; every error points into the sentence."""
+    """Bind a sentence to a schema and check it; every error points into the sentence."""
     binding = Binding(db, sentence)
     if isinstance(sentence.target, Column):
         return _plan_column(binding, sentence.target)
@@ -102,7 +102,7 @@ def _plan_forecast(binding: Binding) -> Plan:
         if part.start is None or part.start < 0:
             raise binding.scope.error(
                 "bad_window",
-                "The window of a target must lie behind the seed time.",
+                "The window of a target must lie after the seed time.",
                 part.span,
                 "Start it at 0 or later.",
             )
@@ -114,26 +114,19 @@ def _plan_forecast(binding: Binding) -> Plan:
     ahead = [a for a in aggregates(target, *binding.conditions) if a.is_future]
     seconds = max(a.end * UNITS[a.unit] for a in ahead)
     months = max((a.end for a in ahead if a.unit == "months"), default=0)
-    later = any(a.is_future for a in aggregates(*binding.conditions))
-    return Plan(binding, None, kind, category, seconds, months, destination, later)
+    has_future = any(a.is_future for a in aggregates(*binding.conditions))
+    return Plan(binding, None, kind, category, seconds, months, destination, has_future)
 
 
 def _target_type(binding: Binding) -> tuple[TaskType | None, bool, tuple[str, str] | None]:
     target = binding.sentence.target
     if not isinstance(target, Aggregate):
         return "binary_classification", False, None
-    meaning = binding.lookup_value(target)
+    meaning, table = binding.lookup_value(target), binding.scope.table(target.column)
     if target.function == "LIST_DISTINCT":
         assert meaning.key_table is not None
-        return (
-            "recommendation",
-            False,
-            (
-                binding.scope.column(target.column, binding.scope.table(target.column), "here"),
-                meaning.key_table,
-            ),
-        )
-    table = binding.scope.table(target.column)
+        column = binding.scope.column(target.column, table, "here")
+        return "recommendation", False, (column, meaning.key_table)
     if meaning.type in ("key", "time", "list"):
         raise binding.scope.error(
             "bad_target",
@@ -162,9 +155,9 @@ def _value_type(table: TableSchema, column: str, meaning: Meaning) -> tuple[Task
     if meaning.type == "text":
         return "multiclass_classification", False
     kind = table.kinds.get(column)
-    return (
-        (None, True) if kind is not None and kind.kind == "categorical" else ("regression", False)
-    )
+    if kind is not None and kind.kind == "categorical":
+        return None, True
+    return "regression", False
 
 
 def _check_conditions(binding: Binding, future: bool) -> None:
@@ -173,7 +166,7 @@ def _check_conditions(binding: Binding, future: bool) -> None:
             if aggregate.is_future and not future:
                 raise binding.scope.error(
                     "bad_window",
-                    "A column is predicted at its row's own time.",
+                    "A column is predicted at the time of its row, so nothing later can be used.",
                     aggregate.span,
                     "Use a window that ends at 0 or before.",
                 )

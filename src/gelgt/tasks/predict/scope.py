@@ -47,11 +47,17 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Meaning:
-    """A column or aggregate in SQL: its expression, its type, and the table that a key refers
-    to."""
+    """A column or aggregate in SQL.
+
+    Attributes:
+        sql: Its expression.
+        type: number, boolean, text, time, list or key.
+        key_table: The table that a key refers to.
+        referred: The columns that it refers to.
+    """
 
     sql: str
-    type: str  # number, boolean, text, time, list, key
+    type: str
     key_table: str | None = None
     referred: tuple[str, ...] = ()
 
@@ -73,15 +79,15 @@ class Scope:
     def table(self, column: Column) -> TableSchema:
         """The table that a column names."""
         name = column.table or ""
-        found = _match(name, list(self.tables))
-        if found is None:
+        match = _match(name, list(self.tables))
+        if match is None:
             raise self.error(
                 "unknown_table",
                 f"There is no table '{name}'.",
                 column.span,
                 did_you_mean(name, self.tables),
             )
-        return self.tables[found]
+        return self.tables[match]
 
     def column(self, column: Column, table: TableSchema, where: str) -> str:
         """The name of a column that must belong to `table`."""
@@ -89,15 +95,15 @@ class Scope:
             raise self.error(
                 "wrong_table", f"Only columns of '{table.name}' can be used {where}.", column.span
             )
-        found = _match(column.name, list(table.columns))
-        if found is None:
+        match = _match(column.name, list(table.columns))
+        if match is None:
             raise self.error(
                 "unknown_column",
                 f"There is no column '{column.name}' in '{table.name}'.",
                 column.span,
                 did_you_mean(column.name, table.columns),
             )
-        return found
+        return match
 
     def meaning(self, table: TableSchema, column: str, alias: str) -> Meaning:
         """A column of a table that goes by an alias."""
@@ -115,7 +121,7 @@ class Scope:
             case Comparison(left, operator, right):
                 text = self._comparison(left, operator, right, lookup, condition.span)
             case Membership(operand, values, negated):
-                meaning = self._known(operand, lookup)
+                meaning = self._meaning(operand, lookup)
                 listed = ", ".join(
                     self._keys(values, meaning, "IN")
                     if meaning.type == "key"
@@ -123,13 +129,13 @@ class Scope:
                 )
                 text = f"{meaning.sql} {'NOT ' * negated}IN ({listed})"
             case Between(operand, low, high, negated):
-                meaning = self._known(operand, lookup)
+                meaning = self._meaning(operand, lookup)
                 text = (
                     f"{meaning.sql} {'NOT ' * negated}BETWEEN {self._value(low, meaning, '<')} "
                     f"AND {self._value(high, meaning, '<')}"
                 )
             case IsNull(operand, negated):
-                text = f"{self._known(operand, lookup).sql} IS {'NOT ' * negated}NULL"
+                text = f"{self._meaning(operand, lookup).sql} IS {'NOT ' * negated}NULL"
             case Not(part):
                 text = f"NOT ({self.condition(part, lookup)})"
             case Junction(operator, parts):
@@ -150,19 +156,19 @@ class Scope:
                 "Name a column or an aggregate on one side.",
             )
         if isinstance(left, Literal):
-            meaning = self._known(right, lookup)
+            meaning = self._meaning(right, lookup)
             return f"{self._value(left, meaning, operator)} {operator} {meaning.sql}"
-        meaning = self._known(left, lookup)
+        meaning = self._meaning(left, lookup)
         if isinstance(right, Literal):
             return f"{meaning.sql} {operator} {self._value(right, meaning, operator)}"
-        other = self._known(right, lookup)
+        other = self._meaning(right, lookup)
         if (meaning.type, meaning.key_table) != (other.type, other.key_table):
             raise self.error(
                 "bad_type", f"A {meaning.type} cannot be compared with a {other.type}.", span
             )
         return f"{meaning.sql} {operator} {other.sql}"
 
-    def _known(self, operand: Operand, lookup: Lookup) -> Meaning:
+    def _meaning(self, operand: Operand, lookup: Lookup) -> Meaning:
         if isinstance(operand, Literal):
             raise self.error(
                 "bad_sentence",
@@ -189,23 +195,13 @@ class Scope:
             return f"TIMESTAMP '{self._time(literal).isoformat(sep=' ')}'"
         if meaning.type == "text" and isinstance(value, str):
             return text_literal(value)
-        if (
-            meaning.type == "number"
-            and isinstance(value, int | float)
-            and not isinstance(value, bool)
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if meaning.type == "number" and is_number:
             return repr(value)
         if meaning.type == "boolean" and (isinstance(value, bool) or value in (0, 1)):
             return "true" if value else "false"
-        got = (
-            "text"
-            if isinstance(value, str)
-            else "time"
-            if isinstance(value, datetime)
-            else "boolean"
-            if isinstance(value, bool)
-            else "number"
-        )
+        kinds = {str: "text", datetime: "time", bool: "boolean"}
+        got = kinds.get(type(value), "number")
         raise self.error(
             "bad_type",
             f"A {meaning.type} cannot be compared with the {got} {_shown(value)}.",
@@ -231,8 +227,8 @@ class Scope:
         large."""
         assert meaning.key_table is not None
         span = literals[0].span.to(literals[-1].span)
-        has_own_keys = self.db.keys(meaning.key_table) is not None
-        if has_own_keys and operator not in ("=", "!=", "IN"):
+        has_user_keys = self.db.keys(meaning.key_table) is not None
+        if has_user_keys and operator not in ("=", "!=", "IN"):
             raise self.error(
                 "bad_type", f"Keys can be compared with =, != and IN, not with {operator}.", span
             )
@@ -249,7 +245,7 @@ class Scope:
             ) from None
         shown = [_shown(literal.value) for literal in literals]
         return [
-            f"{row} /* {text} */" if has_own_keys and "*/" not in text else str(row)
+            f"{row} /* {text} */" if has_user_keys and "*/" not in text else str(row)
             for row, text in zip(rows, shown)
         ]
 
@@ -258,9 +254,9 @@ def _shown(value: object) -> str:
     return str(value) if not isinstance(value, str) else repr(value)
 
 
-def _match(name: str, known: list[str]) -> str | None:
+def _match(name: str, names: list[str]) -> str | None:
     """A name as it is, or the only one that differs in case alone."""
-    if name in known:
+    if name in names:
         return name
-    close = [k for k in known if k.lower() == name.lower()]
+    close = [other for other in names if other.lower() == name.lower()]
     return close[0] if len(close) == 1 else None

@@ -1,4 +1,4 @@
-"""What a PREDICT sentence says, as plain records.
+"""The syntax tree of a PREDICT sentence, as plain records.
 
     sentence  = PREDICT condition | value  FOR EACH table.key  [WHERE condition]
     value     = aggregate | column
@@ -43,8 +43,8 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Column:
-    """`table.name`; `name` is ``*`` for whole rows, `table` None where it follows from the
-    place."""
+    """`table.name`; `name` is ``*`` for whole rows, `table` None where the sentence leaves it
+    out."""
 
     table: str | None
     name: str
@@ -165,7 +165,7 @@ def operands(condition: Condition | Operand | None) -> list[Column | Aggregate]:
         case Not(part):
             return operands(part)
         case Junction():
-            return [found for part in condition.parts for found in operands(part)]
+            return [operand for part in condition.parts for operand in operands(part)]
 
 
 def conjuncts(condition: Condition | None) -> list[Condition]:
@@ -173,16 +173,11 @@ def conjuncts(condition: Condition | None) -> list[Condition]:
     if condition is None:
         return []
     if isinstance(condition, Junction) and condition.operator == "AND":
-        return [found for part in condition.parts for found in conjuncts(part)]
+        return [conjunct for part in condition.parts for conjunct in conjuncts(part)]
     return [condition]
 
 
 def aggregates(*conditions: Condition | Operand | None) -> list[Aggregate]:
     """Every aggregate that conditions name, each once."""
-    found = [
-        part
-        for condition in conditions
-        for part in operands(condition)
-        if isinstance(part, Aggregate)
-    ]
-    return list(dict.fromkeys(found))
+    parts = [part for condition in conditions for part in operands(condition)]
+    return list(dict.fromkeys(part for part in parts if isinstance(part, Aggregate)))

@@ -1,4 +1,4 @@
-"""Cuts a PREDICT sentence into tokens that remember where they stand."""
+"""Cuts a PREDICT sentence into tokens with their positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TokenKind = Literal["name", "quoted", "text", "number", "date", "symbol", "end"]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of the sentence: first character and the one behind the last."""
+    """A stretch of the sentence: its first character and the one after its last."""
 
     start: int
     end: int
@@ -94,7 +94,8 @@ def sentence_error(code: str, cause: str, sentence: str, span: Span, hint: str =
     """An error that shows the place in the sentence.
 
     Example:
-        >>> print(sentence_error("unknown_table", "There is no table 'oders'.", "PREDICT COUNT(oders.*)", Span(14, 19)))
+        >>> text, span = "PREDICT COUNT(oders.*)", Span(14, 19)
+        >>> print(sentence_error("unknown_table", "There is no table 'oders'.", text, span))
         At character 15:
           PREDICT COUNT(oders.*)
                         ^^^^^

@@ -1,0 +1,22 @@
+"""numba's decorators, typed. Modules that import them are imported when they are used, because
+importing numba takes longer than opening a graph.
+
+numba caches machine code on disk and looks only at the file of the function itself: after a change
+in what it calls from another file, the old code runs on until the caller's file changes too. Tests
+remove such caches (tests/conftest.py).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+# Code that allocates nothing need not count references; numba would count one for most arrays at
+# each call, atomically.
+allocation_free: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False)
+inlined: Callable[[Function], Function] = numba.njit(
+    cache=True, nogil=True, _nrt=False, inline="always"
+)
