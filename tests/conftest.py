@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import settings
 
-from gelgt.testing import Shop, shop
+from gelgt.demo import Shop, shop
 
 # Some virtual machines announce AMX and then fault on it, which ends the process at the first
 # bfloat16 product.
