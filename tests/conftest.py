@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 import gelgt
-from gelgt.testing import Shop, shop
+from gelgt.demo import Shop, shop
 
 # Some virtual machines announce AMX and then fault on it, which ends the process at the first
 # bfloat16 product.

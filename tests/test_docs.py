@@ -15,7 +15,8 @@ import pytest
 
 import gelgt
 from gelgt import presets
-from gelgt.testing import Shop, shop, to_csv
+from gelgt.demo import Shop, shop
+from gelgt.testing import to_csv
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,7 +12,7 @@ import pytest
 import gelgt
 from gelgt import GelgtError
 from gelgt.baselines import lightgbm_baseline
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 from gelgt.training import Progress
 
 TINY = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 
 GELGT = [sys.executable, "-c", "from gelgt.cli import main; main()"]
 

@@ -18,8 +18,8 @@ import pytest
 
 import gelgt
 from gelgt import Database
+from gelgt.demo import Shop, shop
 from gelgt.graph import Graph
-from gelgt.testing import Shop, shop
 from gelgt.testing.hostile import HOSTILE, TIMES
 
 WINDOW = pd.Timedelta(days=10)

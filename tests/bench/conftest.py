@@ -8,7 +8,7 @@ import torch
 
 import gelgt
 from gelgt import Database, Task
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 
 TINY: dict[str, Any] = {
     "model.width": 16,

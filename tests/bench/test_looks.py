@@ -13,7 +13,8 @@ from gelgt import Database, Task
 from gelgt.bench import studies
 from gelgt.bench.gating import effective_neighbours, gates
 from gelgt.bench.results import collect, results_page
-from gelgt.bench.study import Wish, run_study
+from gelgt.bench.run import run_study
+from gelgt.bench.study import StudyConfig
 from gelgt.bench.temporal import kernels_by_epoch, moved, temporal_markdown, temporal_plot
 from gelgt.bench.write import write_study
 from gelgt.errors import GelgtError
@@ -38,8 +39,8 @@ def studied(
         "train.windows": 1,
     }
     command = "gelgt bench sweep hops --dataset /data/shop --task soon"
-    wish = Wish(out, seeds=(0, 1), changes=changes, command=command)
-    result = run_study(studies.sweep_hops((2, 3)), db, [task], wish, draws=20)
+    config = StudyConfig(out, seeds=(0, 1), settings=changes, command=command)
+    result = run_study(studies.sweep_hops((2, 3)), db, [task], config, draws=20)
     write_study(result, out)
     return result, out
 

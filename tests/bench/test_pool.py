@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gelgt import Database, Task
-from gelgt.bench.pool import News
-from gelgt.bench.study import Study, Variant, Wish, plan, run_study
+from gelgt.bench.plan import study_cells
+from gelgt.bench.pool import CellEvent
+from gelgt.bench.run import run_study
+from gelgt.bench.study import Study, StudyConfig, Variant
 from gelgt.bench.tables import study_markdown
 from gelgt.runs.folder import CHECKPOINT, MARK
 
@@ -18,27 +20,31 @@ ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
     """Four runs: one finds a damaged checkpoint, one is killed, the other two come out as they do
     alone."""
-    wish = Wish(out, seeds=(0, 1, 2, 3), changes=tiny | {"train.epochs": 3}, jobs=2)
-    cells = plan(ONE, [task], wish)
+    config = StudyConfig(out, seeds=(0, 1, 2, 3), settings=tiny | {"train.epochs": 3}, jobs=2)
+    cells = study_cells(ONE, [task], config)
     cells[1].folder.mkdir(parents=True)
     (cells[1].folder / MARK).touch()
     (cells[1].folder / CHECKPOINT).write_bytes(b"no checkpoint")
-    heard: list[News] = []
+    events: list[CellEvent] = []
 
-    def tell(news: News) -> None:
-        heard.append(news)
-        if news.what == "begin" and news.cell.seed == 2:
-            os.kill(news.process, signal.SIGKILL)
+    def note(event: CellEvent) -> None:
+        events.append(event)
+        if event.what == "begin" and event.cell.seed == 2:
+            os.kill(event.process, signal.SIGKILL)
 
-    result = run_study(ONE, db, [task], wish, tell=tell, draws=5)
+    result = run_study(ONE, db, [task], config, on_event=note, draws=5)
     failed = {entry["seed"]: entry["error"] for entry in result["failed"]}
     assert failed.keys() == {1, 2}
     assert failed[1].startswith("damaged_file: ")
     assert failed[2] == "the process ended with code -9 (killed)"
-    assert len({news.process for news in heard if news.what == "begin"}) >= 2
+    assert len({event.process for event in events if event.what == "begin"}) >= 2
     assert "[2 of 4 seeds]" in study_markdown(result)
     alone = run_study(
-        ONE, db, [task], Wish(out.with_name("alone"), seeds=(0, 3), changes=wish.changes), draws=5
+        ONE,
+        db,
+        [task],
+        StudyConfig(out.with_name("alone"), seeds=(0, 3), settings=config.settings),
+        draws=5,
     )
     assert result["results"][0]["scores"] == alone["results"][0]["scores"]
 
@@ -46,16 +52,16 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
 def test_stopping_leaves_runs_that_go_on(
     db: Database, task: Task, out: Path, tiny: dict[str, Any]
 ) -> None:
-    wish = Wish(
-        out, seeds=(0, 1), changes=tiny | {"train.epochs": 400, "train.patience": 400}, jobs=2
+    config = StudyConfig(
+        out, seeds=(0, 1), settings=tiny | {"train.epochs": 400, "train.patience": 400}, jobs=2
     )
-    begun: list[News] = []
+    begun: list[CellEvent] = []
     result = run_study(
-        ONE, db, [task], wish, tell=begun.append, stop=lambda: len(begun) > 0, draws=5
+        ONE, db, [task], config, on_event=begun.append, stop=lambda: len(begun) > 0, draws=5
     )
     assert [left["seed"] for left in result["left"]] == [0, 1]
     assert result["failed"] == []
-    said = [news.what for news in begun]
+    said = [event.what for event in begun]
     assert set(said) == {"begin", "stopped"}
     assert said.count("begin") == said.count("stopped")
-    assert all((news.cell.folder / CHECKPOINT).is_file() for news in begun)
+    assert all((event.cell.folder / CHECKPOINT).is_file() for event in begun)

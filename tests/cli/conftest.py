@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gelgt
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 
 # as `gelgt.cli.main` does, before anything here loads torch
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

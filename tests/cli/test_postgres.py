@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from gelgt.testing import Shop, to_sql
+from gelgt.demo import Shop
+from gelgt.testing import to_sql
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"

@@ -229,7 +229,7 @@ def test_both_regimes_in_pieces_of_every_task(run: Run, project: Path, tmp_path:
     )
     cut = run(*asked, "--stop-after", "0.01s", *TINY)
     assert cut.code == 130, cut.err
-    assert "the same command goes on" in cut.out
+    assert "the same command continues" in cut.out
     whole = run(*asked, *TINY, "--json")
     assert whole.code == 0, whole.err
     regimes = {study["regime"]: study for study in whole.json["studies"]}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 from gelgt.training import load_run
 
 Run = Callable[..., Any]
@@ -212,7 +212,7 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
     assert epochs >= 2
     done = run(*command, "--set", f"train.epochs={epochs + 1}", "--resume")
     assert done.code == 0, done.err
-    assert "goes on after" in done.err
+    assert "resumes after" in done.err
     whole = done.json
     assert (whole["ended"], whole["epochs"]) == ("all epochs", epochs + 1)
 

@@ -14,8 +14,8 @@ import pytest
 
 import gelgt
 from gelgt import Database
+from gelgt.demo import Shop, shop
 from gelgt.presets import RunConfig
-from gelgt.testing import Shop, shop
 from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, Run, train_run
 

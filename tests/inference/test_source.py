@@ -14,10 +14,11 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
+from gelgt.demo import Shop
 from gelgt.inference import Predictor, open_for
 from gelgt.inference.source import stated
 from gelgt.schema.manifest import dump_yaml, load_yaml
-from gelgt.testing import Shop, to_csv, to_duckdb, to_frames, to_parquet
+from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
 
 from .conftest import Twins, change, tiny_run

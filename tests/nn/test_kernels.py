@@ -23,6 +23,7 @@ from torch import Tensor
 
 import gelgt
 from gelgt.config import SamplingConfig
+from gelgt.demo import Shop
 from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel, ModelInput
 from gelgt.nn.attention import AttentionBlock, TimeBias, choose_backend, mask_bias
@@ -30,7 +31,6 @@ from gelgt.nn.bias import GaussianBias
 from gelgt.nn.kernels import FAR, triton_version, why_not
 from gelgt.sampling import Sampler, task_seeds
 from gelgt.sampling.batch import from_sample
-from gelgt.testing import Shop
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")

@@ -14,6 +14,7 @@ from configs import plain_config
 
 import gelgt
 from gelgt.config import ENCODERS, GelGTConfig, SamplingConfig
+from gelgt.demo import Shop
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
@@ -21,7 +22,6 @@ from gelgt.nn.base import duration
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
-from gelgt.testing import Shop
 
 World = tuple[gelgt.Database, Graph, Features, Seeds]
 

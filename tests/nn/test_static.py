@@ -11,6 +11,7 @@ from configs import plain_config
 
 import gelgt
 from gelgt.config import SamplingConfig
+from gelgt.demo import Shop
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelInput
@@ -21,7 +22,6 @@ from gelgt.nn.static.shape import Shape, Size, choose_shapes
 from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
-from gelgt.testing import Shop
 
 World = tuple[Graph, Features, Seeds]
 BUDGET = 60

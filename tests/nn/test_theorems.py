@@ -3,7 +3,7 @@ model's own layers.
 
 Where a claim holds only in norm, in a limit, or under a condition, it is tested where it holds, and
 a counterexample stands beside it. Figures of rel-f1 over all seeds: docstring of
-`gelgt.bench.theory.bench_theory`.
+`gelgt.bench.theory.measure`.
 """
 
 import math
@@ -17,8 +17,8 @@ import torch
 from configs import kernel_form
 
 import gelgt
-from gelgt.bench import theory
-from gelgt.bench.theory import C
+from gelgt.bench.theory import katz, layers, measure
+from gelgt.bench.theory.katz import C
 from gelgt.config import SamplingConfig
 from gelgt.graph import Graph
 from gelgt.nn.attention import BACKENDS
@@ -42,7 +42,7 @@ def f1(relbench_data: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
         db = gelgt.open(relbench_data("rel-f1"))
         graph = db.graph()
         seeds = task_seeds(db.task("driver-dnf"), graph, "train")
-    chosen = theory.at_some_times(seeds.time, 12)
+    chosen = measure.at_some_times(seeds.time, 12)
     return Seeded(graph, seeds.node[chosen], seeds.time[chosen])
 
 
@@ -61,7 +61,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Seeded:
 def test_upper_bound_of_relative_structural_loss_on_rel_f1(f1: Seeded) -> None:
     """‖ΔC‖₂ / ‖C‖₂ ≤ c² on the whole graph: 0.70 % against 1 %. The bound is one of norms: 2.5 % of
     the rows lose more, at most 1.17 %."""
-    norm, rows = theory.structural_loss(theory.adjacency(f1.graph))
+    norm, rows = katz.structural_loss(katz.adjacency(f1.graph))
     assert norm <= C**2
     assert norm == pytest.approx(0.00703, abs=5e-5)
     assert C**2 < np.nanmax(rows) < 0.012
@@ -75,25 +75,25 @@ def test_upper_bound_of_relative_structural_loss_on_random_graphs(
     degree: float, skew: float, c: float
 ) -> None:
     for seed in range(3):
-        norm, _ = theory.structural_loss(
-            theory.random_adjacency(400, degree, np.random.default_rng(seed), skew), c
+        norm, _ = katz.structural_loss(
+            katz.random_adjacency(400, degree, np.random.default_rng(seed), skew), c
         )
         assert 0 < norm <= c**2
 
 
 def test_the_bound_is_attained_on_regular_graphs() -> None:
     """A ring: the vector of ones is the leading eigenvector."""
-    ring = theory.undirected(50, np.arange(50), np.roll(np.arange(50), 1))
-    assert theory.structural_loss(ring)[0] == pytest.approx(C**2, rel=1e-9)
+    ring = katz.undirected(50, np.arange(50), np.roll(np.arange(50), 1))
+    assert katz.structural_loss(ring)[0] == pytest.approx(C**2, rel=1e-9)
 
 
 def test_walks_add_up_to_the_resolvent() -> None:
-    matrix = theory.random_adjacency(60, 5, np.random.default_rng(0))
-    beta = C / theory.spectral_radius(matrix)
+    matrix = katz.random_adjacency(60, 5, np.random.default_rng(0))
+    beta = C / katz.spectral_radius(matrix)
     dense = matrix.toarray()
-    assert theory.spectral_radius(matrix) == pytest.approx(np.linalg.norm(dense, 2), rel=1e-9)
+    assert katz.spectral_radius(matrix) == pytest.approx(np.linalg.norm(dense, 2), rel=1e-9)
     exact = np.linalg.solve(np.eye(60) - beta * dense, np.ones(60)) - 1
-    np.testing.assert_allclose(theory.walks(matrix, beta).sum(0), exact, rtol=1e-12)
+    np.testing.assert_allclose(katz.walks(matrix, beta).sum(0), exact, rtol=1e-12)
 
 
 def test_the_bound_does_not_hold_row_by_row() -> None:
@@ -105,7 +105,7 @@ def test_the_bound_does_not_hold_row_by_row() -> None:
         edges.append((1, hub))
         edges += [(hub, 2 + hubs + (hub - 2) * leaves + i) for i in range(leaves)]
     one, other = np.array(edges).T
-    norm, rows = theory.structural_loss(theory.undirected(int(other.max()) + 1, one, other))
+    norm, rows = katz.structural_loss(katz.undirected(int(other.max()) + 1, one, other))
     assert norm <= C**2
     assert rows[0] > 10 * C**2
 
@@ -115,9 +115,10 @@ def test_structural_loss_of_whole_two_hop_samples_on_rel_f1(f1: Seeded) -> None:
 
     It is not below 1 % for every seed: 0.1 % of all training seeds lose up to 1.10 %.
     """
-    seeds = theory.seed_walks(f1.graph, f1.nodes, f1.times)
-    loss = theory.sampled_loss(
-        Sampler(f1.graph, SamplingConfig(strategy="full")).sample(f1.nodes, f1.times), seeds
+    seeds = katz.seed_walks(f1.graph, f1.nodes, f1.times)
+    loss = katz.sampled_loss(
+        Sampler(f1.graph, SamplingConfig(strategy="full", fanout=None)).sample(f1.nodes, f1.times),
+        seeds,
     )
     known = ~np.isnan(loss)
     assert known.sum() > 200
@@ -135,16 +136,16 @@ def test_structural_loss_of_budgeted_samples_on_rel_f1(f1: Seeded) -> None:
 
     Breadth-first order loses the far rows, random choice the near ones.
     """
-    seeds = theory.seed_walks(f1.graph, f1.nodes, f1.times)
+    seeds = katz.seed_walks(f1.graph, f1.nodes, f1.times)
     loss, cut = {}, {}
-    for name, config in theory.SAMPLERS.items():
+    for name, config in measure.SAMPLERS.items():
         sample = Sampler(f1.graph, config).sample(f1.nodes, f1.times)
-        loss[name], cut[name] = theory.sampled_loss(sample, seeds), sample.is_cut
+        loss[name], cut[name] = katz.sampled_loss(sample, seeds), sample.is_cut
     untouched = ~cut["bfs 300"] & (seeds.whole > 0)
     np.testing.assert_allclose(
         loss["bfs 300"][untouched], loss["whole 2 hops"][untouched], rtol=1e-9
     )
-    figures = {name: theory.distribution(values) for name, values in loss.items()}
+    figures = {name: measure.distribution(values) for name, values in loss.items()}
     assert figures["bfs 300"]["median"] < 0.004
     assert figures["bfs 500"]["p95"] < C**2
     assert figures["bfs 300"]["max"] > C**2, "the promise of 1 % is not one for every seed"
@@ -157,9 +158,9 @@ def test_structural_loss_of_budgeted_samples_on_rel_f1(f1: Seeded) -> None:
 
 
 def test_structural_loss_of_whole_two_hop_samples_on_generated_graphs(generated: Seeded) -> None:
-    seeds = theory.seed_walks(generated.graph, generated.nodes, generated.times)
-    loss = theory.sampled_loss(
-        Sampler(generated.graph, SamplingConfig(strategy="full")).sample(
+    seeds = katz.seed_walks(generated.graph, generated.nodes, generated.times)
+    loss = katz.sampled_loss(
+        Sampler(generated.graph, SamplingConfig(strategy="full", fanout=None)).sample(
             generated.nodes, generated.times
         ),
         seeds,
@@ -175,22 +176,22 @@ def test_structural_loss_of_whole_two_hop_samples_on_generated_graphs(generated:
 
 
 def test_sensitivities_are_what_removal_costs() -> None:
-    matrix = theory.random_adjacency(50, 4, np.random.default_rng(3))
-    beta = C / theory.spectral_radius(matrix)
+    matrix = katz.random_adjacency(50, 4, np.random.default_rng(3))
+    beta = C / katz.spectral_radius(matrix)
     others = np.arange(1, 50)
-    found = theory.sensitivities(matrix, 0, others, beta)
-    whole = theory.walks(matrix, beta).sum(0)[0]
+    found = katz.sensitivities(matrix, 0, others, beta)
+    whole = katz.walks(matrix, beta).sum(0)[0]
     for u in others:
         rest = np.delete(np.arange(50), u)
         assert found[u - 1] == pytest.approx(
-            whole - theory.walks(matrix[rest][:, rest], beta).sum(0)[0], rel=1e-9, abs=1e-14
+            whole - katz.walks(matrix[rest][:, rest], beta).sum(0)[0], rel=1e-9, abs=1e-14
         )
 
 
 def test_exponential_decay_of_structural_sensitivity_on_rel_f1(f1: Seeded) -> None:
     """A second-hop row matters about 0.5 % as much as a first-hop row (β ≈ 0.002), and no pair is
     the other way round."""
-    ratios, exceptions = theory.seed_sensitivity(f1.graph, f1.nodes, f1.times, 10)
+    ratios, exceptions = katz.seed_sensitivity(f1.graph, f1.nodes, f1.times, 10)
     assert len(ratios) >= 6
     assert np.median(ratios) < 0.02
     assert ratios.max() < 0.1
@@ -199,11 +200,11 @@ def test_exponential_decay_of_structural_sensitivity_on_rel_f1(f1: Seeded) -> No
 
 @pytest.mark.parametrize("skew", [1.0, 2.0])
 def test_exponential_decay_of_structural_sensitivity_on_random_graphs(skew: float) -> None:
-    matrix = theory.random_adjacency(500, 6, np.random.default_rng(5), skew)
-    beta = C / theory.spectral_radius(matrix)
+    matrix = katz.random_adjacency(500, 6, np.random.default_rng(5), skew)
+    beta = C / katz.spectral_radius(matrix)
     ratios = []
     for seed in range(0, 500, 25):
-        first, second = theory.sensitivity_by_hop(matrix, seed, beta)
+        first, second = katz.sensitivity_by_hop(matrix, seed, beta)
         if len(first) and len(second):
             assert first.min() > second.max()
             ratios.append(np.median(second) / np.median(first))
@@ -215,15 +216,15 @@ def test_the_ratio_of_sensitivities_is_of_the_order_of_beta(f1: Seeded) -> None:
     """Each halving of β halves the ratio of every pair, ever more exactly: the ratio is N_paths · β
     + O(β²)."""
     last = int(np.flatnonzero(f1.times == f1.times.max())[0])
-    part, place = theory.visible(f1.graph, theory.adjacency(f1.graph), int(f1.times[last]))
+    part, place = katz.visible(f1.graph, katz.adjacency(f1.graph), int(f1.times[last]))
     for matrix, seed in (
         (part, int(place[f1.nodes[last]])),
-        (theory.random_adjacency(300, 6, np.random.default_rng(1)), 0),
+        (katz.random_adjacency(300, 6, np.random.default_rng(1)), 0),
     ):
-        start = C / theory.spectral_radius(matrix)
+        start = C / katz.spectral_radius(matrix)
         ratios = []
         for halvings in (0, 3, 6, 7):
-            first, second = theory.sensitivity_by_hop(matrix, seed, start / 2**halvings, 6)
+            first, second = katz.sensitivity_by_hop(matrix, seed, start / 2**halvings, 6)
             ratios.append(second[:, None] / first[None, :])
         np.testing.assert_allclose(ratios[3] / ratios[2], 0.5, rtol=0.02)
         paths = ratios[3] / (start / 2**7)  # N_paths(2), a whole number
@@ -234,10 +235,10 @@ def test_many_shortest_paths_outweigh_a_first_hop_row() -> None:
     """The lemma takes N_paths for small. A row that 1,000 neighbours share matters more than each
     of them at c = 0.1."""
     middle = np.arange(2, 1002)
-    shared = theory.undirected(1002, np.concatenate([middle, middle]), np.repeat([0, 1], 1000))
-    first, second = theory.sensitivity_by_hop(shared, 0, C / theory.spectral_radius(shared))
+    shared = katz.undirected(1002, np.concatenate([middle, middle]), np.repeat([0, 1], 1000))
+    first, second = katz.sensitivity_by_hop(shared, 0, C / katz.spectral_radius(shared))
     assert second.min() > first.max()
-    first, second = theory.sensitivity_by_hop(shared, 0, 0.01 * C / theory.spectral_radius(shared))
+    first, second = katz.sensitivity_by_hop(shared, 0, 0.01 * C / katz.spectral_radius(shared))
     assert second.max() < first.min(), "but not in the limit"
 
 
@@ -257,7 +258,7 @@ def test_enhancement_of_semantic_relevance_to_noise_ratio(share: float, noise: f
             [0.5 + 0.5 * torch.rand(relevant, generator=generator), torch.zeros(300 - relevant)]
         )
         relevance = relevance[torch.randperm(300, generator=generator)]
-        before, after = theory.planted_ratio(relevance, relevant, noise, 128, generator)
+        before, after = layers.planted_ratio(relevance, relevant, noise, 128, generator)
         assert after > before
         if noise <= 1:
             assert after / before == pytest.approx(1 / share, rel=0.05)
@@ -277,14 +278,14 @@ def test_the_ratio_is_what_aggregation_shows() -> None:
     ).sum(1)
     measured = 3.0**2 * (weight * relevance).sum() ** 2 / draws.var()
     assert float(measured) == pytest.approx(
-        theory.relevance_to_noise(relevance, weight, 3.0, noise), rel=0.05
+        layers.relevance_to_noise(relevance, weight, 3.0, noise), rel=0.05
     )
 
 
 def test_refinement_lowers_the_ratio_where_all_rows_are_relevant() -> None:
     """The theorem needs the dropped rows to be irrelevant. With equal relevance the ratio is K μ²,
     and fewer rows have less of it."""
-    before, after = theory.planted_ratio(
+    before, after = layers.planted_ratio(
         torch.ones(100), 25, 0.5, 64, torch.Generator().manual_seed(0)
     )
     assert after / before == pytest.approx(0.25)
@@ -310,7 +311,7 @@ def test_convergence_of_temporal_center_value_and_sign_of_the_gradient(
         (365.0, 90.0, 10.0),
         (7.0, 2.0, 27.0),
     ]:
-        bias = theory.one_kernel(mu, sigma, form=kernel_form(form, parameters))
+        bias = layers.one_kernel(mu, sigma, form=kernel_form(form, parameters))
         value = bias.scores(torch.full((1, 1, 1), time, dtype=torch.float64)).sum()
         (slope,) = torch.autograd.grad(value, bias.centre)
         sigma = float(bias.sigma.detach())
@@ -330,8 +331,8 @@ def test_convergence_of_temporal_center_by_gradient_ascent(
     form: str, parameters: str, start: float
 ) -> None:
     """From both sides, without ever passing by."""
-    bias = theory.one_kernel(start, 8.0, form=kernel_form(form, parameters))
-    path = np.array(theory.ascend(bias, 30.0, 8.0 if parameters == "direct" else 0.01, 1500))
+    bias = layers.one_kernel(start, 8.0, form=kernel_form(form, parameters))
+    path = np.array(layers.ascend(bias, 30.0, 8.0 if parameters == "direct" else 0.01, 1500))
     away = np.abs(path - 30.0)
     assert away[-1] < 1e-6
     assert (np.diff(away) <= 1e-12).all()
@@ -346,7 +347,7 @@ def test_the_restoring_force_is_not_linear() -> None:
     """
     slopes = {}
     for away in (0.5, 1 / math.sqrt(2), 1.0, 3.0, 12.0):
-        bias = theory.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct"))
+        bias = layers.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct"))
         (slope,) = torch.autograd.grad(
             bias.scores(torch.full((1, 1, 1), 100 + 4 * away, dtype=torch.float64)).sum(),
             bias.centre,
@@ -355,7 +356,7 @@ def test_the_restoring_force_is_not_linear() -> None:
     assert all(slope > 0 for slope in slopes.values())
     assert max(slopes, key=lambda away: slopes[away]) == 1 / math.sqrt(2)
     assert slopes[3.0] < 1e-2 * slopes[1.0]
-    single = theory.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct")).float()
+    single = layers.one_kernel(100.0, 4.0, form=kernel_form(parameters="direct")).float()
     (slope,) = torch.autograd.grad(single.scores(torch.full((1, 1, 1), 148.0)).sum(), single.centre)
     assert float(slope) == 0.0
 
@@ -367,7 +368,7 @@ def test_sinusoids_push_both_ways() -> None:
     away = np.linspace(0.1, 60, 2000)
     base = (omega * np.sin(omega * away[:, None])).sum(1)
     assert (np.diff(np.sign(base)) != 0).sum() > 5
-    bias = theory.one_kernel(1.0, 20.0)
+    bias = layers.one_kernel(1.0, 20.0)
     centre = torch.autograd.grad(
         bias.scores(torch.from_numpy(1.0 + away)[None, None]).sum(), bias.centre
     )[0]
@@ -394,9 +395,9 @@ def test_attention_score_ratio_enhancement(form: str, backend: str) -> None:
     noise, and is e in the limit."""
     factors = []
     for seed, noise in enumerate([31.0, 34.0, 38.0, 60.0, 1e6]):
-        bias = theory.one_kernel(30.0, 4.0, form=kernel_form(form))
+        bias = layers.one_kernel(30.0, 4.0, form=kernel_form(form))
         factors.append(
-            theory.attention_factor(bias, 30.0, noise, backend, torch.Generator().manual_seed(seed))
+            layers.attention_factor(bias, 30.0, noise, backend, torch.Generator().manual_seed(seed))
         )
     assert (np.diff(factors) >= -1e-9).all()
     assert factors[0] < 1.1
@@ -412,10 +413,10 @@ def test_attention_score_ratio_at_finite_distance(form: str, backend: str) -> No
     for seed, (relevant, noise) in enumerate(
         [(30.0, 37.0), (28.0, 40.0), (33.0, 35.0), (25.0, 30.0)]
     ):
-        bias = theory.one_kernel(30.0, 4.0, form=kernel_form(form))
+        bias = layers.one_kernel(30.0, 4.0, form=kernel_form(form))
         sigma = float(bias.sigma.detach())
         kernel = [math.exp(-((t - 30.0) ** 2) / (scale * sigma**2)) for t in (relevant, noise)]
-        factor = theory.attention_factor(
+        factor = layers.attention_factor(
             bias, relevant, noise, backend, torch.Generator().manual_seed(seed)
         )
         assert factor == pytest.approx(math.exp(kernel[0] - kernel[1]), rel=1e-10)
@@ -425,11 +426,11 @@ def test_attention_score_ratio_at_finite_distance(form: str, backend: str) -> No
 def test_a_learned_weight_makes_the_factor_exp_w() -> None:
     """e belongs to W = 1. The model learns W, and b cancels in the ratio."""
     for weight in (-2.0, 0.5, 3.0):
-        bias = theory.one_kernel(30.0, 4.0)
+        bias = layers.one_kernel(30.0, 4.0)
         with torch.no_grad():
             bias.mix.weight.fill_(weight)
             bias.mix.bias.fill_(0.7)
-        assert theory.attention_factor(
+        assert layers.attention_factor(
             bias, 30.0, 1e6, "reference", torch.Generator().manual_seed(0)
         ) == pytest.approx(math.exp(weight), rel=1e-9)
 
@@ -439,7 +440,7 @@ def test_a_learned_weight_makes_the_factor_exp_w() -> None:
 
 
 def test_bench_theory_reports_every_theorem() -> None:
-    found = theory.bench_theory()
+    found = measure.bench_theory()
     assert {"machine", "results", "ratios"} <= set(found)
     norms = [entry["share"] for entry in found["results"] if entry["what"].startswith("‖ΔC‖")]
     assert len(norms) == 2

@@ -12,9 +12,9 @@ import gelgt
 from gelgt.bench.python_sampler import PythonSampler
 from gelgt.bench.sampling import _assert_equal
 from gelgt.config import SamplingConfig
+from gelgt.demo import Shop
 from gelgt.graph import Graph
 from gelgt.sampling import Sampler, entity_keys, make_seeds, task_seeds
-from gelgt.testing import Shop
 from gelgt.testing.graphs import YEAR, large_graph, write_graph
 
 DAY = 86_400

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import yaml
 
 import gelgt
+from gelgt.demo import Shop
 from gelgt.schema.findings import find, statistics
 from gelgt.schema.model import Finding
-from gelgt.testing import Shop
 
 DAYS = pd.date_range("2024-01-01", periods=4)
 USERS = pd.DataFrame({"id": [1, 2, 3, 4], "joined_at": DAYS, "name": ["Ann", "Bob", "Cid", "Dee"]})

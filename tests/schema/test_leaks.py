@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import gelgt
+from gelgt.demo import Shop
 from gelgt.schema.leaks import MIN_ROWS, find_leaks
 from gelgt.schema.model import Finding
-from gelgt.testing import Shop
 
 ROWS = 400
 AT = pd.date_range("2024-01-01", periods=ROWS, freq="D")

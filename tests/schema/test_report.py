@@ -5,8 +5,8 @@ import json
 import pandas as pd
 
 import gelgt
+from gelgt.demo import Shop
 from gelgt.schema.report import inspect
-from gelgt.testing import Shop
 
 DAYS = pd.date_range("2024-01-01", periods=4)
 

@@ -12,8 +12,8 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
+from gelgt.demo import Shop
 from gelgt.sources.cache import _sweep, scratch_folder
-from gelgt.testing import Shop
 
 BUILD = """
 import sys, gelgt

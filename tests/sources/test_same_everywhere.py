@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import gelgt
-from gelgt.testing import Shop, to_csv, to_duckdb, to_frames, to_parquet, to_sql
+from gelgt.demo import Shop
+from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet, to_sql
 
 
 def fingerprint(db: gelgt.Database) -> tuple[str, str]:

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import pytest
 
 import gelgt
+from gelgt.demo import Shop
 from gelgt.sources.address import safe_address, scrub
 from gelgt.sources.cache import cache_root
 from gelgt.sources.sql import parse_url
-from gelgt.testing import Shop, to_sql
+from gelgt.testing import to_sql
 
 
 def forms(password: str) -> list[bytes]:

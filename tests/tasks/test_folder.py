@@ -11,11 +11,11 @@ import relbench
 import yaml
 
 import gelgt
+from gelgt.demo import Shop
 from gelgt.errors import TaskError
 from gelgt.sources.database import Database
 from gelgt.tasks import Task, make_task
 from gelgt.tasks.folder import task_names
-from gelgt.testing import Shop
 
 Make = Callable[..., Database]
 FORECASTS = {

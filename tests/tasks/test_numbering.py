@@ -13,10 +13,10 @@ import relbench
 import yaml
 
 import gelgt
+from gelgt.demo import Shop, shop
 from gelgt.errors import TaskError
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
-from gelgt.testing import Shop, shop
 
 CHURN = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
 TIMES = {"val": "2024-02-01", "test": "2024-04-01"}

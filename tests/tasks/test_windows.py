@@ -12,8 +12,9 @@ import relbench
 
 import gelgt
 from gelgt import Database, Task, TrainConfig
+from gelgt.demo import Shop
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
-from gelgt.testing import Shop, to_frames
+from gelgt.testing import to_frames
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN
 from gelgt.training.regime import in_regime

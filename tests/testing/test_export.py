@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 
+from gelgt.demo import Shop, shop
+from gelgt.demo.schema import TABLES
 from gelgt.errors import GelgtError
-from gelgt.testing import Shop, shop, to_csv, to_duckdb, to_frames, to_parquet, to_sql
-from gelgt.testing.shop_schema import TABLES
+from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet, to_sql
 
 
 @pytest.fixture(scope="module")

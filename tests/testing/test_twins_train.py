@@ -53,7 +53,8 @@ PAPER = """
     rel-amazon user-churn item-churn user-ltv item-ltv
     rel-stack user-engagement user-badge post-votes
     rel-hm user-churn item-sales
-    rel-salt item-plant item-shippoint item-incoterms sales-office sales-group sales-payterms sales-shipcond sales-incoterms
+    rel-salt item-plant item-shippoint item-incoterms sales-office sales-group
+    rel-salt sales-payterms sales-shipcond sales-incoterms
     rel-ratebeer beer_ratings-total_score
 """  # its table of results says user-votes for post-votes
 TASKS = [(name, task) for name in TWINS for task in twin_tasks(name)]

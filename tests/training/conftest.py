@@ -9,7 +9,7 @@ import torch
 
 import gelgt
 from gelgt import Database, Task
-from gelgt.testing import Shop
+from gelgt.demo import Shop
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny.py
 

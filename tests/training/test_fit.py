@@ -11,6 +11,7 @@ from tiny import small
 from gelgt import Database, GelgtError, Task
 from gelgt.presets import RunConfig
 from gelgt.runs.folder import CHECKPOINT
+from gelgt.runs.record import Epoch
 from gelgt.runs.tensors import load_tensors
 from gelgt.scoring import Scorer
 from gelgt.training.checkpoint import load_checkpoint
@@ -69,7 +70,7 @@ class Stopper(Progress):
     def step(self, *facts: Any) -> None:
         self.steps += 1
 
-    def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int) -> None:
         self.records.append(record)
 
     def resumed(self, epoch: int, step: int) -> None:
@@ -140,7 +141,7 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
     )
     state = run.run()
     assert state.ended == "no better validation score"
-    scores = [record["val"]["roc_auc"] for record in watch.records]
+    scores = [record.val["roc_auc"] for record in watch.records]
     assert state.best == max(scores)
     assert scores.index(max(scores)) + 1 == state.best_epoch == len(scores) - 2
     predicted = Scorer(run.model, run.data).predict(run.data.seeds["val"]).together

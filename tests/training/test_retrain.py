@@ -12,10 +12,11 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
+from gelgt.demo import Shop
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.inference.relbench import write_relbench
 from gelgt.runs.folder import CHECKPOINT
-from gelgt.testing import Shop, to_frames
+from gelgt.testing import to_frames
 from gelgt.training import Options, Progress, train_run
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import make_model, selection_limit

@@ -18,10 +18,10 @@ import gelgt
 from gelgt import Database
 from gelgt.baselines import entity_mean, lightgbm_baseline
 from gelgt.config import SamplingConfig
+from gelgt.demo import shop
 from gelgt.features import open_features
 from gelgt.history import Aggregates, TaskData, aggregates
 from gelgt.presets import RunConfig
-from gelgt.testing import shop
 from gelgt.testing.hostile import TIMES
 from gelgt.training.baselines import lightgbm_predictions
 from gelgt.training.data import TrainingData

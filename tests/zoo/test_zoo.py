@@ -19,6 +19,7 @@ from planted_keys import gatherings
 
 import gelgt
 from gelgt.config import SamplingConfig
+from gelgt.demo import Shop, shop
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
 from gelgt.inference.predictor import Predictor
@@ -28,7 +29,6 @@ from gelgt.presets import PRESETS, RunConfig, config_type
 from gelgt.registry import BUILT_IN, find_model
 from gelgt.sampling import Sampler, Seeds, make_seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
-from gelgt.testing import Shop, shop
 from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, load_run, train_run
 

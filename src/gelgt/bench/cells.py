@@ -1,10 +1,8 @@
-"""One cell of a study: a variant of a model on a task with a seed, and the folder that holds what
-came of it.
+"""One cell of a study: a variant of a model on a task with a seed, and the folder of its run.
 
 A folder is a run folder of `gelgt train`, or for a baseline its predictions and scores in the same
-form, so that every cell is read alike. Finished cells are not made again. A folder that was made
-from other rows or with other settings is refused, never shown as if it were the one that was asked
-for.
+form, so that every cell is read alike. Finished cells are not trained again. A folder with a run on
+other rows or with other settings is refused, never shown as if it were the one that was asked for.
 """
 
 import time
@@ -24,6 +22,7 @@ from gelgt.metrics import score
 from gelgt.presets import RunConfig
 from gelgt.report.predictions import entity_numbers
 from gelgt.runs.folder import SUCCESS, finish_run, read_json, write_file, write_json
+from gelgt.runs.record import FORMAT, DataFacts, RunRecord, TaskFacts, read_record
 from gelgt.sources import Database
 from gelgt.tasks import Task
 from gelgt.training.baselines import lightgbm_predictions, past_predictions
@@ -36,11 +35,10 @@ from gelgt.training.run import train_run
 from gelgt.training.write import scored_table
 
 BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
-SEEDLESS = ("entity-mean", "constant")  # made once, whatever the seeds
-# What decides which labels, and which calendar, a model learns and the baselines beside it: the
-# settings that their folders are named by.
+SEEDLESS = ("entity-mean", "constant")  # computed once: they draw nothing at random
+# The settings that decide which labels a model and the baselines beside it learn, and whether they
+# see the calendar; the folders of baselines are named by them.
 LABEL_SETTINGS = ("train.windows", "train.stale", "train.retrain", "model.calendar")
-FORMAT = 2  # of baselines: those before 2 learned training labels only
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,8 @@ class Cell:
         )
 
     @property
-    def complaint(self) -> Path:
-        """Where the traceback of a failed run goes: beside its folder, which the next try needs for
-        itself."""
+    def error_file(self) -> Path:
+        """Where the traceback of a failed run goes: beside its folder, which the next try fills."""
         return self.folder.with_name(f"{self.folder.name}.error.txt")
 
     def is_done(self, content_hash: str) -> bool:
@@ -91,94 +88,116 @@ class Cell:
                 f"{self.folder} holds a run on other rows.",
                 hint="Choose another --out.",
             )
-        wanted, found = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
         if self.kind in BASELINES:
-            return bool(metrics.get("format", 1) >= FORMAT)  # an older one is made anew
+            # older ones are computed again
+            return bool(metrics.get("format", 1) >= FORMAT) and "task" in metrics
+        wanted, stored = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
         changed = sorted(
-            path for path in wanted.keys() & found.keys() if wanted[path] != found[path]
+            path for path in wanted.keys() & stored.keys() if wanted[path] != stored[path]
         )
         if changed:
-            told = ", ".join(f"{path} = {found[path]}, not {wanted[path]}" for path in changed[:3])
+            shown = ", ".join(
+                f"{path} = {stored[path]}, not {wanted[path]}" for path in changed[:3]
+            )
             raise GelgtError(
-                "other_run", f"{self.folder} holds a run with {told}.", hint="Choose another --out."
+                "other_run",
+                f"{self.folder} holds a run with {shown}.",
+                hint="Choose another --out.",
             )
         return True
 
 
 def _values(config: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting by its path; lists and tuples alike."""
-    found = {"kind": config.get("kind", "gelgt")}
+    values = {"kind": config.get("kind", "gelgt")}
     for section in ("model", "sampling", "train"):
         for key, value in config[section].items():
-            found[f"{section}.{key}"] = list(value) if isinstance(value, (tuple, list)) else value
-    return found
+            values[f"{section}.{key}"] = list(value) if isinstance(value, (tuple, list)) else value
+    return values
+
+
+@dataclass(frozen=True)
+class CellContext:
+    """What all cells of a study share.
+
+    Attributes:
+        db: The database.
+        tasks: By name.
+        content_hash: Of the database's rows.
+        device: ``auto``, ``cpu``, ``cuda``, …
+    """
+
+    db: Database
+    tasks: Mapping[str, Task]
+    content_hash: str
+    device: str = "auto"
 
 
 def make_cell(
     cell: Cell,
-    db: Database,
-    task: Task,
-    content_hash: str,
-    device: str = "auto",
+    context: CellContext,
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Train a cell, or compute a baseline; false where it was interrupted and is to be
-    continued."""
+    """Train a cell, or compute a baseline; false where it was interrupted and can be resumed."""
     if cell.kind in BASELINES:
-        _make_baseline(cell, db, task, content_hash, progress or Progress())
-        cell.complaint.unlink(missing_ok=True)
+        _make_baseline(cell, context, progress or Progress())
+        cell.error_file.unlink(missing_ok=True)
         return True
-    regime = cell.config.sampling.visibility
     options = Options(
-        visibility=regime, resume=cell.folder.exists(), baselines=False, device=device
+        visibility=cell.config.sampling.visibility,
+        resume=cell.folder.exists(),
+        baselines=False,
+        device=context.device,
     )
-    run = train_run(db, task, cell.folder, cell.config, options, progress=progress, stop=stop)
+    task = context.tasks[cell.task]
+    run = train_run(
+        context.db, task, cell.folder, cell.config, options, progress=progress, stop=stop
+    )
     if run.record.ended == "interrupted":
         (cell.folder / SUCCESS).unlink()
         return False
-    # of a run that its limit of time ended: another limit has another folder
+    # after a time limit there is one left: another limit has another folder, nobody resumes it
     drop_checkpoints(cell.folder)
-    cell.complaint.unlink(missing_ok=True)
+    cell.error_file.unlink(missing_ok=True)
     return True
 
 
-def _make_baseline(
-    cell: Cell, db: Database, task: Task, content_hash: str, progress: Progress
-) -> None:
-    began = time.perf_counter()
-    data = TrainingData.of(db, task, cell.config)
-    found, learned = _predicted(cell, data, progress)
-    for split, values in found.items():
+def _make_baseline(cell: Cell, context: CellContext, progress: Progress) -> None:
+    start = time.perf_counter()
+    data = TrainingData.of(context.db, context.tasks[cell.task], cell.config)
+    predictions, label_counts = _baseline_predictions(cell, data, progress)
+    for split, values in predictions.items():
         table = scored_table(data, split, values)
         write_file(cell.folder / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     scores = {
         split: score(data.target.task_type, data.labels(split), values)
-        for split, values in found.items()
+        for split, values in predictions.items()
     }
-    seconds = round(time.perf_counter() - began, 2)
-    content = {
-        "format": FORMAT,
-        "model": cell.kind,
-        "regime": cell.config.sampling.visibility,
-        "metrics": scores,
-        "seconds": seconds,
-    }
-    content |= {"baseline_labels": learned, "ended": "done"}
-    config = cell.config.model_dump(mode="json", exclude={"origins"})
-    write_json(
-        cell.folder / "metrics.json", content | {"data": {"hash": content_hash}, "config": config}
+    metric, task = data.target.metric, data.task
+    record = RunRecord(
+        model=cell.kind,
+        regime=cell.config.sampling.visibility,
+        task=TaskFacts(name=task.name, task_type=str(task.task_type), rows=task.rows),
+        data=DataFacts(hash=context.content_hash),
+        metric=metric,
+        metrics={split: dict(values) for split, values in scores.items()},
+        seconds=round(time.perf_counter() - start, 2),
+        baseline_labels=label_counts,
+        ended="done",
+        config=cell.config.model_dump(mode="json", exclude={"origins"}),
     )
+    write_json(cell.folder / "metrics.json", record.to_json())
     finish_run(cell.folder)
-    told = ", ".join(
+    shown = ", ".join(
         f"{split} {value:.4f}"
         for split in scores
-        if (value := scores[split].get(data.target.metric)) is not None
+        if (value := scores[split].get(metric)) is not None
     )
-    progress.phase("baselines", f"{cell.kind}: {data.target.metric} {told}")
+    progress.phase("baselines", f"{cell.kind}: {metric} {shown}")
 
 
-def _predicted(
+def _baseline_predictions(
     cell: Cell, data: TrainingData, progress: Progress
 ) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     """What a baseline predicts, and how many labels it has learned where it learns."""
@@ -186,17 +205,18 @@ def _predicted(
         return past_predictions(data), {}
     if cell.kind == "constant":
         return _constant(data, cell.config), {}
-    found, made = lightgbm_predictions(data, cell.config, hops=1 if cell.kind == "lightgbm" else 2)
-    for text in made.notices:
+    hops = 1 if cell.kind == "lightgbm" else 2
+    predictions, fitted = lightgbm_predictions(data, cell.config, hops=hops)
+    for text in fitted.notices:
         progress.notice(text)
-    return found, {"train": made.train_rows} | (
-        {} if made.known_rows is None else {"known": made.known_rows}
-    )
+    counts = {"train": fitted.train_rows}
+    if fitted.known_rows is not None:
+        counts["known"] = fitted.known_rows
+    return predictions, counts
 
 
 def _constant(data: TrainingData, config: RunConfig) -> dict[str, NDArray[Any]]:
-    """The median of the labels that a model learns: what the mean absolute error asks for when
-    nothing is known."""
+    """The median of the labels that a model learns: the constant with the least absolute error."""
     learned = {"val": "train", "test": KNOWN if config.train.retrain else "train"}
     middle = {
         split: float(np.median(learnable(data, (labels,), config.train)[1]))
@@ -210,17 +230,17 @@ class Outcome:
     """A finished cell, as its folder holds it."""
 
     cell: Cell
-    metrics: Mapping[str, Any]
+    record: RunRecord
 
     @classmethod
     def of(cls, cell: Cell) -> "Outcome":
-        return cls(cell, read_json(cell.folder / "metrics.json"))
+        return cls(cell, read_record(cell.folder / "metrics.json", RunRecord))
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that the model is told apart into: its network, and its trees where it grew
+        """The parts of the model that are scored alone: its network, and its trees where it has
         some; none for older runs and baselines."""
-        return tuple(self.metrics.get("parts", {}))
+        return tuple(self.record.parts)
 
     def predictions(self, split: str, part: str = "") -> tuple[NDArray[Any], NDArray[Any]]:
         """Labels and predictions of a split, one number a row; those of a part alone where it is

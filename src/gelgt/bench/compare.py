@@ -2,10 +2,9 @@
 difference shows.
 
 A score is the mean over seeds, ± its standard deviation. Its interval comes from a bootstrap over
-the entities of the test rows: entities are drawn anew with all their rows, the same ones for every
-variant and seed, and the scores of the seeds averaged. Two variants are compared on the same draws.
-A model that is told apart has the scores of its parts, the network alone and the trees alone,
-beside its own.
+the entities of the test rows: entities are drawn with replacement, with all their rows, the same
+ones for every variant and seed, and the scores of the seeds averaged. Two variants are compared on
+the same draws. A model with trees also has the scores of its network alone and its trees alone.
 
 Small test sets decide little: with 34 positives an AUC is known to ±0.04, whatever the seeds say.
 And few seeds decide little, whatever the test rows say. So a variant is called better or worse than
@@ -55,22 +54,11 @@ def compare(
         against: For each variant, the one that it is compared with; itself where it is with none.
         draws: Of the bootstrap.
     """
-    outcomes = {name: found for name, found in outcomes.items() if found}
+    outcomes = {name: finished for name, finished in outcomes.items() if finished}
     if not outcomes:
         return []
     if task_type not in ("binary_classification", "regression"):
-        metric = MAIN[task_type]
-        stored = {
-            name: _entry(task, metric, name, found, *_stored(metric, found))
-            for name, found in outcomes.items()
-        }
-        for name, found in outcomes.items():
-            parts = {
-                part: _part(*_stored(metric, have, part))
-                for part, have in _with_parts(found).items()
-            }
-            stored[name] |= _told_apart(found, parts)
-        return _compared(metric, stored, against, {})
+        return _by_seeds(task, MAIN[task_type], outcomes, against)
     splits = {split: _columns(outcomes, split) for split in ("val", "test")}
     first = next(iter(outcomes.values()))[0]
     labels, entities = first.predictions("test")[0], first.entities("test")
@@ -78,29 +66,42 @@ def compare(
     entries = []
     for metric in _metrics(task_type, labels):
         measure = _MEASURES[metric]
-        drawn = _resampled(
-            metric,
-            {key: [p for _, p in found] for key, found in splits["test"].items()},
-            labels,
-            entities,
-            draws,
-        )
+        predictions = {key: [p for _, p in pairs] for key, pairs in splits["test"].items()}
+        drawn = _resampled(metric, predictions, labels, entities, draws)
         scores = {
             key: [[measure(y, p) for y, p in splits[s][key]] for s in ("val", "test")]
             for key in drawn
         }
         of_metric = {}
-        for name, found in outcomes.items():
-            own = _entry(task, metric, name, found, *scores[name, ""]) | _bounds(drawn[name, ""])
+        for name, finished in outcomes.items():
+            entry = _entry(task, metric, name, finished, *scores[name, ""])
             parts = {
                 part: _part(*scores[name, part]) | _bounds(drawn[name, part])
-                for part in _with_parts(found)
+                for part in _by_part(finished)
             }
-            of_metric[name] = own | _told_apart(found, parts)
+            of_metric[name] = entry | _bounds(drawn[name, ""]) | _part_entries(finished, parts)
         entries += _compared(
             metric, of_metric, against, {name: drawn[name, ""] for name in outcomes}
         )
     return entries
+
+
+def _by_seeds(
+    task: str,
+    metric: str,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    against: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """Entries without intervals, from the scores that the runs stored."""
+    entries = {}
+    for name, finished in outcomes.items():
+        parts = {
+            part: _part(*_stored(metric, having, part))
+            for part, having in _by_part(finished).items()
+        }
+        entry = _entry(task, metric, name, finished, *_stored(metric, finished))
+        entries[name] = entry | _part_entries(finished, parts)
+    return _compared(metric, entries, against, {})
 
 
 Key = tuple[str, str]  # a variant, and one of its parts or "" for the whole
@@ -109,31 +110,30 @@ Key = tuple[str, str]  # a variant, and one of its parts or "" for the whole
 def _columns(
     outcomes: Mapping[str, Sequence[Outcome]], split: str
 ) -> dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]]:
-    """Labels and predictions of each variant, a pair a seed, and of each of its parts."""
-    found: dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]] = {}
-    for name, each in outcomes.items():
-        found[name, ""] = [outcome.predictions(split) for outcome in each]
-        found |= {
-            (name, part): [outcome.predictions(split, part) for outcome in have]
-            for part, have in _with_parts(each).items()
+    """Labels and predictions of each variant, a pair for each seed, and of each of its parts."""
+    columns: dict[Key, list[tuple[NDArray[Any], NDArray[Any]]]] = {}
+    for name, finished in outcomes.items():
+        columns[name, ""] = [outcome.predictions(split) for outcome in finished]
+        columns |= {
+            (name, part): [outcome.predictions(split, part) for outcome in having]
+            for part, having in _by_part(finished).items()
         }
-    return found
+    return columns
 
 
-def _with_parts(found: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """For each part of a model, the cells that have it: not every seed needs to have grown
-    trees."""
-    names = dict.fromkeys(part for outcome in found for part in outcome.parts)
-    return {part: [outcome for outcome in found if part in outcome.parts] for part in names}
+def _by_part(finished: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """For each part of a model, the cells that have it: not every seed has trees."""
+    names = dict.fromkeys(part for outcome in finished for part in outcome.parts)
+    return {part: [outcome for outcome in finished if part in outcome.parts] for part in names}
 
 
-def _told_apart(found: Sequence[Outcome], parts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _part_entries(
+    finished: Sequence[Outcome], parts: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     if not parts:
         return {}
-    return {
-        "parts": dict(parts),
-        "tree_share": round(fmean(float(o.metrics.get("tree_share", 0.0)) for o in found), 4),
-    }
+    share = fmean(outcome.record.tree_share for outcome in finished)
+    return {"parts": dict(parts), "tree_share": round(share, 4)}
 
 
 def _part(val: Sequence[float], test: Sequence[float]) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def _bounds(drawn: NDArray[np.float64]) -> dict[str, float]:
 
 def _epoch_seconds(outcome: Outcome) -> float | None:
     """Seconds of an epoch, its validation included; none for what has no epochs."""
-    epochs = outcome.metrics.get("epochs") or []
-    return float(epochs[-1]["seconds"]) / len(epochs) if epochs else None
+    epochs = outcome.record.epochs
+    return (epochs[-1].seconds or 0.0) / len(epochs) if epochs else None
 
 
 def _compared(
@@ -164,23 +164,25 @@ def _compared(
     drawn: Mapping[str, NDArray[np.float64]],
 ) -> list[dict[str, Any]]:
     """Entries with what each one shows against its reference."""
-    found = []
+    compared = []
     for name, entry in entries.items():
         other = against.get(name, name)
         if other != name and other in entries:
             gap = drawn[name] - drawn[other] if drawn else None
             entry = entry | {"against": other} | _difference(metric, entries[other], entry, gap)
-        found.append(entry)
-    return found
+        compared.append(entry)
+    return compared
 
 
 def _stored(
-    metric: str, found: Sequence[Outcome], part: str = ""
+    metric: str, finished: Sequence[Outcome], part: str = ""
 ) -> tuple[list[float], list[float]]:
-    scores = [
-        outcome.metrics["parts"][part] if part else outcome.metrics["metrics"] for outcome in found
-    ]
-    val, test = ([float(each[split][metric]) for each in scores] for split in ("val", "test"))
+    """Validation and test scores as the runs stored them, one for each seed."""
+    records = [outcome.record for outcome in finished]
+    scores = [record.parts[part] if part else record.metrics for record in records]
+    val, test = (
+        [float(each[split][metric] or 0.0) for each in scores] for split in ("val", "test")
+    )
     return val, test
 
 
@@ -196,52 +198,62 @@ def _entry(
     task: str,
     metric: str,
     name: str,
-    found: Sequence[Outcome],
+    finished: Sequence[Outcome],
     val: Sequence[float],
     test: Sequence[float],
 ) -> dict[str, Any]:
+    records = [outcome.record for outcome in finished]
+    epochs = [s for outcome in finished if (s := _epoch_seconds(outcome)) is not None]
     return {
         "task": task,
-        "regime": found[0].metrics["regime"],
+        "regime": records[0].regime,
         "metric": metric,
         "model": name,
         **_part(val, test),
-        "seconds": round(fmean(float(o.metrics["seconds"]) for o in found), 1),
-        "epoch_seconds": round(fmean(epochs), 2)
-        if (epochs := [s for o in found if (s := _epoch_seconds(o)) is not None])
-        else None,
+        "seconds": round(fmean(record.seconds or 0.0 for record in records), 1),
+        "epoch_seconds": round(fmean(epochs), 2) if epochs else None,
     }
 
 
 def _difference(
-    metric: str, own: Mapping[str, Any], other: Mapping[str, Any], drawn: NDArray[np.float64] | None
+    metric: str,
+    reference: Mapping[str, Any],
+    variant: Mapping[str, Any],
+    drawn: NDArray[np.float64] | None,
 ) -> dict[str, Any]:
     """A variant against the reference: its score less the reference's, the interval of that, and
     what both show."""
     sign = -1 if metric in SMALLER_IS_BETTER else 1
-    gap = sign * (other["test"] - own["test"])
-    found: dict[str, Any] = {"difference": round(other["test"] - own["test"], 4)}
-    is_clear = abs(gap) > math.hypot(own["spread"], other["spread"])
+    difference = variant["test"] - reference["test"]
+    gain = sign * difference
+    is_clear = abs(gain) > math.hypot(reference["spread"], variant["spread"])
+    interval: dict[str, Any] = {}
     if drawn is not None:
         low, high = _interval(drawn)
-        rows_say = (
-            1 if min(sign * low, sign * high) > 0 else -1 if max(sign * low, sign * high) < 0 else 0
-        )
-        beats = {1: "no, it is beaten", -1: "yes", 0: "undecided"}[rows_say]
-        found |= {
+        ends = (sign * low, sign * high)
+        side = 1 if min(ends) > 0 else -1 if max(ends) < 0 else 0
+        interval = {
             "difference_low": round(low, 4),
             "difference_high": round(high, 4),
-            f"{own['model']} beats it": beats,
+            f"{reference['model']} beats it": {1: "no, it is beaten", -1: "yes", 0: "undecided"}[
+                side
+            ],
         }
-        is_clear = is_clear and rows_say * gap > 0
-    shown = ("better" if gap > 0 else "worse") if is_clear else NO_DIFFERENCE
-    is_single = own["seeds"] < 2 or (other["seeds"] < 2 and other["model"] not in SEEDLESS)
-    return found | {"shown": ONE_SEED if is_single else shown}
+        is_clear = is_clear and side * gain > 0
+    shown = ("better" if gain > 0 else "worse") if is_clear else NO_DIFFERENCE
+    is_single = reference["seeds"] < 2 or (
+        variant["seeds"] < 2 and variant["model"] not in SEEDLESS
+    )
+    return {
+        "difference": round(difference, 4),
+        **interval,
+        "shown": ONE_SEED if is_single else shown,
+    }
 
 
 def _auc(labels: NDArray[Any], predictions: NDArray[Any]) -> float:
-    found = roc_auc(labels, predictions)
-    return math.nan if found is None else found
+    area = roc_auc(labels, predictions)
+    return math.nan if area is None else area
 
 
 def _mae(labels: NDArray[Any], predictions: NDArray[Any]) -> float:
@@ -269,13 +281,13 @@ def _resampled(
         key: [one for p in each if (one := scorer(name, truth, p)) is not None]
         for key, each in predictions.items()
     }
-    found = {key: np.empty(draws) for key in predictions}
+    means = {key: np.empty(draws) for key in predictions}
     for draw, weights in enumerate(
         resampled(entities, len(labels), draws, np.random.default_rng(0))
     ):
         for key, each in scorers.items():
-            found[key][draw] = fmean(one(weights) for one in each)
-    return found
+            means[key][draw] = fmean(one(weights) for one in each)
+    return means
 
 
 def _interval(drawn: NDArray[np.float64]) -> tuple[float, float]:

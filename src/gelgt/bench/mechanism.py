@@ -105,7 +105,7 @@ class Data:
     def loader(
         self, split: str, batch_size: int, generator: torch.Generator | None = None
     ) -> SubgraphLoader:
-        sampler = Sampler(self.graph, SamplingConfig(budget=self.budget))
+        sampler = Sampler(self.graph, SamplingConfig(budget=self.budget, fanout=None))
         return SubgraphLoader(
             sampler,
             self.seeds[split],

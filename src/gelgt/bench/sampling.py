@@ -85,8 +85,8 @@ def _relbench(folder: Path, name: str) -> Task:
 
 
 def _shop(base: Path) -> Task:
+    from gelgt.demo import shop
     from gelgt.sources import open
-    from gelgt.testing import shop
 
     made = shop(base / "shop.db")
     db = open(made.url)

@@ -29,11 +29,11 @@ def quality(models: Sequence[str] = ()) -> Study:
     """Models beside each other; the first one named, or gelgt, is what the others are compared
     with."""
     names = list(dict.fromkeys(models)) or ["gelgt"]
-    known = [*model_names(), *BASELINES]
+    choices = [*model_names(), *BASELINES]
     for name in names:
-        if name not in known:
+        if name not in choices:
             raise GelgtError(
-                "unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, known)
+                "unknown_model", f"There is no model '{name}'.", hint=did_you_mean(name, choices)
             )
     return Study(
         "quality",
@@ -44,15 +44,15 @@ def quality(models: Sequence[str] = ()) -> Study:
 
 
 def with_baselines(study: Study) -> Study:
-    """A study with LightGBM, the entity's past labels and for values a constant beside it; without
-    LightGBM where it is not installed.
+    """A study with LightGBM, the entity's past labels and for regression a constant beside it.
 
-    Only `quality` asks what is best, and has LightGBM over two hops too, which takes longest.
+    LightGBM is left out where it is not installed. Over two hops, which takes longest, it is part
+    of `quality` alone: the other studies do not ask which model is best.
     """
-    there = [variant.kind for variant in study.variants]
-    left = [name for name in BASELINES if name.startswith("lightgbm") and not has_lightgbm()]
-    left += ["lightgbm-2hop"] if study.name != "quality" else []
-    added = [_variant(name) for name in BASELINES if name not in there and name not in left]
+    skipped = [name for name in BASELINES if name.startswith("lightgbm") and not has_lightgbm()]
+    skipped += ["lightgbm-2hop"] if study.name != "quality" else []
+    skipped += [variant.kind for variant in study.variants]
+    added = [_variant(name) for name in BASELINES if name not in skipped]
     return replace(study, variants=(*study.variants, *added))
 
 
@@ -61,8 +61,8 @@ def _variant(name: str) -> Variant:
 
 
 def ablation(only: Sequence[str] = ()) -> Study:
-    """GelGT without each of its parts, as the paper removes them, and without what is new here; or
-    without some of them only."""
+    """GelGT without each of its parts: those that the paper removes, and those that this project
+    added. `only` names some of these variants."""
     removed: dict[str, Mapping[str, Any]] = {
         "gelgt": {},
         # the paper: "we use random sampling instead"
@@ -117,9 +117,13 @@ def generality(models: Sequence[str] = ("relgt", "relgnn")) -> Study:
     )
 
 
+def sweep(over: str, points: Sequence[int] | None = None) -> Study:
+    """`sweep_size` or `sweep_hops`, at their own points if none are given."""
+    return sweep_size(points or SIZES) if over == "size" else sweep_hops(points or HOPS)
+
+
 def sweep_size(sizes: Sequence[int] = SIZES) -> Study:
-    """Neighbourhoods of other sizes; as the preset has it, refinement keeps the same share of
-    them."""
+    """Neighbourhoods of other sizes; refinement keeps the preset's share of them."""
 
     def sized(size: int) -> Settings:
         def settings(base: RunConfig) -> Mapping[str, Any]:
@@ -173,16 +177,16 @@ def _fixed(changes: Mapping[str, Any]) -> Settings:
 
 
 def _with_sampling(base: RunConfig) -> Mapping[str, Any]:
-    """Breadth-first search for the newest rows, then refinement to two thirds; the size stays the
-    model's own."""
-    own = RunConfig.of(base.preset).sampling
-    chosen = {
-        "sampling.strategy": own.strategy,
-        "sampling.order": own.order,
-        "sampling.fanout": own.fanout,
-        "sampling.hops": own.hops,
+    """Breadth-first search for the newest rows, then refinement to two thirds of the model's own
+    budget."""
+    gelgt = RunConfig.of(base.preset).sampling
+    return {
+        "sampling.strategy": gelgt.strategy,
+        "sampling.order": gelgt.order,
+        "sampling.fanout": gelgt.fanout,
+        "sampling.hops": gelgt.hops,
+        "model.keep": max(1, round(KEEP * base.sampling.budget)),
     }
-    return {**chosen, "model.keep": max(1, round(KEEP * base.sampling.budget))}
 
 
 def _with_both(base: RunConfig) -> Mapping[str, Any]:
@@ -190,5 +194,5 @@ def _with_both(base: RunConfig) -> Mapping[str, Any]:
 
 
 def _middle(word: str, values: Sequence[int], usual: int) -> str:
-    """The point that others are compared with: the paper's, or the first."""
+    """The variant that the others are compared with: the paper's value, or the first."""
     return f"{word}={usual if usual in values else values[0]}"

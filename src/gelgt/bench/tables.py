@@ -216,7 +216,7 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     if result["left"]:
         lines += [
             "",
-            f"Stopped before {len(result['left'])} runs were finished; the same command goes on.",
+            f"Stopped before {len(result['left'])} runs were finished; the same command continues.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,8 @@
-"""`gelgt bench temporal`: where the temporal kernels look, epoch by epoch.
+"""`gelgt bench temporal`: centres and widths of the temporal kernels, epoch by epoch.
 
 The paper's table shows one μ and one σ that hardly move (33.31 to 33.16 days in ten epochs at a
-rate of 1e-4). Every run of gelgt keeps the centres and widths of all kernels after every epoch, so
-that the table can be made of any run.
+learning rate of 1e-4). Every run of gelgt records all centres and widths after every epoch, so that
+there is such a table for any run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,26 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.bench.plots import standing_alone
-from gelgt.bench.tables import markdown_table
+from gelgt.bench.tables import facts, markdown_table
 from gelgt.files import write_text
 from gelgt.nn.base import duration
 from gelgt.report.charts import Plot
 from gelgt.report.scales import ages, whole
+from gelgt.runs.folder import write_json
+from gelgt.runs.record import RunRecord, read_record
 
 Kernels = Sequence[Mapping[str, float]]
 
 
-def kernels_by_epoch(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Epochs of a run with the centres and widths (days) of the first set of kernels after each;
-    epochs without any are left out."""
+def kernels_by_epoch(record: RunRecord) -> list[dict[str, Any]]:
+    """Centres and widths (days) of the first layer's kernels after each epoch; epochs without any
+    are left out."""
     return [
         {
-            "epoch": record["epoch"],
-            "centres": [kernel["centre_days"] for kernel in record["kernels"][0]],
-            "widths": [kernel["width_days"] for kernel in record["kernels"][0]],
+            "epoch": epoch.epoch,
+            "centres": [kernel.centre_days for kernel in epoch.kernels[0]],
+            "widths": [kernel.width_days for kernel in epoch.kernels[0]],
         }
-        for record in metrics["epochs"]
-        if record.get("kernels")
+        for epoch in record.epochs
+        if epoch.kernels
     ]
 
 
@@ -63,11 +65,35 @@ def temporal_markdown(name: str, epochs: Sequence[Mapping[str, Any]]) -> str:
         ]
         for entry in epochs
     ]
-    share = moved(epochs)
-    told = (
-        f"From the first epoch to the last, a centre moved by {100 * (share or 0):.1f} % at most."
-    )
-    return "\n".join([f"### {name}", "", *markdown_table(headers, lines), "", told]) + "\n"
+    share = 100 * (moved(epochs) or 0)
+    summary = f"From the first epoch to the last, a centre moved by {share:.1f} % at most."
+    return "\n".join([f"### {name}", "", *markdown_table(headers, lines), "", summary]) + "\n"
+
+
+def write_temporal(study: Mapping[str, Any], out: Path) -> tuple[dict[str, Any], str]:
+    """Writes OUT/temporal.json, OUT/temporal.md and a chart of each run of a study.
+
+    Returns:
+        What the JSON file holds, and the text of the Markdown file.
+    """
+    parts = [f"# {study['title']}", "", *(f"- {fact}" for fact in facts(study)), ""]
+    results = []
+    for run in study["runs"]:
+        name = f"{run['task']}, seed {run['seed']}"
+        epochs = kernels_by_epoch(read_record(out / run["folder"] / "metrics.json", RunRecord))
+        results.append(
+            {"task": run["task"], "seed": run["seed"], "epochs": epochs, "moved": moved(epochs)}
+        )
+        parts.append(temporal_markdown(name, epochs))
+        if epochs:
+            picture = out / f"temporal-{run['task']}-seed-{run['seed']}.svg"
+            temporal_plot(f"{study['dataset']}, {name}: centres of the kernels", epochs, picture)
+            parts.append(f"![{picture.stem}]({picture.name})\n")
+    content = {**study, "scores": study["results"], "results": results}
+    text = "\n".join(parts)
+    write_json(out / "temporal.json", content)
+    write_text(out / "temporal.md", text)
+    return content, text
 
 
 def temporal_plot(title: str, epochs: Sequence[Mapping[str, Any]], path: Path) -> None:

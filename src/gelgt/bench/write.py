@@ -10,14 +10,23 @@ from gelgt.files import write_text
 from gelgt.runs.folder import write_json
 
 
-def write_study(result: Mapping[str, Any], out: Path, name: str = "") -> None:
-    """OUT/NAME.json, OUT/NAME.md, and OUT/NAME-TASK-METRIC.svg for each task; the name is the
-    study's if not given."""
-    name = name or result["study"]
-    drawn = study_plots(result, out, name)
+def write_study(result: Mapping[str, Any], out: Path, *, with_regime: bool = False) -> str:
+    """OUT/NAME.json, OUT/NAME.md, and OUT/NAME-TASK-METRIC.svg for each task.
+
+    Args:
+        result: As `run_study` gives it.
+        out: The folder.
+        with_regime: Whether the files are named by the regime too.
+
+    Returns:
+        NAME.
+    """
+    name = f"{result['study']}-{result['regime']}" if with_regime else str(result["study"])
+    pictures = study_plots(result, out, name)
     write_json(out / f"{name}.json", result)
-    pictures = "".join(f"\n![{path.stem}]({path.name})\n" for path in drawn)
-    write_text(out / f"{name}.md", study_markdown(result) + pictures)
+    links = "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures)
+    write_text(out / f"{name}.md", study_markdown(result) + links)
+    return name
 
 
 def write_analysis(result: Mapping[str, Any], out: Path) -> None:
@@ -27,7 +36,7 @@ def write_analysis(result: Mapping[str, Any], out: Path) -> None:
 
 
 def analysis_markdown(result: Mapping[str, Any], level: int = 1) -> str:
-    """Its table, a line an entry; a dash where there is nothing."""
+    """An analysis with its table, a line for each entry."""
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
     lines = [[_cell(entry.get(key)) for key in headers] for entry in result["results"]]
     head = [

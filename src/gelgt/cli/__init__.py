@@ -1,5 +1,5 @@
-"""The command line: thin verbs over the library. Exit code 0 is success, 2 a user error, 1 a
-bug."""
+"""The command line: thin commands over the library. The exit code is 0 for success, 2 for a user
+error, 1 for a bug and 130 after Ctrl-C."""
 
 import os
 import sys
@@ -16,38 +16,29 @@ def main() -> None:
     from gelgt.cli.app import app
     from gelgt.cli.output import print_error
 
+    as_json = "--json" in sys.argv
     try:
         app()
     except GelgtError as error:
-        print_error(error, as_json="--json" in sys.argv)
+        print_error(error, as_json)
         sys.exit(2)
     except OSError as error:
-        wrong = GelgtError(
-            "cannot_use_file",
-            f"{error.strerror or error}: {error.filename}",
-            hint="Check that it exists and may be used.",
-        )
-        print_error(wrong, as_json="--json" in sys.argv)
+        message = f"{error.strerror or error}: {error.filename}"
+        hint = "Check that the file exists and that you may read or write it."
+        print_error(GelgtError("cannot_use_file", message, hint), as_json)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
         # a bug: its traceback goes to standard error, and stdout still holds one object
-        if "--json" in sys.argv:
-            print_error(
-                GelgtError(
-                    "bug", f"{type(error).__name__}: please report it", hint="See standard error."
-                ),
-                as_json=True,
-            )
+        if as_json:
+            message = f"A bug in gelgt: {type(error).__name__}."
+            hint = "Please report it with the traceback on standard error."
+            print_error(GelgtError("bug", message, hint), as_json=True)
         raise
     except SystemExit as ending:
-        if ending.code == 2 and "--json" in sys.argv:
+        if ending.code == 2 and as_json:
             # The command line itself is not repeated here: an address may hold a password.
-            wrong = GelgtError(
-                "bad_command",
-                "The command line is not understood; standard error says why.",
-                hint="See gelgt --help.",
-            )
-            print_error(wrong, as_json=True)
+            message = "The command line cannot be parsed; standard error says why."
+            print_error(GelgtError("bad_command", message, "See gelgt --help."), as_json=True)
         raise

@@ -1,25 +1,133 @@
-"""Prints benchmark results: the machine, the figures, the ratios."""
+"""`gelgt bench graph`, `sampling`, `attention`, `efficiency` and `theory`: benchmarks that train no
+model to the end. Each prints the machine, its figures and their ratios."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from gelgt.cli.output import print_table, say
-from gelgt.errors import GelgtError
+import typer
+
+from gelgt.cli.options import JsonFlag, RelbenchOption, SeedTaskOption, SetOption
+from gelgt.cli.output import note, print_json, print_table, say
+from gelgt.cli.parse import sizes
+
+TemporaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder",
+        metavar="FOLDER",
+        help="Folder for temporary files (14 million rows: 15 GB for graph, 2 GB for sampling).",
+    ),
+]
 
 
-def parse_sizes(text: str) -> list[int]:
-    """'1400000,14e6' → [1400000, 14000000]."""
-    try:
-        return [int(float(part.replace("_", ""))) for part in text.split(",")]
-    except ValueError:
-        raise GelgtError(
-            "bad_size",
-            f"'{text}' is no list of sizes.",
-            hint="Write numbers separated by commas, such as 1400000,14000000.",
-        ) from None
+def graph_command(
+    rows: Annotated[
+        str,
+        typer.Option(
+            "--rows", metavar="A,B", help="Sizes of the generated database, separated by commas."
+        ),
+    ] = "1400000,14000000",
+    folder: TemporaryOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure import, graph and features of a generated database.
+
+    Prints seconds and peak memory of each phase, beside a pandas implementation."""
+    from gelgt.bench.graph import bench_graph
+
+    show(bench_graph(sizes(rows), folder, progress=note), as_json)
 
 
-def print_bench(result: dict[str, Any]) -> None:
-    """One line for the machine, a table of results, a line a ratio."""
+def sampling_command(
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            "--dataset", metavar="FOLDER", help="RelBench folder, such as rel-f1, to sample too."
+        ),
+    ] = None,
+    task: SeedTaskOption = "driver-dnf",
+    rows: Annotated[
+        str, typer.Option("--rows", metavar="N", help="Size of the generated graph.")
+    ] = "14000000",
+    folder: TemporaryOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure the sampler, beside a pure-Python one.
+
+    Prints microseconds for one seed, by strategy, budget and hops."""
+    from gelgt.bench.sampling import bench_sampling
+
+    show(bench_sampling(dataset, task, sizes(rows)[0], folder, progress=note), as_json)
+
+
+def attention_command(
+    rows: Annotated[
+        str,
+        typer.Option("--rows", metavar="A,B", help="Rows of a subgraph, separated by commas."),
+    ] = "300,3000,30000",
+    flex: Annotated[
+        bool, typer.Option("--flex", help="Measure FlexAttention too, which takes minutes.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure attention with the Gaussian bias, beside flash attention.
+
+    Prints time, memory and numerical error of a forward and a backward pass. Flash attention has
+    no bias."""
+    from gelgt.bench.attention import bench_attention
+
+    show(bench_attention(tuple(sizes(rows)), flex, progress=note), as_json)
+
+
+def efficiency_command(
+    dataset: RelbenchOption,
+    task: SeedTaskOption = "driver-dnf",
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")
+    ] = "paper",
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", help="Training steps to measure.")
+    ] = 200,
+    settings: SetOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure training steps and predictions, part by part and end to end.
+
+    Steps replayed as CUDA graphs stand beside eager ones of the same run."""
+    from gelgt.bench.efficiency import bench_efficiency
+    from gelgt.presets import parse_settings
+
+    changes = parse_settings(settings or ())
+    result = bench_efficiency(dataset, task, preset, steps=steps, changes=changes, progress=note)
+    show(result, as_json)
+    if not as_json and preset == "paper":
+        published = ", ".join(f"{name} {value:g}" for name, value in result["reference"].items())
+        note(f"the authors' code on an H200, driver-dnf, not measured in this run: {published}")
+
+
+def theory_command(
+    dataset: RelbenchOption, task: SeedTaskOption = "driver-dnf", as_json: JsonFlag = False
+) -> None:
+    """Measure the paper's theorems on a data set."""
+    from gelgt.bench.theory.measure import bench_theory
+
+    show(bench_theory(dataset, task), as_json)
+
+
+def add_to(bench: typer.Typer) -> None:
+    """Add the commands to `gelgt bench`."""
+    bench.command("graph")(graph_command)
+    bench.command("sampling")(sampling_command)
+    bench.command("attention")(attention_command)
+    bench.command("efficiency")(efficiency_command)
+    bench.command("theory")(theory_command)
+
+
+def show(result: dict[str, Any], as_json: bool) -> None:
+    """Print a benchmark: as JSON, or the machine, a table and a line for each ratio."""
+    if as_json:
+        print_json(result)
+        return
     on = result["machine"]
     gpu = f"{on['gpu']}, " if "gpu" in on else ""
     say(
@@ -27,8 +135,7 @@ def print_bench(result: dict[str, Any]) -> None:
         f"{on['python']}",
         style="bold",
     )
-    say(", ".join(f"{name} {version}" for name, version in on["versions"].items()))
-    say("")
+    say(", ".join(f"{name} {version}" for name, version in on["versions"].items()), "")
     headers = list(dict.fromkeys(key for entry in result["results"] for key in entry))
     rows = [[_cell(entry.get(key, "")) for key in headers] for entry in result["results"]]
     numbers = [

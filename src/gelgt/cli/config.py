@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gelgt.cli import options as given
+from gelgt.cli.options import JsonFlag, ModelOption, SetOption
 from gelgt.cli.output import print_json, print_table, say
+from gelgt.cli.parse import one_of
 from gelgt.errors import GelgtError
 
 SECTIONS = ("model", "sampling", "train")
@@ -15,21 +16,24 @@ SECTIONS = ("model", "sampling", "train")
 
 def show_command(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="A run folder: show what that run used.")
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="Run folder, to show the settings of that run."),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="cpu (the default), gpu or paper.")
+        str | None,
+        typer.Option("--preset", metavar="NAME", help="cpu (the default), gpu or paper."),
     ] = None,
-    model: given.ModelOption = "gelgt",
+    model: ModelOption = "gelgt",
     task_type: Annotated[
         str | None,
         typer.Option(
             "--task-type",
-            help="Values that follow from it, such as regression, are shown as derived.",
+            metavar="TYPE",
+            help="Such as regression; settings that follow from the type are shown as derived.",
         ),
     ] = None,
-    settings: given.SetOption = None,
-    as_json: given.JsonFlag = False,
+    settings: SetOption = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Show every setting with its value, its origin and its meaning.
 
@@ -42,52 +46,42 @@ def show_command(
     )
     values = described(config)
     if as_json:
-        print_json(
-            {
-                "preset": config.preset,
-                "model": config.kind,
-                "run": None if run is None else str(run),
-                "values": values,
-            }
-        )
+        folder = None if run is None else str(run)
+        print_json({"preset": config.preset, "model": config.kind, "run": folder, "values": values})
         return
-    facts = [f"preset {config.preset}"] + (
-        [f"model {config.kind}"] if config.kind != "gelgt" else []
-    )
-    say(", ".join(facts + ([f"as {run} used it"] if run is not None else [])), style="bold")
+    facts = [f"preset {config.preset}"]
+    facts += [f"model {config.kind}"] if config.kind != "gelgt" else []
+    facts += [f"of the run {run}"] if run is not None else []
+    say(", ".join(facts), style="bold")
     for section in SECTIONS:
         say("")
-        mine = {path: entry for path, entry in values.items() if path.startswith(f"{section}.")}
         rows = [
             (path, value_text(entry["value"]), entry["origin"], entry["meaning"])
-            for path, entry in mine.items()
+            for path, entry in values.items()
+            if path.startswith(f"{section}.")
         ]
         print_table([section, "value", "origin", "meaning"], rows)
 
 
 def described(config: Any) -> dict[str, dict[str, Any]]:
-    """Each value of a run's configuration with its origin and its meaning, as ``model.width`` →
-    …"""
-    found = {}
+    """Each setting of a run by its path, such as ``model.width``: value, origin and meaning."""
+    settings = {}
     for section in SECTIONS:
         part = getattr(config, section)
         meanings = meanings_of(type(part))
         for key, value in part.model_dump().items():
             path = f"{section}.{key}"
-            found[path] = {
-                "value": value,
-                "origin": config.origins.get(path, "default"),
-                "meaning": meanings.get(key, ""),
-            }
-    return found
+            origin = config.origins.get(path, "default")
+            settings[path] = {"value": value, "origin": origin, "meaning": meanings.get(key, "")}
+    return settings
 
 
 def meanings_of(kind: type[Any]) -> dict[str, str]:
-    """What each value of a section means, from its docstring and those of what it builds on."""
+    """What each setting of a section means, from its docstring and those of its base classes."""
     from gelgt.config import Config
 
-    ours = [each for each in reversed(kind.__mro__) if issubclass(each, Config)]
-    return {name: text for each in ours for name, text in attributes(each.__doc__ or "").items()}
+    bases = [base for base in reversed(kind.__mro__) if issubclass(base, Config)]
+    return {name: text for base in bases for name, text in attributes(base.__doc__ or "").items()}
 
 
 def attributes(doc: str) -> dict[str, str]:
@@ -102,7 +96,7 @@ def attributes(doc: str) -> dict[str, str]:
     ... ''')
     {'width': 'Of every token.', 'heads': 'H.'}
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name, indent = "", None
     for line in doc.partition("Attributes:")[2].splitlines():
         if not line.strip():
@@ -114,10 +108,10 @@ def attributes(doc: str) -> dict[str, str]:
         entry = re.match(r"(\w+): (.*)", line.strip()) if depth == indent else None
         if entry:
             name = entry[1]
-            found[name] = entry[2]
+            texts[name] = entry[2]
         elif name:
-            found[name] += " " + line.strip()
-    return {name: text.replace("`", "") for name, text in found.items()}
+            texts[name] += " " + line.strip()
+    return {name: text.replace("`", "") for name, text in texts.items()}
 
 
 def value_text(value: Any) -> str:
@@ -142,7 +136,7 @@ def _of_preset(
     from gelgt.tasks.task import TASK_TYPES
 
     if task_type is not None:
-        given.one_of("--task-type", task_type, TASK_TYPES)
+        one_of("--task-type", task_type, TASK_TYPES)
     return RunConfig.of(preset or "cpu", task_type, parse_settings(settings or ()), model)
 
 
@@ -154,7 +148,7 @@ def _of_run(
     if preset or task_type or settings:
         raise GelgtError(
             "bad_option",
-            "A run has its own settings.",
-            hint="Leave --preset, --task-type and --set out, or leave RUN out.",
+            "--preset, --task-type and --set cannot be combined with RUN, which has its settings.",
+            hint="Leave them out, or leave RUN out.",
         )
     return load_run(run).config

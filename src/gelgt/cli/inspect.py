@@ -1,17 +1,72 @@
-"""Prints the result of `gelgt inspect`, and writes its drawings."""
+"""`gelgt inspect` and `gelgt import`: what is in a source, and a copy of it as a folder."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gelgt.cli.output import print_table, say
-from gelgt.errors import GelgtError
-from gelgt.files import write_text
+import typer
+
+from gelgt.cli.bundle import bundled
+from gelgt.cli.options import JsonFlag, SourceOptions
+from gelgt.cli.output import note, print_json, print_table, say
+
+
+@bundled
+def inspect_command(
+    source: SourceOptions,
+    draw: Annotated[
+        Path | None,
+        typer.Option(
+            "--draw", metavar="FILE", help="Draw the schema to this .svg or .mmd (Mermaid) file."
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show tables, keys, time columns, column kinds and whatever looks wrong."""
+    from gelgt.schema.draw import write_drawing
+    from gelgt.schema.report import inspect
+
+    db = source.open()
+    if draw is not None:
+        write_drawing(db.schema, {name: db.num_rows(name) for name in db.table_names}, draw)
+    report = inspect(db)
+    if as_json:
+        print_json(report)
+        return
+    print_inspection(report)
+    if draw is not None:
+        note(f"drawn to {draw}")
+
+
+@bundled
+def import_command(
+    source: SourceOptions,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A new folder for the imported database.")
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Import a source into a RelBench v3 folder.
+
+    gelgt reads it, and so does relbench.load_dataset."""
+    db = source.open(out)
+    rows = {name: db.num_rows(name) for name in db.table_names}
+    findings = [finding.to_dict() for finding in db.import_findings]
+    if as_json:
+        print_json({"out": str(out), "rows": rows, "findings": findings})
+        return
+    say(f"{out}: {len(rows)} tables, {sum(rows.values()):,} rows from {db.source}")
+    for finding in findings:
+        say(_finding(finding))
+    say(
+        f"Edit keys, time columns and column kinds in {out / 'manifest.yaml'}; "
+        f"see them with: gelgt inspect {out}"
+    )
 
 
 def print_inspection(report: dict[str, Any]) -> None:
     """Tables first, then the kinds of their columns, then the findings."""
     tables = report["tables"]
-    total = sum(t["rows"] for t in tables.values())
+    total = sum(table["rows"] for table in tables.values())
     say(
         f"{report['name']} ({report['source']}): {len(tables)} table{'s' * (len(tables) > 1)}, "
         f"{total:,} rows",
@@ -23,55 +78,47 @@ def print_inspection(report: dict[str, Any]) -> None:
             f"({report['split_origin']})"
         )
     say("")
+    _print_tables(tables)
+    for name, table in tables.items():
+        kinds = [f"{c} {e['kind']}" for c, e in table["columns"].items() if e["kind"] != "key"]
+        say(f"{name}: {', '.join(kinds) or 'no columns but keys'}")
+    findings = report["findings"]
+    if not findings:
+        say("", "No findings.")
+        return
+    say("", f"{len(findings)} finding{'s' if len(findings) > 1 else ''}", style="bold")
+    say(*(_finding(finding) for finding in findings))
+
+
+def _print_tables(tables: dict[str, Any]) -> None:
     rows = [
         (
             name,
-            f"{t['rows']:,}",
-            _key(t["primary_key"]),
-            _time(t["time_column"], t["dated_by"]),
-            " … ".join(t["time_range"] or ("–",)),
-            _links(t["foreign_keys"]),
+            f"{table['rows']:,}",
+            _key(table["primary_key"]),
+            _time(table["time_column"], table["dated_by"]),
+            " … ".join(table["time_range"] or ("–",)),
+            _links(table["foreign_keys"]),
         )
-        for name, t in tables.items()
+        for name, table in tables.items()
     ]
-    print_table(
-        ["table", "rows", "primary key", "time column", "time range", "foreign keys"],
-        rows,
-        right=[1],
-    )
-    for name, t in tables.items():
-        if t["dated_by"] is not None:
-            keys = ", ".join(t["dated_by"]["keys"])
+    headers = ["table", "rows", "primary key", "time column", "time range", "foreign keys"]
+    print_table(headers, rows, right=[1])
+    for name, table in tables.items():
+        if table["dated_by"] is not None:
+            keys = ", ".join(table["dated_by"]["keys"])
             say(
-                f"{name} is dated by {t['dated_by']['times']} (through {keys}): a row is not "
-                "visible before what it names"
+                f"{name} is dated by {table['dated_by']['times']} (through {keys}): a row is not "
+                "visible before the rows that it refers to"
             )
-    say(
-        "",
-        *(
-            ["* inferred, not declared by the source", ""]
-            if "*" in str([row[2:] for row in rows])
-            else []
-        ),
-    )
-    for name, t in tables.items():
-        kinds = [
-            f"{c} {entry['kind']}" for c, entry in t["columns"].items() if entry["kind"] != "key"
-        ]
-        say(f"{name}: {', '.join(kinds) or 'no columns but keys'}")
-    say("")
-    print_findings(report["findings"])
+    has_inferred = "*" in str([row[2:] for row in rows])
+    say("", *(["* inferred, not declared by the source", ""] if has_inferred else []))
 
 
-def print_findings(findings: list[dict[str, Any]]) -> None:
-    if not findings:
-        say("No findings.")
-        return
-    say(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}", style="bold")
-    for f in findings:
-        where = f"{f['table']}.{f['column']}" if f["column"] else f["table"]
-        count = f" ({f['count']:,})" if f["count"] is not None else ""
-        say(f"  {f['code']}: {where}{count}: {f['message']}")
+def _finding(finding: dict[str, Any]) -> str:
+    where = f"{finding['table']}.{finding['column']}" if finding["column"] else finding["table"]
+    count = f" ({finding['count']:,})" if finding["count"] is not None else ""
+    return f"  {finding['code']}: {where}{count}: {finding['message']}"
 
 
 def _star(entry: dict[str, Any]) -> str:
@@ -82,35 +129,11 @@ def _key(entry: dict[str, Any] | None) -> str:
     return f"{' + '.join(entry['columns'])}{_star(entry)}" if entry else "–"
 
 
-def _time(entry: dict[str, Any] | None, dating: dict[str, Any] | None) -> str:
-    if dating is not None:
-        return f"dated by {dating['times']}{_star(dating)}"
+def _time(entry: dict[str, Any] | None, dated_by: dict[str, Any] | None) -> str:
+    if dated_by is not None:
+        return f"dated by {dated_by['times']}{_star(dated_by)}"
     return f"{entry['column']}{_star(entry)}" if entry else "–"
 
 
 def _links(entries: list[dict[str, Any]]) -> str:
     return ", ".join(f"{e['column']} → {e['table']}{_star(e)}" for e in entries) or "–"
-
-
-def write_drawing(db: Any, path: Path) -> None:
-    """The schema as .svg or Mermaid text, by the file's ending."""
-    from gelgt.schema.draw import mermaid, svg
-
-    if path.suffix not in (".svg", ".mmd", ".md"):
-        raise GelgtError(
-            "unknown_format",
-            f"Cannot draw to '{path.name}'.",
-            hint="Use an ending .svg, or .mmd or .md for Mermaid.",
-        )
-    if not path.parent.is_dir():
-        raise GelgtError(
-            "not_found",
-            f"There is no folder {path.parent} to draw to.",
-            hint="Make it first, or draw elsewhere.",
-        )
-    if path.suffix == ".svg":
-        text = svg(db.schema, {name: db.num_rows(name) for name in db.table_names})
-    else:
-        text = mermaid(db.schema)
-        text = f"```mermaid\n{text}```\n" if path.suffix == ".md" else text
-    write_text(path, text)

@@ -8,18 +8,17 @@ from typing import Any
 
 
 class Interrupt:
-    """Catches SIGINT for as long as it is entered, and is true once it came.
+    """Catches SIGINT while it is entered, and is true once it came.
 
     Args:
-        has_begun: Whether there is anything to keep; before that, the first Ctrl-C ends the process
-            too.
-        tell: Is told what happens now.
+        has_begun: Whether there are weights to keep; before that, the first Ctrl-C ends it all.
+        tell: Called with a line for the user.
     """
 
     def __init__(self, has_begun: Callable[[], bool], tell: Callable[[str], None]) -> None:
         self.has_begun, self.tell = has_begun, tell
         self.came = False
-        self.came_early = False  # before there was anything to keep
+        self.came_early = False  # before there were weights to keep
         self._before: Any = None
 
     def __call__(self) -> bool:
@@ -48,6 +47,6 @@ class Interrupt:
             raise KeyboardInterrupt
         self.came = True
         self.tell(
-            "interrupted: the best weights so far are being scored and kept; press Ctrl-C again "
-            "to end at once"
+            "interrupted: the best weights so far are scored and saved; press Ctrl-C again to stop "
+            "at once"
         )

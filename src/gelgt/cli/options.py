@@ -1,94 +1,33 @@
-"""Options that several verbs share, and what the words of a user on the command line mean."""
+"""The options that several commands share; those of a source, a task and a run are bundles."""
 
-import re
-import shlex
-import sys
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gelgt.errors import GelgtError, did_you_mean
+from gelgt.cli.parse import address_of
 
-SourceArg = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="RelBench folder or name, database URL, SQLite or DuckDB file, folder of CSV or "
-        "Parquet files.",
-    ),
-]
-DefinitionArg = Annotated[
-    str,
-    typer.Argument(
-        metavar="TASK",
-        help="PREDICT sentence, task name or folder, DuckDB SQL or .sql file, or a .csv/.parquet "
-        "file of labels.",
-    ),
-]
+if TYPE_CHECKING:
+    from gelgt.inference import Opened
+    from gelgt.sources import Database
+    from gelgt.tasks import Task
+    from gelgt.training import Run
+
 RunArg = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, as gelgt train leaves it.")
+    Path, typer.Argument(metavar="RUN", help="Run folder, as gelgt train writes it.")
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SchemaOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema",
-        metavar="FILE",
-        help="YAML file with keys, times and kinds to use instead of inferred ones.",
-    ),
-]
-TablesOption = Annotated[
-    str | None,
-    typer.Option("--tables", metavar="A,B", help="Read only these tables, separated by commas."),
-]
 NamespaceOption = Annotated[
     str | None,
     typer.Option("--namespace", metavar="NAME", help="Schema of a SQL database, such as public."),
 ]
-
-NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the task.")]
-ValOption = Annotated[str | None, typer.Option("--val", metavar="T", help="Validation time.")]
-TestOption = Annotated[str | None, typer.Option("--test", metavar="T", help="Test time.")]
-EvalTimestampsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--eval-timestamps", metavar="N", help="Windows in validation and test; as many as fit."
-    ),
-]
-MaxRowsOption = Annotated[
-    int,
-    typer.Option("--max-rows", metavar="N", help="Training rows above this number are sampled."),
-]
-TimedeltaOption = Annotated[
-    str | None,
-    typer.Option(
-        "--timedelta",
-        metavar="D",
-        help="How far labels look ahead, such as '30 days' (SQL and files).",
-    ),
-]
-EntityOption = Annotated[
-    str | None,
-    typer.Option("--entity", metavar="T.C", help="Entity as table.column (SQL and files)."),
-]
-TaskTypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--task-type",
-        metavar="TYPE",
-        help="binary_classification, regression, multiclass_classification or "
-        "multilabel_classification, instead of the inferred one.",
-    ),
-]
-
 PresetOption = Annotated[
     str,
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="cpu (small, minutes on two cores), gpu (larger), paper (the published values).",
+        help="cpu (small, minutes on two cores), gpu (larger) or paper (the published values).",
     ),
 ]
 ModelOption = Annotated[
@@ -96,7 +35,7 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="gelgt, or another to compare with: rdl, hgt, relgt, relgnn, … (docs/models.md).",
+        help="gelgt, or a model to compare it with: rdl, hgt, relgt, relgnn, … (docs/models.md).",
     ),
 ]
 SetOption = Annotated[
@@ -104,81 +43,195 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="a.b=c",
-        help="Change one value, such as model.width=128; repeatable. See gelgt config show.",
+        help="Change one setting, such as model.width=128; repeatable. gelgt config show lists "
+        "them.",
     ),
 ]
 DeviceOption = Annotated[
     str,
+    typer.Option("--device", metavar="NAME", help="auto (CUDA if available), cpu, cuda or cuda:1."),
+]
+VisibilityOption = Annotated[
+    str | None,
     typer.Option(
-        "--device", metavar="NAME", help="auto (CUDA where there is one), cpu, cuda, cuda:1."
+        "--visibility",
+        metavar="REGIME",
+        help="Rows that a seed may see: frozen (up to the test time; default for RelBench data) or "
+        "seed-time (before its own seed time; default otherwise).",
+    ),
+]
+DatasetOption = Annotated[
+    str,
+    typer.Option("--dataset", metavar="SOURCE", help="RelBench folder or name, or another source."),
+]
+RelbenchOption = Annotated[
+    Path, typer.Option("--dataset", metavar="FOLDER", help="RelBench folder, such as rel-f1.")
+]
+SeedTaskOption = Annotated[
+    str, typer.Option("--task", metavar="NAME", help="Task of the data set that gives the seeds.")
+]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Folder for the tables; runs/bench/DATASET by default."
     ),
 ]
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+@dataclass(frozen=True)
+class SourceOptions:
+    """Where the data comes from, and what replaces the inferred schema."""
 
-def open_source(
-    source: str,
-    schema: Path | None,
-    tables: str | None,
-    namespace: str | None,
-    out: Path | None = None,
-) -> Any:
-    """Open what the user named on the command line."""
-    from gelgt.sources import open
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="RelBench folder or name, database URL, SQLite or DuckDB file, or folder of CSV "
+            "or Parquet files.",
+        ),
+    ]
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            help="YAML file with keys, time columns and column kinds that replace inferred ones.",
+        ),
+    ] = None
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables", metavar="A,B", help="Read only these tables, separated by commas."
+        ),
+    ] = None
+    namespace: NamespaceOption = None
 
-    only = [name.strip() for name in tables.split(",") if name.strip()] if tables else None
-    return open(source, schema=schema, tables=only, namespace=namespace, out=out)
+    def open(self, out: Path | None = None) -> "Database":
+        """Open the source; import it to the folder `out` if one is given."""
+        from gelgt.sources import open
 
-
-def address_of(source: str) -> str:
-    """What the user named, without its password.
-
-    >>> address_of("postgresql://ann:secret@host/shop"), address_of("exports/")
-    ('postgresql://ann@host/shop', 'exports/')
-    """
-    if "://" not in source or source.startswith(("hf://", "duckdb://")):
-        return source
-    # with SQLAlchemy, which a machine without SQL sources may lack
-    from gelgt.sources.address import safe_address
-    from gelgt.sources.sql import parse_url
-
-    return safe_address(parse_url(source))
-
-
-def one_of(option: str, value: str, known: Iterable[str]) -> str:
-    """The value, if it is one of those that an option knows."""
-    known = tuple(known)
-    if value not in known:
-        raise GelgtError(
-            "bad_option", f"{option} {value} is not known.", hint=did_you_mean(value, known)
+        names = [name.strip() for name in (self.tables or "").split(",") if name.strip()] or None
+        return open(
+            self.source, schema=self.schema, tables=names, namespace=self.namespace, out=out
         )
-    return value
 
 
-def seconds(text: str) -> float:
-    """A duration as it is written after --time-limit.
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is to be predicted, and how it is split."""
 
-    >>> seconds("90s"), seconds("10m"), seconds("1h30m")
-    (90.0, 600.0, 5400.0)
-    """
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])[a-z]*", text.lower())
-    rest = re.sub(r"(\d+(?:\.\d+)?)\s*([smhd])[a-z]*", "", text.lower()).strip()
-    total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if rest or total <= 0:
-        raise GelgtError(
-            "bad_duration", f"'{text}' is no duration.", hint="Write it like 90s, 10m or 2h."
+    definition: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="PREDICT sentence, task name or folder, DuckDB SQL or .sql file, or .csv/.parquet "
+            "file of labels.",
+        ),
+    ]
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the task.")
+    ] = None
+    val: Annotated[
+        str | None,
+        typer.Option(
+            "--val",
+            metavar="T",
+            help="Validation time: the training labels end here. By default the manifest's, else "
+            "80 % into the time range.",
+        ),
+    ] = None
+    test: Annotated[
+        str | None,
+        typer.Option(
+            "--test",
+            metavar="T",
+            help="Test time: the validation labels end here. By default the manifest's, else 90 % "
+            "into the time range.",
+        ),
+    ] = None
+    eval_timestamps: Annotated[
+        int | None,
+        typer.Option(
+            "--eval-timestamps",
+            metavar="N",
+            help="Seed times of validation and of test; by default as many as fit.",
+        ),
+    ] = None
+    max_rows: Annotated[
+        int,
+        typer.Option(
+            "--max-rows", metavar="N", help="Of more training labels than this a sample is used."
+        ),
+    ] = 2_000_000
+    timedelta: Annotated[
+        str | None,
+        typer.Option(
+            "--timedelta",
+            metavar="D",
+            help="Length of the label window, such as '30 days' (tasks from SQL or files).",
+        ),
+    ] = None
+    entity: Annotated[
+        str | None,
+        typer.Option(
+            "--entity", metavar="T.C", help="Entity as table.column (tasks from SQL or files)."
+        ),
+    ] = None
+    task_type: Annotated[
+        str | None,
+        typer.Option(
+            "--task-type",
+            metavar="TYPE",
+            help="binary_classification, regression, multiclass_classification or "
+            "multilabel_classification, instead of the inferred one.",
+        ),
+    ] = None
+
+    def make(self, db: "Database") -> "Task":
+        """The task on a database."""
+        from gelgt.tasks.definition import read_definition
+
+        return db.task(
+            read_definition(self.definition),
+            name=self.name,
+            val=self.val,
+            test=self.test,
+            eval_timestamps=self.eval_timestamps,
+            max_rows=self.max_rows,
+            timedelta=self.timedelta,
+            entity=self.entity,
+            task_type=self.task_type,
         )
-    return total
 
 
-def epoch_seconds(text: str, role: str) -> int:
-    """A time as seconds since 1970."""
-    from gelgt.tasks.times import timestamp
+@dataclass(frozen=True)
+class RunOptions:
+    """A run, and the source that it is used on."""
 
-    return int(timestamp(text, role).timestamp())
+    run: RunArg
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="S",
+            help="Source to read, as for gelgt train; by default the one that the run was trained "
+            "on.",
+        ),
+    ] = None
+    namespace: NamespaceOption = None
+    device: DeviceOption = "auto"
 
+    def load(self) -> "Run":
+        from gelgt.training import load_run
 
-def typed_command(source: str, address: str) -> str:
-    """What the user typed, the source without its password."""
-    return shlex.join(["gelgt", *(address if word == source else word for word in sys.argv[1:])])
+        return load_run(self.run)
+
+    def open(self, run: "Run") -> "Opened":
+        """The source, with its schema checked against the run's."""
+        from gelgt.inference import open_for
+
+        return open_for(run, self.source, namespace=self.namespace)
+
+    def address(self, run: "Run") -> str:
+        """The address of the source, without its password."""
+        return run.record.data.source if self.source is None else address_of(self.source)

@@ -1,19 +1,17 @@
 """What `gelgt train` shows while it works, on standard error: a live bar on a terminal, a plain
-line a phase and an epoch in a pipe.
+line for each phase and epoch in a pipe.
 
-✓ data           1.9 s 112,340 rows in 8 tables; labels: train 98,310, val 13,020, test 13,790;
-                 seed-time
-✓ baselines     11.2 s  validation roc_auc: lightgbm 0.7012, entity-mean 0.6123
-  epoch  1/30    4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
+    ✓ data          1.9 s  112,340 rows in 8 tables; labels: train 98,310, val 13,020, test 13,790
+    ✓ baselines    11.2 s  validation roc_auc: lightgbm 0.7012, entity-mean 0.6123
+      epoch  1/30   4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
 """
 
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -27,14 +25,15 @@ from rich.progress import Progress as Bar
 
 from gelgt.cli.output import console, note
 from gelgt.config import TrainConfig
+from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
 
 PHASES = ("source", "task", "data", "baselines", "training", "scoring")
-SECONDS = 10.0  # between two lines about rows in a pipe
+REPORT_SECONDS = 10.0  # between two lines about rows in a pipe
 
 
 def training_progress(first: str = PHASES[0]) -> "Lines":
-    """What fits standard error: a live bar on a terminal, lines elsewhere.
+    """A live bar if standard error is a terminal, plain lines otherwise.
 
     Args:
         first: The phase that begins now.
@@ -47,11 +46,10 @@ class Lines(Progress):
 
     def __init__(self) -> None:
         self.metric, self.epochs, self.time_limit = "", 1, math.inf
-        self.has_begun = False  # a step is done, so that there are weights to keep
+        self.has_begun = False  # whether a step is done, so that there are weights to keep
         self.notices: list[str] = []
-        self.best: float | None = None
-        self.best_epoch = 0
-        self.rivals = ""  # the baselines' validation scores
+        self.best: float | None = None  # validation score
+        self.baseline_scores: dict[str, float] = {}  # on validation, of the deciding metric
         self._since = time.perf_counter()
 
     def __enter__(self) -> "Lines":
@@ -68,58 +66,51 @@ class Lines(Progress):
 
     def phase(self, name: str, facts: str = "") -> None:
         now = time.perf_counter()
+        if name == "baselines" and not facts:
+            scores = ", ".join(f"{key} {value:.4f}" for key, value in self.baseline_scores.items())
+            facts = f"validation {self.metric}: {scores}"
         self.print(f"✓ {name:<11} {duration(now - self._since):>7}  {facts}".rstrip(), "green")
         self._since = now
-        if name == "baselines":
-            self.rivals = facts.partition(": ")[2]
+
+    def baselines(self, metric: str, scores: Mapping[str, float]) -> None:
+        self.metric, self.baseline_scores = metric, dict(scores)
 
     def prepare(self, config: TrainConfig, metric: str) -> None:
-        """What is known before training begins: how long it may take, and the metric that
-        decides."""
-        self.metric, self.epochs, self.time_limit = (
-            metric,
-            config.epochs,
-            config.time_limit or math.inf,
-        )
+        """Sets what is shown of a run that begins: its limits and the metric that decides."""
+        self.metric, self.epochs = metric, config.epochs
+        self.time_limit = config.time_limit or math.inf
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         self.has_begun = True
 
-    def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
-        value = record["val"].get(self.metric)
-        told = f"loss {record['loss']:.4f}"
+    def epoch(self, record: Epoch, best_epoch: int) -> None:
+        value = record.val.get(self.metric)
+        line = f"loss {record.loss:.4f}"
         if value is not None:
-            is_best = best_epoch == record["epoch"]
-            # unknown after --resume, until it is beaten
-            self.best = value if is_best else self.best
-            before = (
-                f" (best so far {f'{self.best:.4f}, ' if self.best is not None else ''}epoch "
-                f"{best_epoch})"
-            )
-            told += f", validation {self.metric} {value:.4f}" + (
-                ", the best so far" if is_best else before
-            )
-            self.best_epoch = best_epoch
+            if best_epoch == record.epoch:
+                self.best = value
+                mark = ", the best so far"
+            else:  # the best score is unknown after --resume, until it is beaten
+                best = "" if self.best is None else f"{self.best:.4f}, "
+                mark = f" (best so far {best}epoch {best_epoch})"
+            line += f", validation {self.metric} {value:.4f}{mark}"
         self.print(
-            f"  epoch {record['epoch']:>2}/{self.epochs:<3} {duration(record['seconds']):>7}  "
-            f"{told}"
+            f"  epoch {record.epoch:>2}/{self.epochs:<3} {duration(record.seconds or 0.0):>7}  "
+            f"{line}"
         )
 
     def member(self, number: int, count: int) -> None:
-        self.best, self.best_epoch = None, 0
-        self.print(f"  model {number} of {count}, with a seed of its own")
+        self.best = None
+        self.print(f"  network {number} of {count}")
 
     def retrain(self, number: int, count: int, epochs: int) -> None:
         self.epochs = epochs
-        which = f"model {number} of {count} is" if count > 1 else "it is"
-        self.print(f"  {which} trained anew, with the labels that were held back")
+        network = f" network {number} of {count}" if count > 1 else ""
+        self.print(f"  retraining{network} with the labels that were held out")
 
     def resumed(self, epoch: int, step: int) -> None:
-        self.print(
-            f"  goes on after {epoch} epochs and {step} steps"
-            if step
-            else f"  goes on after {epoch} epochs"
-        )
+        steps = f" and {step} steps" if step else ""
+        self.print(f"  resumes after {epoch} epochs{steps}")
 
     def notice(self, text: str) -> None:
         self.notices.append(text)
@@ -134,7 +125,7 @@ class Lines(Progress):
         return console(stderr=True)
 
     def left(self, epoch: int, step: int, steps: int, seconds: float) -> float:
-        """Seconds that training takes at most from here, by the steps so far."""
+        """Seconds until training ends at the latest, at the pace of the steps so far."""
         done = (epoch - 1) * steps + step
         return max(
             0.0, min(seconds / done * (self.epochs * steps - done), self.time_limit - seconds)
@@ -142,8 +133,8 @@ class Lines(Progress):
 
 
 class Live(Lines):
-    """The same lines, and below them what is under way: a spinner, and a bar with the loss, the
-    scores and the time left at most."""
+    """The same lines, and below them the current phase: a spinner, and a bar with the loss, the
+    best score and the time left at most."""
 
     def __init__(self, first: str) -> None:
         super().__init__()
@@ -186,8 +177,9 @@ class Live(Lines):
         super().step(epoch, step, steps, loss, seconds)
         facts = f"≤ {duration(self.left(epoch, step, steps, seconds))} left, loss {loss:.4f}"
         if self.best is not None:
-            rival = f" ({self.rivals.partition(',')[0]})" if self.rivals else ""
-            facts += f", {self.metric} {self.best:.4f}{rival}"
+            facts += f", {self.metric} {self.best:.4f}"
+            for name, score in list(self.baseline_scores.items())[:1]:
+                facts += f" ({name} {score:.4f})"
         done = (epoch - 1) * steps + step
         self.bar.update(
             self.task,
@@ -199,7 +191,7 @@ class Live(Lines):
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Seconds as people read them.
 
     >>> duration(4.13), duration(250), duration(7300)
     ('4.1 s', '4:10 min', '2:01 h')
@@ -213,7 +205,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on a terminal for as long as something takes; nothing in a pipe."""
+    """A spinner on a terminal while the block runs; nothing in a pipe."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield
@@ -224,8 +216,8 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many more rows are done: a bar on a terminal, now and then
-    a line in a pipe."""
+    """Gives a function to call with the number of rows just done: it moves a bar on a terminal and
+    prints a line now and then in a pipe."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield _Count(what, total)
@@ -243,17 +235,17 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 class _Count:
-    """Tells of rows that are done, every `SECONDS` at most."""
+    """Prints how many rows are done, every `REPORT_SECONDS` at most."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
-        self.begun = self.told = time.perf_counter()
+        self.start = self.last = time.perf_counter()
 
     def __call__(self, rows: int) -> None:
         self.done += rows
         now = time.perf_counter()
-        if now - self.told < SECONDS or self.done >= self.total:
+        if now - self.last < REPORT_SECONDS or self.done >= self.total:
             return
-        self.told = now
-        left = (now - self.begun) / self.done * (self.total - self.done)
+        self.last = now
+        left = (now - self.start) / self.done * (self.total - self.done)
         note(f"{self.what}: {self.done:,} of {self.total:,} rows, {duration(left)} left")

@@ -1,148 +1,139 @@
-"""Prints a run for people: its scores beside its baselines, and the times that it looks for. Gives
-scripts the same as JSON."""
+"""Prints the scores of a run beside its baselines and the temporal kernels that it learned, and
+gives scripts the same as JSON."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gelgt.cli.output import print_table, say
-from gelgt.runs.record import Retrained, RunRecord
+from gelgt.runs.record import Profile, Retrained, RunRecord
 
 Scores = Mapping[str, float | None]
+# what of metrics.json `gelgt train --json` prints
+RUN_KEYS = {
+    "regime",
+    "horizon",
+    "seed",
+    "preset",
+    "metric",
+    "metrics",
+    "parts",
+    "tree_share",
+    "baselines",
+    "baseline_labels",
+    "seconds",
+    "training_seconds",
+    "best_epoch",
+    "ended",
+    "parameters",
+    "retrain",
+}
+TASK_KEYS = {"name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp"}
 
 
-def run_json(record: RunRecord, run: Path, shown: Mapping[str, Any]) -> dict[str, Any]:
+def run_json(record: RunRecord, run: Path, profile: Profile | None) -> dict[str, Any]:
     """What `gelgt train --json` prints."""
-    keys = (
-        "regime",
-        "horizon",
-        "seed",
-        "preset",
-        "metric",
-        "metrics",
-        "baselines",
-        "seconds",
-        "training_seconds",
-        "best_epoch",
-        "ended",
-    )
-    metrics = record.to_json()
-    task = metrics["task"]
+    kernels = [] if profile is None else profile.strongest_kernels()
     return {
-        **{key: metrics[key] for key in keys},
-        **apart_json(metrics),
+        **record.model_dump(mode="json", include=RUN_KEYS),
         "epochs": len(record.epochs),
-        "task": {
-            key: task[key]
-            for key in (
-                "name",
-                "task_type",
-                "entity_table",
-                "rows",
-                "val_timestamp",
-                "test_timestamp",
-            )
-        },
-        "parameters": metrics["parameters"],
-        "retrain": metrics["retrain"],
-        "temporal_profile": strongest(shown, limit=None),
+        "task": record.task.model_dump(mode="json", include=TASK_KEYS),
+        "temporal_profile": [
+            {**kernel.model_dump(exclude={"weights"}), "weight": weight}
+            for kernel, weight in kernels
+        ],
         "run": str(run),
     }
 
 
-def apart_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores of the network and the trees alone, the share of the trees, and how many labels
-    LightGBM learned; older runs have none."""
-    return {
-        "parts": metrics.get("parts", {}),
-        "tree_share": metrics.get("tree_share"),
-        "baseline_labels": metrics.get("baseline_labels", {}),
-    }
-
-
-def told_apart(model: str, scored: Mapping[str, Any]) -> dict[str, Mapping[str, Scores]]:
-    """A row for a model, and where trees were grown beside its network one for each of both
+def score_rows(
+    model: str,
+    scores: Mapping[str, Scores],
+    parts: Mapping[str, Mapping[str, Scores]],
+    tree_share: float,
+) -> dict[str, Mapping[str, Scores]]:
+    """A row for the model; where it has trees, also one for its network alone and its trees
     alone."""
-    parts = scored.get("parts", {})
-    rows: dict[str, Mapping[str, Scores]] = {model: scored["metrics"]}
+    rows = {model: scores}
     if "trees" in parts:
         rows["  network alone"] = parts["network"]
-        rows[f"  trees alone (share {100 * scored['tree_share']:.0f} %)"] = parts["trees"]
+        rows[f"  trees alone (share {100 * tree_share:.0f} %)"] = parts["trees"]
     return rows
 
 
-def baseline_words(scored: Mapping[str, Any]) -> str:
-    """Which labels the baselines learned, in a sentence; nothing for runs that do not say, or have
-    no LightGBM beside them."""
-    labels = scored.get("baseline_labels") or {}
-    if not labels or not scored["baselines"]:
-        return ""
-    known = (
-        f", and for test the {labels['known']:,} known at the test time"
-        if "known" in labels
+def baseline_words(counts: Mapping[str, int]) -> list[str]:
+    """A line on which labels the baselines learned; none without LightGBM."""
+    if not counts:
+        return []
+    test = (
+        f" and, for test, the {counts['known']:,} known at the test time"
+        if "known" in counts
         else ""
     )
-    return (
-        f"LightGBM learned the {labels['train']:,} labels that the model learned{known}; "
-        "the entity's past is every window of its own that has closed by the seed time."
-    )
+    return [
+        f"LightGBM learned the same {counts['train']:,} labels as the model{test}; "
+        "the entity's past are its labels whose windows have closed by the seed time."
+    ]
 
 
 def print_run(
     record: RunRecord,
-    shown: Mapping[str, Any],
+    profile: Profile | None,
     extra: Mapping[str, Mapping[str, Scores]] | None = None,
 ) -> None:
-    """Scores beside baselines, and what was learned about time.
+    """Scores beside baselines, how training went, and what was learned about time.
 
     Args:
+        record: Of the run.
+        profile: Its profile, to be printed too.
         extra: More rows of the table, such as an oracle.
     """
     say("", f"{record.task.name}: scores beside baselines ({regime_words(record)})", style="bold")
-    rows = {**told_apart(record.model, record.to_json()), **record.baselines, **(extra or {})}
-    print_scores(record.metric, rows)
-    if words := baseline_words(record.to_json()):
-        say(words)
+    rows = score_rows(record.model, record.metrics, record.parts, record.tree_share)
+    print_scores(record.metric, rows | record.baselines | dict(extra or {}))
+    if record.baselines:
+        say(*baseline_words(record.baseline_labels))
     if record.retrain is not None:
         say("", retrain_words(record.retrain))
     if record.trees is not None:
         share = record.trees.share
         say(
             "",
-            f"LightGBM on the same history makes {share:.0%} of the prediction, the network "
-            f"{1 - share:.0%}; validation chose so.",
+            f"LightGBM on the same history makes up {share:.0%} of the prediction, the network "
+            f"{1 - share:.0%}; the validation loss decided.",
         )
     say(
         "",
-        f"best epoch {record.best_epoch} of {len(record.epochs)}, ended by: {record.ended}; seed "
-        f"{record.seed}, preset {record.preset}, {record.parameters:,} parameters",
+        f"best epoch {record.best_epoch} of {len(record.epochs)}, ended by: {record.ended}; "
+        f"seed {record.seed}, preset {record.preset}, {record.parameters:,} parameters",
     )
-    print_profile(shown)
+    if profile is not None:
+        print_profile(profile)
 
 
 def retrain_words(retrained: Retrained) -> str:
-    """What was learned once validation had chosen, and what the scores are of."""
-    epochs = f"for {retrained.epochs} epochs"
+    """On which labels a run was retrained, and which model its scores are of."""
+    rows, epochs = retrained.rows, retrained.epochs
     if retrained.labels == "all":
         return (
-            f"Then retrained on all {retrained.rows:,} labelled rows {epochs}; the scores are "
-            "those of the model before."
+            f"Then retrained on all {rows:,} labels for {epochs} epochs; the scores are those of "
+            "the model before retraining."
         )
     return (
-        f"Then retrained on the {retrained.rows:,} labels that are known at the test time, "
-        f"{epochs}; the validation score is that of the model before."
+        f"Then retrained on the {rows:,} labels known at the test time, for {epochs} epochs; the "
+        "validation score is that of the model before retraining."
     )
 
 
 def print_scores(
     metric: str, models: Mapping[str, Mapping[str, Scores]], splits: Sequence[str] = ("val", "test")
 ) -> None:
-    """A row a model; the deciding metric of every split first, then the others of the last
+    """A row for each model: the deciding metric of every split, then the other metrics of the last
     split."""
     from gelgt.metrics import SMALLER_IS_BETTER
 
     last = splits[-1]
-    names = {"val": "validation", "test": "test"}
+    names = {"train": "training", "val": "validation", "test": "test"}
     others = list(
         dict.fromkeys(m for scores in models.values() for m in scores.get(last, {}) if m != metric)
     )
@@ -166,46 +157,25 @@ def print_scores(
 
 
 def regime_words(record: RunRecord) -> str:
-    """The regime, and what it lets a seed see."""
+    """The regime, and which rows are visible in it."""
+    horizon = (record.horizon or "")[:10]
     if record.regime == "frozen":
-        return f"regime frozen: rows up to {str(record.horizon)[:10]} are seen"
-    ages = f", ages from {record.horizon[:10]} at the latest" if record.horizon else ""
-    return f"regime seed-time: all rows before each seed's own time are seen{ages}"
+        return f"regime frozen: rows up to {horizon} are visible"
+    ages = f", ages from {horizon} at the latest" if horizon else ""
+    return f"regime seed-time: rows before each seed time are visible{ages}"
 
 
-def print_profile(shown: Mapping[str, Any]) -> None:
+def print_profile(profile: Profile) -> None:
     """The strongest kernels of the Gaussian bias, and the tables that attention goes to."""
-    kernels = strongest(shown)
+    kernels = profile.strongest_kernels(3)
     if kernels:
-        say(
-            "",
-            "What it looks for in time (kernels of the Gaussian bias, strongest first)",
-            style="bold",
-        )
-        say(*(f"  {k['text']}, weight {k['weight']:+.2f}" for k in kernels))
-    by_table = shown.get("attention", {}).get("by_table", {})
+        say("", "Learned temporal kernels of the Gaussian bias, strongest first", style="bold")
+        say(*(f"  {kernel.text}, weight {weight:+.2f}" for kernel, weight in kernels))
+    by_table = profile.attention.by_table if profile.attention is not None else {}
     if by_table:
-        share = sorted(by_table.items(), key=lambda entry: -entry[1])[:4]
-        say(
-            "Attention goes to "
-            + ", ".join(f"{name} {value:.0%}" for name, value in share if value >= 0.005)
-        )
-
-
-def strongest(shown: Mapping[str, Any], limit: int | None = 3) -> list[dict[str, Any]]:
-    """The kernels by their largest weight in any head, falling."""
-    found = [
-        {
-            "text": kernel["text"],
-            "centre_days": kernel["centre_days"],
-            "width_days": kernel["width_days"],
-            "weight": max(kernel["weights"], key=abs),
-        }
-        for layer in shown.get("bias", ())
-        for kernel in layer["kernels"]
-        if kernel.get("weights")
-    ]
-    return sorted(found, key=lambda kernel: -abs(kernel["weight"]))[:limit]
+        largest = sorted(by_table.items(), key=lambda entry: -entry[1])[:4]
+        shares = [f"{name} {share:.0%}" for name, share in largest if share >= 0.005]
+        say("Attention goes to " + ", ".join(shares))
 
 
 def _number(value: float | None) -> str:

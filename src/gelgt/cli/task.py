@@ -1,55 +1,47 @@
-"""Prints what `gelgt task` would make: label rows, seed times, the target, and the SQL."""
+"""`gelgt task`: the labels of a task, shown and then written."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from gelgt.cli.output import print_table, say
-from gelgt.errors import GelgtError
-from gelgt.tasks.task import SPLITS
-from gelgt.tasks.times import duration_text, time_text
+import typer
+
+from gelgt.cli.bundle import bundled
+from gelgt.cli.options import JsonFlag, SourceOptions, TaskOptions
+from gelgt.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from gelgt.tasks import Task
 
-SAMPLE = 5
+SAMPLE = 5  # training labels that are shown
 
 
-def read_definition(text: str) -> Any:
-    """The definition itself, or the content of the file that it names."""
-    path = Path(text)
-    if path.suffix.lower() not in (".sql", ".csv", ".parquet"):
-        return text
-    if not path.is_file():
-        raise GelgtError(
-            "not_found",
-            f"There is no file {text}.",
-            hint="Give a PREDICT sentence, a task name, SQL, or an existing file.",
-        )
-    import pandas as pd
-
-    from gelgt.sources.files import read_csv
-
-    # Not pandas' own reader: it would make 7 of the key "007".
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".sql": _read_text,
-        ".csv": lambda p: read_csv(p).to_pandas(),
-        ".parquet": pd.read_parquet,
-    }
-    try:
-        return readers[path.suffix.lower()](path)
-    except (OSError, ValueError) as error:
-        # the errors of text encoding, pandas and Arrow are ValueErrors
-        first = str(error).strip().splitlines()[0]
-        raise GelgtError(
-            "unreadable_file",
-            f"{text} cannot be read: {first}",
-            hint="Write the file again, text as UTF-8.",
-        ) from None
-
-
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+@bundled
+def task_command(
+    source: SourceOptions,
+    task: TaskOptions,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the task; tasks/NAME of the data by default."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the labels and write nothing.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a task of the same name.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Turn a question into label tables: show them, then write them."""
+    labels = task.make(source.open())
+    if not as_json:
+        print_task(labels)
+    folder = None if dry_run else labels.save(out, overwrite=overwrite)
+    if as_json:
+        print_json(task_json(labels) | {"out": None if folder is None else str(folder)})
+    elif folder is not None:
+        say("", f"written to {folder}")
 
 
 def task_json(task: "Task") -> dict[str, Any]:
@@ -71,7 +63,10 @@ def task_json(task: "Task") -> dict[str, Any]:
 
 
 def print_task(task: "Task") -> None:
-    """The labels of a task, for a person."""
+    """The labels of a task: counts by split, a sample, and the SQL."""
+    from gelgt.tasks.task import SPLITS
+    from gelgt.tasks.times import duration_text, time_text
+
     preview = task.preview()
     say(
         f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}",
@@ -118,14 +113,14 @@ def _target(stats: Any) -> str:
 
 
 def _print_sample(task: "Task") -> None:
-    """The newest training rows, with the user's own keys."""
+    """The newest training labels, with the keys that the source has."""
     table = task.table("train")
     if table.num_rows == 0:
         return
     newest = table.slice(max(0, table.num_rows - SAMPLE))
     entities = newest.column(task.entity_col).to_pylist()
     keys = task.database.keys(task.entity_table)
-    own = (
+    entity_keys = (
         [tuple(keys.column(c)[row].as_py() for c in keys.column_names) for row in entities]
         if keys is not None
         else [(row,) for row in entities]
@@ -134,7 +129,7 @@ def _print_sample(task: "Task") -> None:
     labels = newest.column(task.label_col).to_pylist()
     shown = [
         (str(time), ", ".join(map(str, key)), str(_label(task, label)))
-        for time, key, label in zip(times, own, labels)
+        for time, key, label in zip(times, entity_keys, labels)
     ]
     print_table([task.time_col or "time", f"{task.entity_table} key", task.label_col], shown)
 

@@ -1,180 +1,181 @@
-"""`gelgt train` and `gelgt report`: from a source and a task to a run folder, with progress, Ctrl-C
-and a report."""
+"""`gelgt train`: from a source and a task to a run folder, with progress, Ctrl-C and a report."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gelgt.cli import options as given
-from gelgt.cli.output import print_json, say
+from gelgt.cli.bundle import bundled
+from gelgt.cli.options import (
+    DeviceOption,
+    JsonFlag,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    SourceOptions,
+    TaskOptions,
+    VisibilityOption,
+)
+from gelgt.cli.output import print_json
+from gelgt.cli.parse import check_visibility, epoch_seconds, one_of, seconds, typed_command
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.cli.progress import Lines
     from gelgt.config import Visibility
+    from gelgt.presets import RunConfig
+    from gelgt.training import Options
 
-FOLLOWS = {
+# settings that follow from other options, and what to use instead
+DERIVED = {
     "sampling.visibility": "Use --visibility.",
     "sampling.horizon": "Use --as-of.",
-    "sampling.causality": "Leave it out.",
+    "sampling.causality": "Leave it out: it follows from the kind of task.",
 }
-RESUMABLE = ("interrupted", "time limit")
 
 
-def train_command(
-    source: given.SourceArg,
-    definition: given.DefinitionArg,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="RUN", help="Folder for the run; runs/NAME of the task by default."
-        ),
-    ] = None,
-    preset: given.PresetOption = "cpu",
-    model: given.ModelOption = "gelgt",
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a model is trained."""
+
+    preset: PresetOption = "cpu"
+    model: ModelOption = "gelgt"
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", metavar="N", help="Of initial weights, order and dropout; 0 by default."
+            "--seed",
+            metavar="N",
+            help="Random seed of initial weights, batch order and dropout; 0 by default.",
         ),
-    ] = None,
-    visibility: Annotated[
-        str | None,
-        typer.Option(
-            "--visibility",
-            metavar="REGIME",
-            help="What a seed may see: frozen (rows up to the test time; default for RelBench "
-            "data) "
-            "or seed-time (all rows before its own time).",
-        ),
-    ] = None,
+    ] = None
+    visibility: VisibilityOption = None
     as_of: Annotated[
         str | None,
         typer.Option(
             "--as-of",
             metavar="T",
-            help="Under seed-time: measure ages from this time at the latest.",
+            help="Horizon under seed-time: ages are measured from this time at the latest.",
         ),
-    ] = None,
-    settings: given.SetOption = None,
+    ] = None
+    settings: SetOption = None
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Go on where a run in this folder was cut off; same settings."
+            "--resume", help="Resume an unfinished run in this folder, with the same settings."
         ),
-    ] = False,
+    ] = False
     retrain_all: Annotated[
         bool,
         typer.Option(
             "--retrain-all",
             "--refit",
-            help="Afterwards retrain on all labels, those of test too, for the epochs that "
-            "validation chose.",
+            help="After scoring, retrain on all labels, test labels included, for the selected "
+            "number of epochs.",
         ),
-    ] = False,
+    ] = False
     time_limit: Annotated[
         str | None,
         typer.Option(
             "--time-limit",
             metavar="D",
-            help="Train at most so long (90s, 10m, 2h), then keep the best weights.",
+            help="Train at most this long (90s, 10m, 2h), then keep the best weights so far.",
         ),
-    ] = None,
-    device: given.DeviceOption = "auto",
+    ] = None
+    device: DeviceOption = "auto"
     baseline_hops: Annotated[
         int,
         typer.Option(
-            "--baseline-hops", metavar="1|2", help="2: LightGBM also with aggregates over two hops."
+            "--baseline-hops",
+            metavar="1|2",
+            help="2 adds a LightGBM with aggregates over two hops to the baselines.",
         ),
-    ] = 1,
+    ] = 1
+
+    def check(self) -> None:
+        """Raises for every mistake that shows before data is read."""
+        self.config(None)
+        one_of("--baseline-hops", str(self.baseline_hops), ("1", "2"))
+        check_visibility(self.visibility)
+        _ = self.horizon
+        if self.device != "auto":
+            from gelgt.scoring.scorer import choose_device
+
+            choose_device(self.device)
+
+    def config(self, task_type: str | None) -> "RunConfig":
+        """The configuration for a type of task."""
+        from gelgt.presets import RunConfig
+
+        changes = settings_of(self.settings, self.seed, self.time_limit)
+        return RunConfig.of(self.preset, task_type, changes, self.model)
+
+    @property
+    def horizon(self) -> int | None:
+        return None if self.as_of is None else epoch_seconds(self.as_of, "time --as-of")
+
+    def options(self, command: str) -> "Options":
+        """The same as the library takes it."""
+        from gelgt.training import Options
+
+        return Options(
+            visibility=cast("Visibility | None", self.visibility),
+            as_of=self.horizon,
+            resume=self.resume,
+            retrain_all=self.retrain_all,
+            baseline_hops=(1,) if self.baseline_hops == 1 else (1, 2),
+            device=self.device,
+            command=command,
+        )
+
+
+@bundled
+def train_command(
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="RUN", help="Run folder; runs/NAME of the task by default."),
+    ] = None,
+    training: TrainingOptions,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html into the run folder.")
     ] = True,
-    name: given.NameOption = None,
-    val: given.ValOption = None,
-    test: given.TestOption = None,
-    eval_timestamps: given.EvalTimestampsOption = None,
-    max_rows: given.MaxRowsOption = 2_000_000,
-    timedelta: given.TimedeltaOption = None,
-    entity: given.EntityOption = None,
-    task_type: given.TaskTypeOption = None,
-    schema: given.SchemaOption = None,
-    tables: given.TablesOption = None,
-    namespace: given.NamespaceOption = None,
-    as_json: given.JsonFlag = False,
+    source: SourceOptions,
+    task: TaskOptions,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Train a model on a task; leaves a run folder.
+    """Train a model on a task and write a run folder.
 
-    It is scored beside baselines (LightGBM, the entity's own past labels) and described in
-    report.html. An example:
+    The model is scored beside baselines (LightGBM, the entity's past labels); report.html
+    describes the run. Example:
 
     gelgt train shop.db "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
 
-    Ctrl-C ends training early and keeps the best weights so far; --resume goes on from there.
+    Ctrl-C ends training early and keeps the best weights so far; --resume continues from there.
     """
-    # before anything slow: a typing error should cost no time
-    changes = settings_of(settings, seed, time_limit)
-    from gelgt.presets import RunConfig
-
-    RunConfig.of(preset, None, changes, model)
-    given.one_of("--baseline-hops", str(baseline_hops), ("1", "2"))
-    if visibility is not None:
-        given.one_of("--visibility", visibility, ("frozen", "seed-time"))
-    ages_from = None if as_of is None else given.epoch_seconds(as_of, "time --as-of")
-    if device != "auto":
-        from gelgt.scoring.scorer import choose_device
-
-        choose_device(device)
+    training.check()  # before anything slow: a typing error should cost no time
     if out is not None:
         from gelgt.runs.claim import check_out
 
-        check_out(out, resume)
+        check_out(out, training.resume)
     from gelgt.cli.progress import training_progress
-    from gelgt.cli.task import read_definition
+    from gelgt.cli.report import finish
+    from gelgt.training import in_regime
 
     with training_progress() as progress:
-        db = given.open_source(source, schema, tables, namespace)
-        progress.phase(
-            "source",
-            f"{db.source}: {len(db.table_names)} tables, "
-            f"{sum(map(db.num_rows, db.table_names)):,} rows",
-        )
-        task = db.task(
-            read_definition(definition),
-            name=name,
-            val=val,
-            test=test,
-            eval_timestamps=eval_timestamps,
-            max_rows=max_rows,
-            timedelta=timedelta,
-            entity=entity,
-            task_type=task_type,
-        )
-        progress.phase(
-            "task",
-            f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of "
-            f"{task.entity_table}",
-        )
-        from gelgt.training import Options, in_regime
-
-        regime = cast("Visibility | None", visibility)
-        # refuses what does not go together before a folder is made
-        in_regime(RunConfig(), task, regime, ages_from)
-        wanted = Options(
-            visibility=regime,
-            as_of=ages_from,
-            resume=resume,
-            retrain_all=retrain_all,
-            baseline_hops=(1,) if baseline_hops == 1 else (1, 2),
-            device=device,
-            command=given.typed_command(source, db.source),
-        )
-        folder = out or Path("runs") / task.name
-        trained = train(
-            db, task, folder, RunConfig.of(preset, task.task_type, changes, model), wanted, progress
-        )
-    result = finish(trained, folder, progress.notices, with_report=report, is_quiet=as_json)
+        db = source.open()
+        rows = sum(map(db.num_rows, db.table_names))
+        progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
+        labels = task.make(db)
+        kind = str(labels.task_type).replace("_", " ")
+        progress.phase("task", f"{labels.name}: {kind} for each row of {labels.entity_table}")
+        options = training.options(typed_command(source.source, db.source))
+        config = training.config(labels.task_type)
+        # refuses options that do not go together before a folder is made
+        in_regime(config, labels, options.visibility, options.as_of)
+        folder = out or Path("runs") / labels.name
+        run = train(db, labels, folder, config, options, progress)
+    result = finish(run, folder, progress.notices, with_report=report, is_quiet=as_json)
     if as_json:
         print_json(result)
     if result["ended"] == "interrupted":
@@ -196,105 +197,29 @@ def train(db: Any, task: Any, out: Path, config: Any, options: Any, progress: "L
     except KeyboardInterrupt:
         has_checkpoint = (out / "checkpoint.safetensors").exists()
         progress.print(
-            "ended at once; --resume goes on from the last checkpoint"
+            "stopped at once; --resume continues from the last checkpoint"
             if has_checkpoint
-            else "ended before anything was trained"
+            else "stopped before anything was trained"
         )
         raise
 
 
-def finish(
-    trained: Any,
-    out: Path,
-    notices: list[str],
-    *,
-    with_report: bool,
-    is_quiet: bool,
-    extra: Any = None,
-) -> dict[str, Any]:
-    """Write the report, print the scores unless quiet, and give what --json prints."""
-    from gelgt.cli.scores import print_run, run_json
-    from gelgt.runs.folder import read_json
-
-    shown = read_json(out / "profile.json") if (out / "profile.json").is_file() else {}
-    result = run_json(trained.record, out, shown) | {"report": None, "notices": notices}
-    if with_report:
-        from gelgt.report import write_report
-
-        result["report"] = str(write_report(out))
-    if not is_quiet:
-        print_run(trained.record, shown, extra)
-        _print_next(result, out)
-    return result
-
-
-def report_command(
-    run: given.RunArg,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="The file to write; report.html in the run folder by default.",
-        ),
-    ] = None,
-    as_json: given.JsonFlag = False,
-) -> None:
-    """Write a run's report: one HTML file.
-
-    It holds the scores beside the baselines, learning curve, ROC or residuals, calibration, scores
-    over time, and what the model looks for in time.
-    """
-    from gelgt.report import write_report
-
-    path = write_report(run, out)
-    if as_json:
-        print_json({"run": str(run), "out": str(path)})
-    else:
-        say(f"written to {path}")
-
-
-def _print_next(result: dict[str, Any], out: Path) -> None:
-    say("", f"run     {out}")
-    if result["report"]:
-        say(f"report  {result['report']}")
-    if result["ended"] in RESUMABLE:
-        say(
-            f"Training ended early ({result['ended']}); the same command with --resume goes on "
-            "from the checkpoint."
-        )
-    say("", "next", style="bold")
-    say(
-        f"  gelgt predict  {_word(out)} --all --out predictions.parquet   # for every entity, "
-        "from all rows there are"
-    )
-    if (result["retrain"] or {}).get("labels") != "all":
-        say(
-            f"  gelgt evaluate {_word(out)}                                   # the test scores "
-            "again, from the weights"
-        )
-
-
-def _word(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))
-
-
 def settings_of(
-    settings: list[str] | None, seed: int | None, time_limit: str | None
+    settings: list[str] | None, seed: int | None = None, time_limit: str | None = None
 ) -> dict[str, Any]:
-    """Single settings, whichever option they were given by."""
+    """The settings that the user changed, whichever option changed them."""
     from gelgt.presets import parse_settings
 
     changes = parse_settings(settings or ())
-    for path, instead in FOLLOWS.items():
+    for path, instead in DERIVED.items():
         if path in changes:
             raise GelgtError(
-                "bad_setting", f"{path} follows from the task and the regime.", hint=instead
+                "bad_setting",
+                f"{path} cannot be set: it follows from the task and the regime.",
+                hint=instead,
             )
     if seed is not None:
         changes["train.seed"] = seed
     if time_limit is not None:
-        changes["train.time_limit"] = given.seconds(time_limit)
+        changes["train.time_limit"] = seconds(time_limit)
     return changes

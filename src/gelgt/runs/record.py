@@ -170,6 +170,16 @@ class Profile(Part):
     attention: Attention | None = None
     fusion: float | None = Field(default=None, ge=0, le=1)
 
+    def strongest_kernels(self, limit: int | None = None) -> list[tuple[Kernel, float]]:
+        """The kernels of all layers with their largest weight in any head, strongest first."""
+        weighted = [
+            (kernel, max(kernel.weights, key=abs))
+            for layer in self.bias
+            for kernel in layer.kernels
+            if kernel.weights
+        ]
+        return sorted(weighted, key=lambda pair: -abs(pair[1]))[:limit]
+
 
 def read_record(path: Path, kind: type[_Kind]) -> _Kind:
     """A file of a run as one of these classes.

@@ -7,7 +7,10 @@ keys, then its features.
 import re
 from collections.abc import Iterable, Mapping
 from html import escape as escape_html
+from pathlib import Path
 
+from gelgt.errors import GelgtError
+from gelgt.files import write_text
 from gelgt.schema.model import DatabaseSchema, TableSchema
 
 WIDTH, ROW, GAP_X, GAP_Y, PAD, SHOWN = 250, 20, 110, 26, 24, 14
@@ -19,6 +22,32 @@ _FILL = {
     "more": "#f4f5f7",
 }
 _FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
+
+
+def write_drawing(schema: DatabaseSchema, rows: Mapping[str, int], path: Path) -> None:
+    """Draw a schema to a file whose ending says how: .svg, or .mmd or .md for Mermaid.
+
+    Raises:
+        GelgtError: ``unknown_format``, or ``not_found`` where the folder does not exist.
+    """
+    if path.suffix not in (".svg", ".mmd", ".md"):
+        raise GelgtError(
+            "unknown_format",
+            f"A schema is drawn to .svg, .mmd or .md, got '{path.name}'.",
+            hint="Use the ending .svg, or .mmd or .md for Mermaid.",
+        )
+    if not path.parent.is_dir():
+        raise GelgtError(
+            "not_found",
+            f"There is no folder {path.parent} to draw to.",
+            hint="Create it first, or draw to another folder.",
+        )
+    if path.suffix == ".svg":
+        text = svg(schema, rows)
+    else:
+        text = mermaid(schema)
+        text = f"```mermaid\n{text}```\n" if path.suffix == ".md" else text
+    write_text(path, text)
 
 
 def mermaid(schema: DatabaseSchema) -> str:

@@ -1,11 +1,9 @@
-"""Databases with known truths, for the demo, for tests and for benchmarks.
+"""Databases for tests and benchmarks.
 
-`shop` writes a small online shop with planted signals, `to_*` write the same rows for every kind of
-source, and `gelgt.testing.large` generates a database of millions of rows. `gelgt.testing.twins`
-makes small databases with the schemas and tasks of RelBench's.
-"""
+`to_csv`, `to_frames`, … write the rows of the demo shop for every kind of source, `hostile` changes
+them. `lag` plants a lag, `large` and `graphs` generate millions of rows, `twins` makes small
+databases with the schemas and tasks of RelBench's."""
 
 from gelgt.testing.export import to_csv, to_duckdb, to_frames, to_parquet, to_sql
-from gelgt.testing.shop_file import Shop, shop
 
-__all__ = ["Shop", "shop", "to_csv", "to_duckdb", "to_frames", "to_parquet", "to_sql"]
+__all__ = ["to_csv", "to_duckdb", "to_frames", "to_parquet", "to_sql"]

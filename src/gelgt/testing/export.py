@@ -10,9 +10,9 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gelgt.demo.schema import TABLES, WORD_LENGTH, Table, create_statement
+from gelgt.demo.shop import Shop
 from gelgt.errors import GelgtError, some
-from gelgt.testing.shop_file import Shop
-from gelgt.testing.shop_schema import TABLES, WORD_LENGTH, Table, create_statement
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 """What the demo shop's time-travel tests do to the rows after a time: remove them, or make them as
 hostile as they can be."""
 
-from gelgt.testing.shop_schema import TABLES
+from gelgt.demo.schema import TABLES
 
 TIMES = {name: table.time_column for name, table in TABLES.items() if table.time_column}
 # New categories, extreme numbers, fractions among whole numbers, text among numbers.

@@ -20,6 +20,7 @@ from gelgt.config import TrainConfig
 from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.static.pack import StaticBatch
+from gelgt.runs.record import Epoch
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import Scorer, autocast
@@ -200,7 +201,7 @@ class Trainer:
             kernels = self.model.temporal_profile()
         state.seconds += time.perf_counter() - began
         record = state.add_record(scores, self._rate(state.total - 1) * self.rates[0], kernels)
-        self.session.progress.epoch(record, state.best_epoch)
+        self.session.progress.epoch(Epoch.model_validate(record), state.best_epoch)
 
     def _choose(self) -> None:
         """Take the mean of the best epochs' weights, unless its validation score is worse than that

@@ -1,28 +1,36 @@
-"""`Progress`: what a run tells whoever watches. The base class keeps quiet."""
+"""`Progress`: the events of a training run, as calls. The base class ignores them."""
 
-from typing import Any
+from collections.abc import Mapping
+
+from gelgt.runs.record import Epoch
 
 
 class Progress:
-    """Told of phases, steps and epochs; a command line shows them, a test counts them."""
+    """Receives the events of a run; a command line shows them, a test counts them.
+
+    Data comes as arguments; `facts` and the text of a notice are for people alone.
+    """
 
     def phase(self, name: str, facts: str = "") -> None:
-        """A part of the work begins, or has found something out."""
+        """A phase of the run has ended; `facts` says what came of it."""
+
+    def baselines(self, metric: str, scores: Mapping[str, float]) -> None:
+        """The baselines are scored on validation: a score of the deciding metric for each."""
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
-        """A training step is done."""
+        """A training step is done: the `step`-th of the `steps` of its epoch."""
 
-    def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
-        """An epoch is done and scored."""
+    def epoch(self, record: Epoch, best_epoch: int) -> None:
+        """An epoch is done and scored; `record` is what the run's record will say about it."""
 
     def member(self, number: int, count: int) -> None:
-        """The next of several models is trained; the first is 1."""
+        """The next network of an ensemble is trained; the first is 1."""
 
     def retrain(self, number: int, count: int, epochs: int) -> None:
-        """The next of several models is trained anew, for so many epochs; the first is 1."""
+        """The next network is retrained, for so many epochs; the first is 1."""
 
     def resumed(self, epoch: int, step: int) -> None:
-        """Training goes on from a checkpoint."""
+        """Training resumes from a checkpoint, after so many epochs and steps of the next one."""
 
     def notice(self, text: str) -> None:
         """Something that the user should know."""

@@ -137,8 +137,8 @@ def _score_baselines(job: Job) -> Baselines:
         for name, of_splits in baselines.predictions.items()
         if (value := score(data.target.task_type, labels, of_splits["val"]).get(metric)) is not None
     }
-    listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-    job.clock.done("baselines", f"validation {metric}: {listed}")
+    job.progress.baselines(metric, scores)
+    job.clock.done("baselines")
     return baselines
 
 

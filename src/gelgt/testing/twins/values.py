@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 SIGNAL = 0.8
 TIME = pa.timestamp("us")
 _VOCABULARY = """
-amber barley bitter blue bridge candle castle citrus cloud copper corner crystal delta early evening field forest garden gentle
-golden grain green harbour hazel honey island ivory journey kettle ladder lantern late lemon linen little maple marble meadow
-morning mountain narrow north old orange paper pearl pepper pine plain quiet rapid river round sand secret silver simple slow
-small smoke south spring stone storm sugar summer sweet tall timber upper valley velvet village violet warm west white wide
-willow winter
+amber barley bitter blue bridge candle castle citrus cloud copper corner crystal delta early evening
+field forest garden gentle golden grain green harbour hazel honey island ivory journey kettle ladder
+lantern late lemon linen little maple marble meadow morning mountain narrow north old orange paper
+pearl pepper pine plain quiet rapid river round sand secret silver simple slow small smoke south
+spring stone storm sugar summer sweet tall timber upper valley velvet village violet warm west white
+wide willow winter
 """
 WORDS = _VOCABULARY.split()
 GOOD, BAD = "splendid", "dreadful"  # words of high and of low readings

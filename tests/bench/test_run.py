@@ -1,7 +1,6 @@
 """Studies: what is trained, what is not trained twice, what is marked, and what is written."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,16 @@ import pytest
 
 from gelgt import Database, Task
 from gelgt.bench import studies
-from gelgt.bench.study import Study, Variant, Wish, plan, run_study
+from gelgt.bench.plan import study_cells
+from gelgt.bench.run import run_study
+from gelgt.bench.study import Study, StudyConfig, Variant
 from gelgt.bench.tables import study_markdown
 from gelgt.bench.write import write_study
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.registry import _registered, register_model
+from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
 
 
@@ -23,7 +25,7 @@ class Count(Progress):
     def __init__(self) -> None:
         self.epochs = 0
 
-    def epoch(self, record: dict[str, Any], best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int) -> None:
         self.epochs += 1
 
 
@@ -62,7 +64,12 @@ def test_nothing_is_trained_twice(
     for seeds in (range(1), range(2), range(2)):
         progress = Count()
         result = run_study(
-            PAIR, db, [task], Wish(out, seeds=seeds, changes=tiny), progress=progress, draws=20
+            PAIR,
+            db,
+            [task],
+            StudyConfig(out, seeds=seeds, settings=tiny),
+            progress=progress,
+            draws=20,
         )
         counts.append(progress.epochs)
     assert counts == [2, 2, 0]
@@ -74,7 +81,12 @@ def test_nothing_is_trained_twice(
     progress = Count()
     with_more = studies.with_baselines(studies.quality())
     result = run_study(
-        with_more, db, [task], Wish(out, seeds=range(2), changes=tiny), progress=progress, draws=20
+        with_more,
+        db,
+        [task],
+        StudyConfig(out, seeds=range(2), settings=tiny),
+        progress=progress,
+        draws=20,
     )
     assert progress.epochs == 0
     assert [e["model"] for e in result["results"]] == [
@@ -87,31 +99,18 @@ def test_nothing_is_trained_twice(
     assert result["models"] == ["gelgt", "lightgbm", "lightgbm-2hop", "entity-mean"]
 
 
-def test_another_budget_is_another_run(task: Task, out: Path, tiny: dict[str, Any]) -> None:
-    folders = {
-        plan(PAIR, [task], Wish(out, seeds=(0,), changes=changes, budget=budget, preset=preset))[
-            0
-        ].folder
-        for changes, budget, preset in (
-            (tiny, None, "cpu"),
-            (tiny, 60, "cpu"),
-            ({}, None, "cpu"),
-            (tiny, None, "gpu"),
-        )
-    }
-    assert len(folders) == 4
-
-
 def test_runs_of_something_else_are_refused(
     db: Database, task: Task, out: Path, tiny: dict[str, Any]
 ) -> None:
-    wish = Wish(out, seeds=(0,), changes=tiny)
-    run_study(Study("x", "", (Variant("gelgt"),), "gelgt"), db, [task], wish, draws=5)
-    cell = plan(PAIR, [task], wish)[0]
+    config = StudyConfig(out, seeds=(0,), settings=tiny)
+    run_study(Study("x", "", (Variant("gelgt"),), "gelgt"), db, [task], config, draws=5)
+    cell = study_cells(PAIR, [task], config)[0]
     assert cell.is_done(json.loads((cell.folder / "metrics.json").read_text())["data"]["hash"])
     with pytest.raises(GelgtError, match="other rows"):
         cell.is_done("another hash")
-    wider = plan(PAIR, [task], Wish(out, seeds=(0,), changes=tiny | {"model.width": 32}))[0]
+    wider = study_cells(
+        PAIR, [task], StudyConfig(out, seeds=(0,), settings=tiny | {"model.width": 32})
+    )[0]
     moved = type(cell)(cell.task, cell.variant, cell.kind, cell.seed, wider.config, cell.folder)
     with pytest.raises(GelgtError, match=r"model\.width = 16, not 32"):
         moved.is_done(json.loads((cell.folder / "metrics.json").read_text())["data"]["hash"])
@@ -120,18 +119,18 @@ def test_runs_of_something_else_are_refused(
 def test_a_failing_run_is_reported_and_the_rest_goes_on(
     db: Database, task: Task, out: Path, tiny: dict[str, Any], broken: str
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
     study = studies.quality([broken, "gelgt"])
     changes = tiny | {"model.wiring": "parallel"}  # which only gelgt has
     result = run_study(
         study,
         db,
         [task],
-        Wish(out, seeds=(0,), changes=changes),
-        tell=lambda news: told.append(news.what),
+        StudyConfig(out, seeds=(0,), settings=changes),
+        on_event=lambda event: events.append(event.what),
         draws=20,
     )
-    assert told == ["begin", "failed", "begin", "done"]
+    assert events == ["begin", "failed", "begin", "done"]
     assert result["failed"] == [
         {"task": "soon", "model": "broken", "seed": 0, "error": "RuntimeError: out of ideas"}
     ]
@@ -151,7 +150,9 @@ def test_a_failing_run_is_reported_and_the_rest_goes_on(
         Broken.embed,
     )  # type: ignore[method-assign]
     try:
-        result = run_study(study, db, [task], Wish(out, seeds=(0,), changes=changes), draws=20)
+        result = run_study(
+            study, db, [task], StudyConfig(out, seeds=(0,), settings=changes), draws=20
+        )
     finally:
         Broken.embed = before  # type: ignore[method-assign]
     assert result["failed"] == []
@@ -170,14 +171,18 @@ def test_a_study_that_is_stopped_goes_on(
             self.asked += 1
             return self.asked > 2
 
-    wish = Wish(out, seeds=(0,), changes=tiny | {"train.epochs": 3})
-    result = run_study(PAIR, db, [task], wish, stop=Stop(), draws=20)
+    config = StudyConfig(out, seeds=(0,), settings=tiny | {"train.epochs": 3})
+    result = run_study(PAIR, db, [task], config, stop=Stop(), draws=20)
     assert [left["model"] for left in result["left"]] == ["gelgt", "without-gnn"]
     assert result["results"] == []
     assert "Stopped before 2 runs" in study_markdown(result)
-    resumed = run_study(PAIR, db, [task], wish, draws=20)
+    resumed = run_study(PAIR, db, [task], config, draws=20)
     whole = run_study(
-        PAIR, db, [task], Wish(out.with_name("whole"), seeds=(0,), changes=wish.changes), draws=20
+        PAIR,
+        db,
+        [task],
+        StudyConfig(out.with_name("whole"), seeds=(0,), settings=config.settings),
+        draws=20,
     )
     assert [e["scores"] for e in resumed["results"]] == [e["scores"] for e in whole["results"]]
 
@@ -190,7 +195,7 @@ def test_tables_of_several_tasks(
         study,
         db,
         [task, amount],
-        Wish(out, seeds=(0, 1), changes=tiny, command="gelgt bench quality"),
+        StudyConfig(out, seeds=(0, 1), settings=tiny, command="gelgt bench quality"),
         draws=20,
     )
     write_study(result, out)
@@ -214,10 +219,10 @@ def test_baselines_are_made_once_for_the_same_labels(
 ) -> None:
     def folders(**changes: Any) -> dict[str, Path]:
         settings = tiny | {name.replace("__", "."): value for name, value in changes.items()}
-        cells = plan(
+        cells = study_cells(
             studies.with_baselines(studies.quality()),
             [task],
-            Wish(out, seeds=(0,), changes=settings),
+            StudyConfig(out, seeds=(0,), settings=settings),
         )
         return {cell.kind: cell.folder for cell in cells}
 
@@ -230,9 +235,9 @@ def test_baselines_are_made_once_for_the_same_labels(
 
 
 def test_baselines_of_an_older_version_are_made_anew(db: Database, task: Task, out: Path) -> None:
-    wish = Wish(out, seeds=(0,))
-    (cell,) = plan(studies.quality(["entity-mean"]), [task], wish)
-    run_study(studies.quality(["entity-mean"]), db, [task], wish, draws=5)
+    config = StudyConfig(out, seeds=(0,))
+    (cell,) = study_cells(studies.quality(["entity-mean"]), [task], config)
+    run_study(studies.quality(["entity-mean"]), db, [task], config, draws=5)
     path = cell.folder / "metrics.json"
     content = json.loads(path.read_text())
     assert cell.is_done(content["data"]["hash"])
@@ -244,7 +249,7 @@ def test_a_study_from_before_parts_were_told_apart(
     db: Database, task: Task, out: Path, tiny: dict[str, Any]
 ) -> None:
     study = studies.with_baselines(studies.quality())
-    new = run_study(study, db, [task], Wish(out, seeds=(0,), changes=tiny), draws=5)
+    new = run_study(study, db, [task], StudyConfig(out, seeds=(0,), settings=tiny), draws=5)
     old = {key: value for key, value in new.items() if key != "baseline_labels"} | {
         "models": ["gelgt", "lightgbm", "entity-mean"]
     }
@@ -262,96 +267,3 @@ def test_a_study_from_before_parts_were_told_apart(
     assert "–" not in (cells[5], cells[6], cells[8])
     assert "learned the labels of training only" in study_markdown(old)
     assert "learned the labels of training only" not in study_markdown(new)
-
-
-def by_name(study: Study, task: Task, wish: Wish) -> dict[str, Any]:
-    return {cell.variant: cell.config for cell in plan(study, [task], wish)}
-
-
-def test_what_the_studies_change(task: Task, out: Path) -> None:
-    wish = Wish(out, preset="paper", seeds=(0,))
-    cells = by_name(studies.ablation(), task, wish)
-    assert cells["without-sampling"].sampling.strategy == "random"
-    assert cells["without-refinement"].model.keep is None
-    assert cells["without-bias"].model.bias == "none"
-    assert cells["without-gnn"].model.gnn_layers == 0
-    assert cells["without-attention"].model.layers == 0
-    assert cells["gelgt"].model.bias == "gaussian"
-    assert {name: c.model.bias for name, c in by_name(studies.bias(), task, wish).items()} == {
-        name: name for name in ("gaussian", "linear-decay", "time-bins", "none")
-    }
-    sizes = by_name(studies.sweep_size(), task, wish)
-    assert [(c.sampling.budget, c.model.keep) for c in sizes.values()] == [
-        (100, 67),
-        (200, 133),
-        (300, 200),
-        (400, 267),
-        (500, 333),
-    ]
-    assert [c.sampling.hops for c in by_name(studies.sweep_hops(), task, wish).values()] == [
-        2,
-        3,
-        4,
-        5,
-    ]
-    # The preset's own values are the preset's own run, whatever the study calls it.
-    folders = {
-        plan(study, [task], wish)[place].folder
-        for study, place in (
-            (studies.ablation(), 0),
-            (studies.bias(), 0),
-            (studies.sweep_size(), 2),
-            (studies.sweep_hops(), 0),
-        )
-    }
-    assert len(folders) == 1
-
-
-def test_a_part_that_the_preset_does_not_have_cannot_be_removed(task: Task, out: Path) -> None:
-    """The same run under another name would read as a finding, and two processes would train it in
-    one folder."""
-    with_mix, without = (
-        Wish(out, seeds=(0,), changes={"train.best_epochs": mix}) for mix in (3, 1)
-    )
-    assert "without-mix" in by_name(studies.ablation(), task, with_mix)
-    assert "without-mix" not in by_name(studies.ablation(), task, without)
-    cells = plan(studies.ablation(), [task], without)
-    assert len({cell.folder for cell in cells}) == len(cells)
-
-
-def test_generality_compares_each_model_with_itself(task: Task, out: Path) -> None:
-    study = studies.generality()
-    cells = by_name(study, task, Wish(out, preset="gpu", seeds=(0,)))
-    assert study.against == {
-        "relgt": "relgt",
-        "relgt+sampling": "relgt",
-        "relgt+sampling+bias": "relgt",
-        "relgnn": "relgnn",
-        "relgnn+sampling": "relgnn",
-    }
-    assert (
-        cells["relgt"].sampling.strategy,
-        cells["relgt"].model.keep,
-        cells["relgt"].model.bias,
-    ) == ("random", None, "none")
-    both = cells["relgt+sampling+bias"]
-    assert (both.sampling.strategy, both.model.keep, both.model.bias) == ("bfs", 200, "gaussian")
-    for model in ("relgt", "relgnn"):
-        plain, ours = cells[model], cells[f"{model}+sampling"]
-        assert ours.sampling.budget == plain.sampling.budget
-        assert ours.model.keep == round(plain.sampling.budget * 2 / 3)
-        assert ours.kind == plain.kind == model
-
-
-@pytest.mark.parametrize(
-    ("make", "code"),
-    [
-        (lambda: studies.quality(["gelgd"]), "unknown_model"),
-        (lambda: plan(PAIR, [], Wish(Path("x"), changes={"model.wdth": 3})), "unknown_setting"),
-        (lambda: plan(PAIR, [], Wish(Path("x"), changes={"train.seed": 3})), "bad_option"),
-    ],
-)
-def test_errors(make: Callable[[], Any], code: str) -> None:
-    with pytest.raises(GelgtError) as error:
-        make()
-    assert error.value.code == code

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gelgt
+from gelgt.demo import shop
+from gelgt.demo.schema import TABLES
 from gelgt.metrics import roc_auc
-from gelgt.testing import shop
-from gelgt.testing.shop_schema import TABLES
 
 
 def test_the_sentence_gives_the_labels_of_the_oracle(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gelgt.demo import Shop, shop
+from gelgt.demo.schema import TABLES
+from gelgt.demo.shop import Truth
 from gelgt.errors import GelgtError
 from gelgt.metrics import roc_auc
-from gelgt.testing import Shop, shop
-from gelgt.testing.shop_file import Truth
-from gelgt.testing.shop_schema import TABLES
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +143,17 @@ def test_satisfied_customers_return_around_day_30(truths: Truth) -> None:
 def test_quality_is_two_steps_away_and_decides(demo: Shop) -> None:
     """Straight from the rows: did the next order come 25 … 35 days after this one?"""
     gaps = """
-        WITH quality AS (SELECT order_id, AVG(quality) AS q FROM order_items JOIN products ON sku = product_sku GROUP BY order_id),
-             gaps AS (SELECT id, julianday(LEAD(placed_at) OVER own) - julianday(placed_at) AS gap
-                      FROM orders WINDOW own AS (PARTITION BY customer_id ORDER BY placed_at))
-        SELECT q > 0.5, AVG(gap BETWEEN 25 AND 35) FROM gaps JOIN quality ON order_id = id WHERE gap IS NOT NULL GROUP BY 1"""
+        WITH quality AS (
+            SELECT order_id, AVG(quality) AS q
+            FROM order_items JOIN products ON sku = product_sku GROUP BY order_id
+        ),
+        gaps AS (
+            SELECT id, julianday(LEAD(placed_at) OVER own) - julianday(placed_at) AS gap
+            FROM orders WINDOW own AS (PARTITION BY customer_id ORDER BY placed_at)
+        )
+        SELECT q > 0.5, AVG(gap BETWEEN 25 AND 35)
+        FROM gaps JOIN quality ON order_id = id
+        WHERE gap IS NOT NULL GROUP BY 1"""
     shares = dict(query(demo, gaps))
     assert shares[1] > 0.6
     assert shares[0] < 0.15
@@ -233,8 +240,8 @@ def test_small_shops_work_and_too_small_ones_say_so(tmp_path: Path) -> None:
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, gelgt.testing; print([m for m in ('torch', 'pandas', 'sklearn', 'duckdb', "
-        "'sqlalchemy') if m in sys.modules])"
+        "import sys, gelgt.demo, gelgt.testing; heavy = ('torch', 'pandas', 'sklearn', 'duckdb', "
+        "'sqlalchemy'); print([m for m in heavy if m in sys.modules])"
     )
     assert (
         subprocess.run(

@@ -1,12 +1,11 @@
-"""`gelgt.testing.shop`: a small online shop as a SQLite file, with known truths planted in it.
+"""A small online shop as a SQLite file, with known truths planted in it.
 
-    from gelgt.testing import shop
+    from gelgt.demo import shop
     demo = shop("shop.db")
     demo.url, demo.sentence, demo.oracle_auc
 
-It is what `make demo` shows and what tests learn from: a model that uses time and two-hop content
-should come near `oracle_auc`, one that only counts events cannot.
-"""
+It is what `gelgt demo` shows and what tests learn from: a model that uses time and two-hop content
+should come near `oracle_auc`, one that only counts events cannot."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from gelgt.demo.hazard import WINDOW_DAYS, label_probability, satisfaction
+from gelgt.demo.rows import shop_rows
+from gelgt.demo.schema import TABLES, create_statement
+from gelgt.demo.simulate import DAY, START, iso
 from gelgt.errors import GelgtError
 from gelgt.files import whole_file
 from gelgt.metrics import roc_auc
-from gelgt.testing.shop_hazard import WINDOW_DAYS, label_probability, satisfaction
-from gelgt.testing.shop_rows import DAY, START, iso, shop_rows
-from gelgt.testing.shop_schema import TABLES, create_statement
 
 SENTENCE = f"PREDICT COUNT(orders.*, 0, {WINDOW_DAYS}, days) > 0 FOR EACH customers.id"
 
@@ -28,19 +28,28 @@ TRUTHS = {
     "repurchase_lag": "A satisfied customer orders again around 30 days after the last order: a "
     "bump in time, neither sooner nor later.",
     "two_hop_quality": "products.quality of the last order decides: above 0.5 the customer "
-    "restocks at 30 days, below it the customer "
-    "returns at no particular time and stays away around day 30. Products are two steps from a "
-    "customer (order_items).",
+    "restocks at 30 days, below it the customer returns at no particular time and stays away "
+    "around day 30. Products are two hops from a customer (order_items).",
     "noise": "page_pings (the most frequent event), visits, support_tickets and every other "
     "column carry no signal.",
 }
 
-# The last order before a time and the mean quality of what was in it, for every customer that is
-# known by then.
+# For every customer who has signed up by a time: days since the last order, the mean quality of
+# its products, and whether an order follows within the window.
 _LAST_ORDER = """
-    WITH latest AS (SELECT customer_id, id, MAX(placed_at) AS placed_at FROM orders WHERE placed_at < :at GROUP BY customer_id)
-    SELECT customers.id, julianday(date(:at)) - julianday(date(latest.placed_at)), AVG(products.quality),
-           EXISTS (SELECT 1 FROM orders WHERE orders.customer_id = customers.id AND orders.placed_at > :at AND orders.placed_at <= :until)
+    WITH latest AS (
+        SELECT customer_id, id, MAX(placed_at) AS placed_at
+        FROM orders WHERE placed_at < :at GROUP BY customer_id
+    )
+    SELECT
+        customers.id,
+        julianday(date(:at)) - julianday(date(latest.placed_at)),
+        AVG(products.quality),
+        EXISTS (
+            SELECT 1 FROM orders
+            WHERE orders.customer_id = customers.id
+              AND orders.placed_at > :at AND orders.placed_at <= :until
+        )
     FROM customers
     LEFT JOIN latest ON latest.customer_id = customers.id
     LEFT JOIN order_items ON order_items.order_id = latest.id
@@ -51,7 +60,7 @@ _LAST_ORDER = """
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known about the task at one seed time, customer by customer."""
+    """What is true of the task at one seed time, customer by customer."""
 
     customer_ids: npt.NDArray[np.int64]
     days_since: npt.NDArray[np.float64]  # since the last order; NaN before the first
@@ -90,13 +99,13 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
     """Write the demo shop as a SQLite file with declared keys.
 
     Planted truths (`Shop.truths`): a repurchase lag of about 30 days, gated by the quality of the
-    products bought, which is two steps away from the customer, and much more frequent events that
-    mean nothing. All that the simulation reads stands in the database, so the oracle is attainable
-    in principle; `shop_hazard` has the formula.
+    products bought, which is two hops away from the customer, and much more frequent events that
+    carry no signal. All that the simulation reads is in the database, so the oracle is attainable
+    in principle; `hazard.py` has the formula.
 
     `oracle_auc` is the ROC-AUC of the exact probability against what happened, over all customers
-    known at each of `test_seed_times`: the test timestamp and every further window that fits before
-    the last row, as RelBench has it.
+    who have signed up by each of `test_seed_times`: the test timestamp and every further window
+    that fits before the last row, as in RelBench.
 
     Args:
         path: The file; it is replaced if it exists.
@@ -117,8 +126,7 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
     rows = shop_rows(customers, days, np.random.default_rng(seed))
     _write(target, rows)
 
-    # The last customer signs up on the last day, so that windows which end with the day before are
-    # complete.
+    # The last customer signs up on the last day, so that windows up to the day before are complete.
     windows = max(1, round(days / 10 / WINDOW_DAYS))
     test_day = days - 1 - windows * WINDOW_DAYS
     seeds = tuple(_day(test_day + WINDOW_DAYS * i) for i in range(windows))
@@ -144,7 +152,6 @@ def _seconds(text: str) -> int:
 
 
 def _write(target: Path, rows: dict[str, list[tuple[object, ...]]]) -> None:
-    """Write the file; an interrupted run leaves no half shop."""
     with whole_file(target) as temporary:
         _fill(temporary, rows)
 
@@ -169,10 +176,10 @@ def _truth(path: Path, at: str) -> Truth:
     until = _day(_seconds(at) // DAY + WINDOW_DAYS)
     connection = sqlite3.connect(path)
     try:
-        found = connection.execute(_LAST_ORDER, {"at": at, "until": until}).fetchall()
+        rows = connection.execute(_LAST_ORDER, {"at": at, "until": until}).fetchall()
     finally:
         connection.close()
-    ids, since, quality, labels = zip(*found)
+    ids, since, quality, labels = zip(*rows)
     days_since = np.array(since, dtype=np.float64)
     satisfied = np.where(
         np.isnan(days_since), 0.0, satisfaction(np.array(quality, dtype=np.float64))
