@@ -146,7 +146,8 @@ def test_scored_rows_are_predicted_alike(
     data = score_split(run, twins.whole, "test", device="cpu").data
     with torch.inference_mode():
         expected = [
-            predictor.scorer.model.embed(inputs).numpy() for inputs in data.loader(data.seeds["test"], 64)
+            predictor.scorer.model.embed(inputs).numpy()
+            for inputs in data.loader(data.seeds["test"], 64)
         ]
     np.testing.assert_allclose(
         predictor.embed(frame=scored.select(["id", "time"])).vectors,

@@ -135,7 +135,12 @@ def test_null_targets_and_entities_are_counted(shop_db: Database) -> None:
             "are no rows of 'customers'",
         ),
         (SENTENCE, {"task_type": "regresion"}, "unknown_task_type", "Did you mean 'regression'?"),
-        (SENTENCE, {"max_rows": 0}, "bad_option", "max_rows must be a whole number of at least 1, got 0"),
+        (
+            SENTENCE,
+            {"max_rows": 0},
+            "bad_option",
+            "max_rows must be a whole number of at least 1, got 0",
+        ),
         (SENTENCE, {"name": "../up"}, "bad_name", "A task cannot be named '../up'."),
         (
             SENTENCE,
