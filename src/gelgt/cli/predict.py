@@ -133,8 +133,14 @@ def predict_command(
         "notices": list(rows.notices),
     }
     if out is not None:
+        began = time.perf_counter()
         _write(predictor, rows, out)
-        result |= {"out": str(out), "seconds": round(time.perf_counter() - start, 2)}
+        taken, now = time.perf_counter() - began, time.perf_counter()
+        result |= {
+            "out": str(out),
+            "seconds": round(now - start, 2),
+            "rows_per_second": round(len(rows) / max(taken, 1e-9)),
+        }
     elif as_json:
         result["predictions"] = _records(predictor, rows)
     if as_json:
@@ -143,7 +149,10 @@ def predict_command(
     for text in rows.notices:
         note(f"note: {text}")
     if out is not None:
-        say(f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s")
+        say(
+            f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s "
+            f"({result['rows_per_second']:,} a second once the source was open)"
+        )
     else:
         _print(predictor, rows)
 

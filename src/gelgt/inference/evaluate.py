@@ -5,6 +5,7 @@ of `metrics.json`, bit for bit. On other data labels are made again from the tas
 the baselines, which were scored on the old ones, are left out.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,7 @@ class Scored:
             alone.
         is_own: The labels are those that the run was trained and scored with.
         learned: How many of them the model has learned from.
+        seconds: That the predictions took, without opening the source and loading the model.
         notices: What the user should know.
     """
 
@@ -45,6 +47,7 @@ class Scored:
     parts: Parts
     is_own: bool
     learned: int
+    seconds: float
     notices: tuple[str, ...]
 
 
@@ -72,7 +75,7 @@ def evaluate_run(
         GelgtError: there is no such split, the source lacks what the model knows, or labels that
             were given belong to other data.
     """
-    found = score_split(run, source, split, task=task, device=device, namespace=namespace)
+    scored = score_split(run, source, split, task=task, device=device, namespace=namespace)
     baselines = {
         name: {split: scores[split]}
         for name, scores in run.record.baselines.items()
@@ -81,23 +84,24 @@ def evaluate_run(
     return {
         "regime": run.config.sampling.visibility,
         "seed": run.config.train.seed,
-        "metrics": {split: score(run.target.task_type, found.labels, found.parts.together)},
-        "parts": _parts(run, split, found),
-        "tree_share": found.parts.share,
-        "baselines": baselines if found.is_own else {},
-        "baseline_labels": run.record.baseline_labels if found.is_own else {},
-        "rows": len(found.labels),
+        "metrics": {split: score(run.target.task_type, scored.labels, scored.parts.together)},
+        "parts": _parts(run, split, scored),
+        "tree_share": scored.parts.share,
+        "baselines": baselines if scored.is_own else {},
+        "baseline_labels": run.record.baseline_labels if scored.is_own else {},
+        "rows": len(scored.labels),
+        "rows_per_second": round(len(scored.labels) / max(scored.seconds, 1e-9)),
         "run": str(run.folder),
-        "notices": list(found.notices),
+        "notices": list(scored.notices),
     }
 
 
-def _parts(run: Run, split: str, found: Scored) -> dict[str, Any]:
+def _parts(run: Run, split: str, scored: Scored) -> dict[str, Any]:
     """The scores of each part alone. Trees that validation took nothing of are not in the weights:
     their stored score stands for them."""
-    scores = part_scores(run.target.task_type, {split: found.labels}, {split: found.parts})
+    scores = part_scores(run.target.task_type, {split: scored.labels}, {split: scored.parts})
     stored = run.record.parts.get(TREES, {}).get(split)
-    if TREES not in scores and found.is_own and stored is not None:
+    if TREES not in scores and scored.is_own and stored is not None:
         scores[TREES] = {split: stored}
     return scores
 
@@ -120,7 +124,10 @@ def score_split(
     seed_data = run_data(run, opened.db, run_definition(run, opened.db), run.config.sampling)
     data = TrainingData.labelled(seed_data, made)
     labels, places = _labels(run, made, split)
-    parts = run_scorer(run, data, choose_device(device)).predict(data.seeds[split].take(places))
+    scorer = run_scorer(run, data, choose_device(device))
+    began = time.perf_counter()
+    parts = scorer.predict(data.seeds[split].take(places))
+    taken = time.perf_counter() - began
     late = (
         [text for text in data.notices() if text.startswith(f"{split}:")]
         if split != "train"
@@ -134,7 +141,8 @@ def score_split(
         len(places),
         len(made.table(split)) - len(places),
     )
-    return Scored(data, labels, parts, is_own, learned, (*opened.notices, *late, *about))
+    notices = (*opened.notices, *late, *about)
+    return Scored(data, labels, parts, is_own, learned, taken, notices)
 
 
 def _labels(run: Run, task: Task, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
