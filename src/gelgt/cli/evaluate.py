@@ -45,8 +45,7 @@ def evaluate_command(
         print_json(result)
         return
     say(
-        f"{record.task.name}: {scored['rows']:,} rows of {split}, {scored['rows_per_second']:,} a "
-        f"second ({regime_words(record)})",
+        f"{record.task.name}: {scored['rows']:,} rows of {split} ({regime_words(record)})",
         style="bold",
     )
     rows = score_rows(record.model, scored["metrics"], scored["parts"], scored["tree_share"])
