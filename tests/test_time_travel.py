@@ -171,7 +171,7 @@ def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
     import torch
 
     from gelgt.features import open_features
-    from gelgt.nn import GelGTConfig, GelGTModel, ModelInput
+    from gelgt.nn import GelGTConfig, GelGTModel, ModelContext, ModelInput
     from gelgt.sampling import Sampler, SamplingConfig, make_seeds
     from gelgt.sampling.batch import from_sample
 
@@ -196,8 +196,7 @@ def test_samples_and_predictions_are_the_same(twins: Twins, order: str) -> None:
             model
             or GelGTModel(
                 GelGTConfig(width=32, keep=20, row_width=16, history=0),
-                graph,
-                features,
+                ModelContext(graph, features),
             ).eval()
         )
         with torch.no_grad():

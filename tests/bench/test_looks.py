@@ -75,20 +75,20 @@ def test_effective_neighbours(run: Run, db: Database, task: Task) -> None:
 def test_gates_see_what_refinement_sorts_by(run: Run, db: Database, task: Task) -> None:
     """The scores of the analysis order the rows as the model's own refinement does."""
     from gelgt.bench.gating import _scored, _seeds
-    from gelgt.inference.predictor import trained_model
-    from gelgt.nn.ensemble import first_of
     from gelgt.nn.refinement import refine
+    from gelgt.scoring.load import load_model
     from gelgt.training.data import TrainingData
 
     data = TrainingData.of(db, task, run.config, run.statistics)
-    model: Any = first_of(trained_model(run, data.graph, data.features, data.hide))
+    model: Any = load_model(run, data).first
     inputs = next(iter(data.loader(_seeds(data), 16)))
     with torch.no_grad():
-        batch, scores = _scored(model, inputs)
+        sampled, scores = _scored(model, inputs)
         tokens, _ = model.branches(inputs)
-    kept = refine(scores, batch.hop, batch.offsets, batch.batch, run.config.model.keep)
-    assert len(tokens.node) < len(batch.node)
-    assert torch.equal(batch.node[kept], tokens.node)
+    keep = run.config.model.keep
+    kept = refine(scores, sampled.hop, sampled.offsets, sampled.subgraph, keep)
+    assert len(tokens.node) < len(sampled.node)
+    assert torch.equal(sampled.node[kept], tokens.node)
 
 
 def test_kernels_by_epoch(run: Run, tmp_path: Path) -> None:

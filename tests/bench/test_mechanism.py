@@ -7,7 +7,7 @@ import torch
 from gelgt.bench.mechanism import Data, Outcome, Training, _ratios, small_config, train
 from gelgt.config import GelGTConfig
 from gelgt.metrics import roc_auc
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 
 LAG = 30.0
 
@@ -44,7 +44,7 @@ def test_nothing_but_the_bias_knows_time(data: Data) -> None:
 
     def change(config: GelGTConfig) -> float:
         model = GelGTModel(
-            config, data.graph, data.features, hide={"events": ("happened_at",)}
+            config, ModelContext(data.graph, data.features, hide={"events": ("happened_at",)})
         ).eval()
         with torch.no_grad():
             return float((model(inputs) - model(moved)).abs().max())

@@ -15,7 +15,7 @@ from gelgt.bench.tables import study_markdown
 from gelgt.bench.write import write_study
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
-from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn import ModelContext, ModelInput, RelationalModel
 from gelgt.registry import _registered, register_model
 from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
@@ -34,9 +34,9 @@ class Broken(RelationalModel):
 
     config_type = ModelConfig
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.head = self.make_head(1)
+    def __init__(self, config: ModelConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Any:
         raise RuntimeError("out of ideas")

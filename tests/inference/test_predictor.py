@@ -146,7 +146,7 @@ def test_scored_rows_are_predicted_alike(
     data = score_split(run, twins.whole, "test", device="cpu").data
     with torch.inference_mode():
         expected = [
-            predictor.scorer.model.embed(inputs).numpy()
+            predictor.scorer.model.seed_vectors(inputs).numpy()
             for inputs in data.loader(data.seeds["test"], 64)
         ]
     np.testing.assert_allclose(

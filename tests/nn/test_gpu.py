@@ -12,7 +12,7 @@ from configs import plain_config
 import gelgt
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.sampling import Sampler, SamplingConfig, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.sampling.loader import SubgraphLoader
@@ -49,7 +49,7 @@ def loader_of(world: World, size: int = 32) -> SubgraphLoader:
 
 def model_of(world: World, **changes: object) -> GelGTModel:
     torch.manual_seed(0)
-    return GelGTModel(plain_config(**changes), world[0], world[1])
+    return GelGTModel(plain_config(**changes), ModelContext(world[0], world[1]))
 
 
 def test_same_predictions_as_on_the_cpu(world: World) -> None:

@@ -25,7 +25,7 @@ import gelgt
 from gelgt.config import SamplingConfig
 from gelgt.demo import Shop
 from gelgt.errors import GelgtError
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.nn.attention import AttentionBlock, TimeBias, choose_backend, mask_bias
 from gelgt.nn.bias import GaussianBias
 from gelgt.nn.kernels import FAR, triton_version, why_not
@@ -345,8 +345,7 @@ def test_the_model_predicts_alike(
         model = (
             GelGTModel(
                 plain_config(width=64, heads=2, keep=30, backend=backend, **changes),
-                graph,
-                features,
+                ModelContext(graph, features),
             )
             .to(DEVICE)
             .eval()

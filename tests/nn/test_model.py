@@ -17,7 +17,7 @@ from gelgt.config import ENCODERS, GelGTConfig, SamplingConfig
 from gelgt.demo import Shop
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.nn.base import duration
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, task_seeds
@@ -47,7 +47,7 @@ def sampled(world: World, places: list[int], budget: int = 60) -> SubgraphBatch:
 def model_of(world: World, **changes: Any) -> GelGTModel:
     torch.manual_seed(0)
     values = {"width": 32, "layers": 2, "keep": 30, "structure_width": 64, "row_width": 16}
-    model = GelGTModel(plain_config(**(values | changes)), world[1], world[2])
+    model = GelGTModel(plain_config(**(values | changes)), ModelContext(world[1], world[2]))
     model.start_times(torch.tensor([1.0, 5.0, 30.0, 100.0]))
     return model.eval()
 
@@ -157,7 +157,8 @@ def test_hidden_columns_change_nothing_once_hidden(world: World, small_shop: Sho
     _, graph, features, _ = world
     torch.manual_seed(0)
     hide = {"products": ["quality"]}
-    model = GelGTModel(plain_config(width=32, keep=30), graph, features, hide=hide).eval()
+    context = ModelContext(graph, features, hide=hide)
+    model = GelGTModel(plain_config(width=32, keep=30), context).eval()
     inputs = ModelInput.of(sampled(world, PLACES), features, hide)
     names = [
         c for columns in inputs.rows.frames["products"].col_names_dict.values() for c in columns
@@ -235,7 +236,7 @@ def test_paper_preset_on_rel_f1(relbench_data: Callable[[str], Path]) -> None:
     script = f"""
 import resource, torch
 import gelgt
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, SamplingConfig, task_seeds
 from gelgt.sampling.loader import SubgraphLoader
@@ -243,7 +244,7 @@ db = gelgt.open({str(relbench_data("rel-f1"))!r})
 graph, features = db.graph(), db.features()
 seeds = task_seeds(db.task("driver-dnf"), graph, "test")
 batch = next(iter(SubgraphLoader(Sampler(graph, SamplingConfig(budget=300)), seeds, 8)))
-model = GelGTModel(RunConfig.of("paper").model, graph, features)
+model = GelGTModel(RunConfig.of("paper").model, ModelContext(graph, features))
 out = model(ModelInput.of(batch, features))
 out.sum().backward()
 assert torch.isfinite(out).all()

@@ -14,12 +14,14 @@ from gelgt.config import SamplingConfig
 from gelgt.demo import Shop
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn import GelGTModel, ModelInput
-from gelgt.nn.static.forward import StaticInput, StaticModel, why_not_static
-from gelgt.nn.static.ops import Links, Segments, masked_batch_norm, means
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
+from gelgt.nn.static.input import StaticInput
+from gelgt.nn.static.layout import run_means
+from gelgt.nn.static.ops import masked_batch_norm
 from gelgt.nn.static.pack import Packer, measure
 from gelgt.nn.static.shape import Shape, Size, choose_shapes
 from gelgt.nn.static.weights import LowWeights, raised
+from gelgt.nn.sums import Messages, Segments
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
 
@@ -56,7 +58,7 @@ def model_of(world: World, **changes: Any) -> GelGTModel:
         "dropout": 0.0,
         "gnn_dropout": 0.0,
     }
-    model = GelGTModel(plain_config(**(values | changes)), world[0], world[1])
+    model = GelGTModel(plain_config(**(values | changes)), ModelContext(world[0], world[1]))
     model.start_times(torch.tensor([1.0, 5.0, 30.0, 100.0]))
     return model
 
@@ -92,8 +94,8 @@ def static(
     )
     packed = packer(batch)
     assert packed is not None
-    over = StaticModel(model, world[0], SamplingConfig(budget=BUDGET), world[1], {})
-    return over(StaticInput(packed.shape, packed.words))[: packed.seeds]
+    form = model.static_form(world[0], SamplingConfig(budget=BUDGET), world[1], {})
+    return form(StaticInput(packed.shape, packed.words))[: packed.seeds]
 
 
 VARIANTS: list[dict[str, Any]] = [
@@ -207,22 +209,15 @@ def test_shapes_have_room_for_what_was_seen() -> None:
 
 def test_means_over_runs() -> None:
     """Row 0 has a run of two and a run of one; a message that is left out does not count."""
-    row, start, end = (
-        torch.tensor([0, 0, 0, 1]),
-        torch.tensor([0, 0, 2, 3]),
-        torch.tensor([2, 2, 3, 4]),
-    )
-    received, sent = means(
+    start, end = torch.tensor([0, 0, 2, 3]), torch.tensor([2, 2, 3, 4])
+    received, sent = run_means(
         torch.tensor([True, True, False, True]), start, end, torch.tensor([3, 2, 1, 0])
     )
     assert received.tolist() == [0.5, 0.5, 0.0, 1.0]
     assert sent.tolist() == [1.0, 0.0, 0.5, 0.5]
-    links = Links(
-        Segments(row, torch.tensor([1, 0, 1, 0]), torch.tensor([0, 3]), torch.tensor([3, 4])),
-        received,
-        sent,
-    )
-    assert links.total(torch.tensor([[2.0], [4.0]])).tolist() == [[3.0], [2.0]]
+    other, rows = torch.tensor([1, 0, 1, 0]), (torch.tensor([0, 3]), torch.tensor([3, 4]))
+    messages = Messages(Segments(other, *rows, received), Segments(other, *rows, sent))
+    assert messages.total(torch.tensor([[2.0], [4.0]])).tolist() == [[3.0], [2.0]]
 
 
 def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
@@ -256,9 +251,10 @@ def test_masked_batch_norm_is_batch_norm_of_the_real_rows() -> None:
 def test_what_has_no_fixed_shape_says_why(
     world: World, changes: dict[str, Any], sampling: dict[str, Any], reason: str | None
 ) -> None:
-    found = why_not_static(model_of(world, **changes), SamplingConfig(**sampling), world[1], 1e12)
+    model = model_of(world, **changes)
+    found = model.why_not_static(SamplingConfig(**sampling), world[1], 1e12)
     assert (found is None) if reason is None else (found is not None and reason in found)
-    assert "GiB" in str(why_not_static(model_of(world), SamplingConfig(), world[1], 10.0))
+    assert "GiB" in str(model.why_not_static(SamplingConfig(), world[1], 10.0))
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "batch", "centroids": 16}], ids=str)

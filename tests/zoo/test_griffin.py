@@ -10,7 +10,7 @@ from test_parts import RELATIONS, TABLES, tokens
 
 import gelgt
 from gelgt.zoo.griffin import GriffinConfig, GriffinLayer
-from gelgt.zoo.parts import Blocks, key_ways, way_tables
+from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
 
 
 def test_the_cell_that_another_cell_names_is_found(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_means_within_a_relation_and_the_largest_across_them() -> None:
     layer = make_layer()
     made = tokens()
     blocks = Blocks.of(made, len(TABLES))
-    ways = key_ways(made, blocks, way_tables(RELATIONS, TABLES))
+    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
     sent = [layer.message(x) for x in h]
-    found = layer.arriving(h, ways)
+    found = layer.arriving(h, directions)
     users, shops, orders = (TABLES.index(name) for name in ("users", "shops", "orders"))
     torch.testing.assert_close(found[users][0], layer.relations[0] * sent[orders].mean(0))
     assert found[users][1].abs().sum() == 0, "a row without neighbours receives nothing"

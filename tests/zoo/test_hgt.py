@@ -9,7 +9,7 @@ from torch_geometric.nn import HGTConv
 
 from gelgt.nn.bias import GaussianBias
 from gelgt.zoo.hgt import HGTConfig, HGTLayer
-from gelgt.zoo.parts import Blocks, key_ways, way_tables
+from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
 
 
 def test_the_rows_of_one_kind_are_found_among_others(tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_the_rows_of_one_kind_are_found_among_others(tmp_path: Path) -> None:
 def test_a_layer_is_pygs() -> None:
     torch.manual_seed(0)
     made = tokens()
-    blocks, pairs = Blocks.of(made, len(TABLES)), way_tables(RELATIONS, TABLES)
-    ways = key_ways(made, blocks, pairs)
+    blocks, pairs = Blocks.of(made, len(TABLES)), direction_tables(RELATIONS, TABLES)
+    directions = directed_edges(made, blocks, pairs)
     names = [(TABLES[s], str(number), TABLES[t]) for number, (s, t) in enumerate(pairs)]
     layer = HGTLayer(HGTConfig(width=8, heads=2, dropout=0.0), len(TABLES), len(pairs))
     layer.norms = torch.nn.ModuleList(torch.nn.Identity() for _ in TABLES)
@@ -43,11 +43,12 @@ def test_a_layer_is_pygs() -> None:
         for number, name in enumerate(names):
             theirs.p_rel["__".join(name)].copy_(layer.prior[number])
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
-    edges = {
-        name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(names, ways)
+    theirs_edges = {
+        name: torch.stack([edges.sent.rows, edges.received.rows])
+        for name, edges in zip(names, directions)
     }
-    expected = theirs(dict(zip(TABLES, h)), edges)
-    found = layer(h, ways, [None] * len(ways))
+    expected = theirs(dict(zip(TABLES, h)), theirs_edges)
+    found = layer(h, directions, [None] * len(directions))
     for table in ("shops", "users", "orders"):
         torch.testing.assert_close(
             found[TABLES.index(table)], expected[table], atol=1e-5, rtol=1e-5

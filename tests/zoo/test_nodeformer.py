@@ -1,15 +1,17 @@
 """NodeFormer: rows of one subgraph are compared pair by pair without forming the pairs, and keys
 add what comes along them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from planted import Outcome, matching
+from test_parts import rows_of
 
 from gelgt.errors import GelgtError
-from gelgt.nn import ModelInput
+from gelgt.nn import ModelContext, ModelInput
 from gelgt.nn.dropout import own_dropout
 from gelgt.zoo.nodeformer import NodeFormer, NodeFormerConfig, NodeFormerLayer, random_directions
-from gelgt.zoo.parts import padded
 
 SETTINGS = {"sampling__budget": 8, "train__epochs": 8}
 
@@ -32,9 +34,7 @@ def fresh(trained: Outcome, **changes: object) -> NodeFormer:
     values = {"width": 32, "row_width": 16, "dropout": 0.0} | changes
     return NodeFormer(
         NodeFormerConfig(**values),
-        trained.data.graph,
-        trained.data.features,
-        hide=trained.data.hide,
+        ModelContext(trained.data.graph, trained.data.features, hide=trained.data.hide),
     ).eval()
 
 
@@ -55,8 +55,6 @@ def test_many_random_features_are_softmax() -> None:
     q, k, v = (
         0.5 * torch.randn(11, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3)
     )
-    offsets = torch.tensor([0, 4, 11])
-    mask = torch.arange(7) < torch.tensor([[4], [7]])
     expected = torch.cat(
         [
             torch.einsum(
@@ -67,7 +65,7 @@ def test_many_random_features_are_softmax() -> None:
             for part in (slice(0, 4), slice(4, 11))
         ]
     )
-    few, many = (layer(directions=m).all_pairs(q, k, v, offsets, mask) for m in (8, 65_536))
+    few, many = (layer(directions=m).all_pairs(q, k, v, rows_of([4, 7])) for m in (8, 65_536))
     torch.testing.assert_close(many, expected, atol=0.01, rtol=0)
     assert (few - expected).abs().max() > (many - expected).abs().max()
 
@@ -76,10 +74,9 @@ def test_large_scores_stay_finite() -> None:
     q, k, v = (
         60.0 * torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)) for n in range(3)
     )
-    offsets, mask = torch.tensor([0, 5]), torch.ones(1, 5, dtype=torch.bool)
     for mode in (True, False):
         assert torch.isfinite(
-            layer(temperature=0.1).train(mode).all_pairs(q, k, v, offsets, mask)
+            layer(temperature=0.1).train(mode).all_pairs(q, k, v, rows_of([5]))
         ).all()
 
 
@@ -88,8 +85,7 @@ def test_padding_spoils_no_gradient() -> None:
         torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(n)).requires_grad_()
         for n in range(3)
     )
-    mask = torch.arange(4) < torch.tensor([[1], [4]])
-    layer().train().all_pairs(q, k, v, torch.tensor([0, 1, 5]), mask).square().sum().backward()
+    layer().train().all_pairs(q, k, v, rows_of([1, 4])).square().sum().backward()
     assert all(x.grad is not None and torch.isfinite(x.grad).all() for x in (q, k, v))
 
 
@@ -123,10 +119,10 @@ def test_a_row_is_seen_by_its_own_subgraph_alone(trained: Outcome, inputs: Model
     attention, without any link."""
     model = fresh(trained, has_links=False)
     tokens = model.encoder(inputs)
-    mask, changed = padded(tokens)[1], tokens.h.detach().clone()
+    changed = tokens.h.detach().clone()
     changed[1] += 1.0  # a row of the first subgraph
-    before = model.layers[0](tokens, mask, None)
-    after = model.layers[0](type(tokens)(**{**vars(tokens), "h": changed}), mask, None)
+    before = model.layers[0](tokens, None)
+    after = model.layers[0](replace(tokens, h=changed), None)
     border = int(tokens.offsets[1])
     assert not torch.allclose(before[0], after[0], atol=1e-5)
     torch.testing.assert_close(before[border:], after[border:], atol=1e-6, rtol=0)

@@ -1,66 +1,11 @@
-"""The parts of the zoo: sums and their gradients, rows by table, keys by relation."""
+"""The parts of the zoo: rows by table, keys by relation."""
 
-import pytest
 import torch
 
 from gelgt.graph.store import Relation
 from gelgt.nn.bias import LinearDecayBias
-from gelgt.nn.model import Tokens
-from gelgt.zoo.parts import (
-    Blocks,
-    Index,
-    key_bias,
-    key_ways,
-    mean,
-    padded,
-    refined,
-    shares,
-    subgraph_of,
-    take,
-    total,
-    way_tables,
-)
-
-ROWS = torch.tensor([3, 0, 3, 1, 3])
-
-
-def test_take_and_total_are_each_others_gradient() -> None:
-    torch.manual_seed(0)
-    index = Index.of(ROWS, 5)  # row 2 has no item, row 4 either
-    items, x = (
-        torch.randn(5, 2, dtype=torch.float64, requires_grad=True),
-        torch.randn(5, 2, dtype=torch.float64, requires_grad=True),
-    )
-    expected = torch.zeros(5, 2, dtype=torch.float64).index_add(0, ROWS, items)
-    torch.testing.assert_close(total(items, index), expected)
-    torch.testing.assert_close(take(x, index), x[ROWS])
-    assert torch.autograd.gradcheck(lambda v: total(v, index), items)
-    assert torch.autograd.gradcheck(lambda v: take(v, index), x)
-    assert index.counts.tolist() == [1, 1, 0, 3, 0]
-    assert mean(items, index)[2].tolist() == [0, 0]
-    torch.testing.assert_close(mean(items, index)[3], items[[0, 2, 4]].mean(0))
-
-
-def test_shares_are_a_softmax_among_the_items_of_a_row() -> None:
-    scores = torch.tensor(
-        [[1.0, 90.0], [5.0, -3.0], [2.0, 91.0], [0.0, 0.0], [-4.0, 95.0]], requires_grad=True
-    )
-    found = shares(scores, Index.of(ROWS, 5))
-    torch.testing.assert_close(found[[0, 2, 4]], torch.softmax(scores[[0, 2, 4]], 0))
-    torch.testing.assert_close(found[[1, 3]], torch.ones(2, 2))
-    assert torch.autograd.gradcheck(
-        lambda s: shares(s, Index.of(ROWS, 5)), scores.double(), eps=1e-3, atol=1e-3
-    )
-
-
-@pytest.mark.parametrize("size", [0, 3])
-def test_nothing_to_sum_up(size: int) -> None:
-    index = Index.of(torch.zeros(0, dtype=torch.int64), size)
-    items = torch.zeros(0, 4, requires_grad=True)
-    total(items, index).sum().backward()
-    assert total(items, index).shape == (size, 4)
-    assert take(torch.ones(size, 4, requires_grad=True), index).shape == (0, 4)
-
+from gelgt.nn.layout import PackedTokens
+from gelgt.zoo.parts import Blocks, directed_edges, direction_tables, key_bias
 
 RELATIONS = [
     Relation("orders", "user_id", "users"),
@@ -70,24 +15,37 @@ RELATIONS = [
 TABLES = ["shops", "users", "orders", "empty"]
 
 
-def tokens() -> Tokens:
+def tokens() -> PackedTokens:
     """Two subgraphs: a user with two orders of a shop, the second after the first; and a user
     alone."""
     table = torch.tensor([1, 2, 2, 0, 1])
-    edges = torch.tensor([[1, 2, 1, 2, 2], [0, 0, 3, 3, 1]])
-    relation = torch.tensor([0, 0, 1, 1, 2])
     age = torch.tensor([0.0, 5.0, 2.0, 0.0, 0.0])
-    h = torch.arange(10.0).view(5, 2)
-    return Tokens(
-        h,
-        age,
-        age > 0,
-        torch.tensor([0, 1, 1, 2, 0]),
-        table,
-        table,
-        torch.tensor([0, 4, 5]),
-        edges,
-        relation,
+    return PackedTokens(
+        h=torch.arange(10.0).view(5, 2),
+        age=age,
+        has_time=age > 0,
+        offsets=torch.tensor([0, 4, 5]),
+        hop=torch.tensor([0, 1, 1, 2, 0]),
+        table=table,
+        node=table,
+        edges=torch.tensor([[1, 2, 1, 2, 2], [0, 0, 3, 3, 1]]),
+        relation=torch.tensor([0, 0, 1, 1, 2]),
+    )
+
+
+def rows_of(lengths: list[int]) -> PackedTokens:
+    """Subgraphs of so many rows, of which nothing else is known."""
+    none = torch.zeros(sum(lengths), dtype=torch.int64)
+    return PackedTokens(
+        h=none[:, None].float(),
+        age=none.float(),
+        has_time=none > 0,
+        offsets=torch.tensor([0, *lengths]).cumsum(0),
+        hop=none,
+        table=none,
+        node=none,
+        edges=torch.zeros(2, 0, dtype=torch.int64),
+        relation=none[:0],
     )
 
 
@@ -101,11 +59,12 @@ def test_blocks_take_apart_and_join() -> None:
 
 def test_ways_hold_every_key_in_both_directions() -> None:
     made = tokens()
-    blocks, pairs = Blocks.of(made, 4), way_tables(RELATIONS, TABLES)
+    blocks, pairs = Blocks.of(made, 4), direction_tables(RELATIONS, TABLES)
     assert pairs == [(2, 1), (1, 2), (2, 0), (0, 2), (2, 2), (2, 2)]
-    ways = key_ways(made, blocks, pairs)
+    directions = directed_edges(made, blocks, pairs)
     found = [
-        (way.source, way.target, way.sent.rows.tolist(), way.received.rows.tolist()) for way in ways
+        (edges.source, edges.target, edges.sent.rows.tolist(), edges.received.rows.tolist())
+        for edges in directions
     ]
     assert found == [
         (2, 1, [0, 1], [0, 0]),
@@ -115,18 +74,6 @@ def test_ways_hold_every_key_in_both_directions() -> None:
         (2, 2, [1], [0]),
         (2, 2, [0], [1]),
     ]
-
-
-def test_refinement_keeps_the_keys_among_what_it_keeps() -> None:
-    kept = refined(tokens(), 3)
-    assert kept.offsets.tolist() == [0, 3, 4]
-    assert kept.table.tolist() == [1, 2, 2, 1]
-    assert kept.edges.tolist() == [[1, 2, 2], [0, 0, 1]]
-    assert kept.relation.tolist() == [0, 0, 2]
-    assert subgraph_of(kept).tolist() == [0, 0, 0, 1]
-    x, mask = padded(kept)
-    assert mask.tolist() == [[True] * 3, [True, False, False]]
-    assert x[1, 1:].abs().sum() == 0
 
 
 def test_a_bias_along_keys_is_that_of_the_pair() -> None:

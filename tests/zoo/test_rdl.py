@@ -10,7 +10,7 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from gelgt.zoo.parts import Blocks, key_ways, way_tables
+from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
 from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 
 
@@ -31,8 +31,8 @@ def test_one_layer_does_not_reach_two_keys_away(tmp_path: Path) -> None:
 def test_a_layer_is_pygs(aggregation: Any) -> None:
     torch.manual_seed(0)
     made = tokens()
-    blocks, pairs = Blocks.of(made, len(TABLES)), way_tables(RELATIONS, TABLES)
-    ways = key_ways(made, blocks, pairs)
+    blocks, pairs = Blocks.of(made, len(TABLES)), direction_tables(RELATIONS, TABLES)
+    directions = directed_edges(made, blocks, pairs)
     layer = HeteroSAGE(
         RDLConfig(width=8, aggregation=aggregation, dropout=0.0), len(TABLES), len(pairs)
     )
@@ -48,11 +48,12 @@ def test_a_layer_is_pygs(aggregation: Any) -> None:
             # their matrices for the row itself are added up
             convolution.lin_r.weight.copy_(own.weight / share)
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
-    edges = {
-        name: torch.stack([way.sent.rows, way.received.rows]) for name, way in zip(theirs, ways)
+    theirs_edges = {
+        name: torch.stack([edges.sent.rows, edges.received.rows])
+        for name, edges in zip(theirs, directions)
     }
-    expected = HeteroConv(theirs, aggr="sum")(dict(zip(TABLES, h)), edges)
-    found = layer(h, ways)
+    expected = HeteroConv(theirs, aggr="sum")(dict(zip(TABLES, h)), theirs_edges)
+    found = layer(h, directions)
     for table in ("shops", "users", "orders"):
         norm = layer.norms[TABLES.index(table)]
         torch.testing.assert_close(

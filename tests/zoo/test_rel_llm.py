@@ -13,7 +13,7 @@ import torch
 from planted import Outcome, Planted, summed
 
 from gelgt.errors import GelgtError
-from gelgt.nn import ModelInput
+from gelgt.nn import ModelContext, ModelInput
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.training import train_run
@@ -70,8 +70,10 @@ def fresh(trained: Outcome, folder: Path | None, **changes: Any) -> RelLLM:
         "prompts": 6,
         "language_model": None if folder is None else str(folder),
     } | changes
+    context = ModelContext(trained.data.graph, trained.data.features, hide=trained.data.hide)
     return RelLLM(
-        RelLLMConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide
+        RelLLMConfig(**values),
+        context,
     ).eval()
 
 
@@ -179,9 +181,7 @@ def test_hidden_columns_are_not_in_the_text(trained: Outcome, folder: Path) -> N
     data, hide = trained.data, {"users": ("team",)}
     model = RelLLM(
         RelLLMConfig(width=32, language_model=str(folder), has_text=True, text_length=12),
-        data.graph,
-        data.features,
-        hide=hide,
+        ModelContext(data.graph, data.features, hide=hide),
     )
     batch = next(iter(data.loader(data.seeds["test"], 2))).batch
     assert model.text is not None

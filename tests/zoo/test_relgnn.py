@@ -7,7 +7,7 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 
 from gelgt.graph.store import Relation
-from gelgt.zoo.parts import Blocks, key_ways, way_tables
+from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
 from gelgt.zoo.relgnn import Leg, RelGNNConfig, RelGNNLayer, Route, atomic_routes
 
 
@@ -23,7 +23,7 @@ def test_one_step_crosses_a_bridge(tmp_path: Path) -> None:
 def test_routes_follow_from_the_schema() -> None:
     single = [Relation("notes", "order_id", "orders")]
     assert atomic_routes(single) == [Route(0), Route(1)], "one key: from child to parent and back"
-    assert [route.key for route in atomic_routes(RELATIONS) if route.way == 0] == [1, 2], (
+    assert [route.key for route in atomic_routes(RELATIONS) if route.direction == 0] == [1, 2], (
         "to the user, from the shop and the order before"
     )
     assert len([r for r in atomic_routes(RELATIONS) if r.key is not None]) == 6, (
@@ -36,12 +36,12 @@ def layer_and_legs(routes: list[Route]) -> tuple[RelGNNLayer, list[torch.Tensor]
     torch.manual_seed(0)
     made = tokens()
     blocks = Blocks.of(made, len(TABLES))
-    ways = key_ways(made, blocks, way_tables(RELATIONS, TABLES))
+    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
     layer = RelGNNLayer(RelGNNConfig(width=8, heads=2, dropout=0.0), len(TABLES), routes)
     return (
         layer,
         [torch.randn(len(rows), 8) for rows in blocks.rows],
-        [Leg.of(route, ways, None) for route in routes],
+        [Leg.of(route, directions, None) for route in routes],
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from planted import Outcome, Planted, lagged
 
-from gelgt.nn import ModelInput
+from gelgt.nn import ModelContext, ModelInput
 from gelgt.nn.bias import GaussianBias
 from gelgt.presets import RunConfig
 from gelgt.zoo.relgt import RelGT, RelGTConfig
@@ -38,8 +38,10 @@ def inputs(trained: Outcome) -> ModelInput:
 def fresh(trained: Outcome, **changes: object) -> RelGT:
     torch.manual_seed(0)
     values = {"width": 32, "layers": 1, "row_width": 16, "centroids": 16} | changes
+    context = ModelContext(trained.data.graph, trained.data.features, hide=trained.data.hide)
     return RelGT(
-        RelGTConfig(**values), trained.data.graph, trained.data.features, hide=trained.data.hide
+        RelGTConfig(**values),
+        context,
     )
 
 

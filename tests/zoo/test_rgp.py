@@ -7,10 +7,9 @@ import pytest
 import torch
 from planted import Outcome, Planted, unlinked
 
-from gelgt.nn import ModelInput
+from gelgt.nn import ModelContext, ModelInput
 from gelgt.nn.bias import GaussianBias
 from gelgt.presets import RunConfig
-from gelgt.zoo.parts import padded, tokens_of
 from gelgt.zoo.rgp import RGP, CrossAttention, RGPConfig, is_linked
 
 SETTINGS = {"sampling__budget": 20, "train__epochs": 10, "model__latents": 4}
@@ -62,15 +61,12 @@ def test_a_row_without_a_time_gets_no_bias(trained: Outcome, inputs: ModelInput)
     torch.manual_seed(0)
     model = RGP(
         RGPConfig(width=32, bias="linear-decay", latents=4),
-        trained.data.graph,
-        trained.data.features,
-        hide=trained.data.hide,
+        ModelContext(trained.data.graph, trained.data.features, hide=trained.data.hide),
     )
     timeless = replace(inputs.batch, has_time=torch.zeros_like(inputs.batch.has_time))
     for batch, is_flat in ((timeless, True), (inputs.batch, False)):
-        tokens = tokens_of(ModelInput(batch, inputs.rows), torch.zeros(len(batch.node), 32))
-        mask = padded(tokens)[1]
-        added = model.closed(tokens, mask)
+        tokens = ModelInput(batch, inputs.rows).tokens(torch.zeros(len(batch.node), 32))
+        mask, added = tokens.mask, model.closed(tokens)
         assert bool((added.masked_fill(~mask[:, None, None], 0) == 0).all()) == is_flat
         assert torch.isneginf(added[:, 0, 0][~mask]).all(), "padding stays closed"
 

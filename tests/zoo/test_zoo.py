@@ -23,7 +23,7 @@ from gelgt.demo import Shop, shop
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
 from gelgt.inference.predictor import Predictor
-from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn import ModelContext, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.presets import PRESETS, RunConfig, config_type
 from gelgt.registry import BUILT_IN, find_model
@@ -78,10 +78,14 @@ class World:
     def inputs(self, places: list[int], budget: int = 60) -> ModelInput:
         return ModelInput.of(self.batch(places, budget), self.features)
 
+    @property
+    def context(self) -> ModelContext:
+        return ModelContext(self.graph, self.features)
+
     def model(self, name: str, **changes: Any) -> RelationalModel:
         """A small model in evaluation mode, weights and times started."""
         torch.manual_seed(0)
-        made = find_model(name)(settings(name, **changes).model, self.graph, self.features)
+        made = find_model(name)(settings(name, **changes).model, self.context)
         made.start(torch.tensor([0.1]), torch.tensor([1.0, 5.0, 30.0, 100.0]))
         return made.eval()
 
@@ -217,7 +221,7 @@ def test_tables_of_keys_alone_and_without_time(name: str, keys_only: gelgt.Datab
     )
     sample = Sampler(graph, SamplingConfig(budget=20)).sample(seeds.node, seeds.time, seeds.key)
     torch.manual_seed(0)
-    model = find_model(name)(settings(name).model, graph, features).eval()
+    model = find_model(name)(settings(name).model, ModelContext(graph, features)).eval()
     out = predict(
         model, ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features)
     )
@@ -350,7 +354,7 @@ def test_a_fresh_model_sees_no_later_rows(twins: Twins, name: str) -> None:
         sample = Sampler(graph, config).sample(seeds.node, seeds.time, seeds.key)
         if model is None:
             torch.manual_seed(0)
-            model = find_model(name)(settings(name).model, graph, features).eval()
+            model = find_model(name)(settings(name).model, ModelContext(graph, features)).eval()
         out.append(
             predict(
                 model,

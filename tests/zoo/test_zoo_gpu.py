@@ -11,7 +11,7 @@ from test_zoo import NAMES, settings
 
 import gelgt
 from gelgt.config import SamplingConfig
-from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn import ModelContext, ModelInput, RelationalModel
 from gelgt.registry import find_model
 from gelgt.sampling import Sampler, task_seeds
 from gelgt.sampling.batch import from_sample
@@ -34,8 +34,7 @@ def made(request: pytest.FixtureRequest, relbench_data: Callable[[str], Path]) -
     torch.manual_seed(0)
     model = find_model(request.param)(
         settings(request.param, model__dropout=0.0, model__attention_dropout=0.0).model,
-        graph,
-        features,
+        ModelContext(graph, features),
     )
     return model.eval(), ModelInput.of(
         from_sample(sample, graph, seeds.time, seeds.key, places), features

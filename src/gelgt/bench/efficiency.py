@@ -20,7 +20,7 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from gelgt.bench.machine import machine
 from gelgt.nn import GelGTModel
-from gelgt.nn.static.forward import StaticInput
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
 from gelgt.sampling import SubgraphLoader
@@ -225,7 +225,6 @@ class _Bench:
         """Milliseconds of each part of a step, each by itself."""
         self.say("parts of a step")
         trainer = self.trainer("eager")
-        assert isinstance(trainer.model, GelGTModel)
         steps = RecordedSteps.over(trainer.setup, self.data, trainer.loader)
         for group in trainer.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
@@ -259,20 +258,21 @@ class _Bench:
 
     def _growing(self, steps: RecordedSteps) -> dict[str, Callable[[StaticInput], Tensor]]:
         """Parts of the step, each with all before it."""
-        over, precision = steps.static, steps.setup.precision
+        static, precision = steps.static, steps.setup.precision
+        model = cast(GelGTModel, static.model)  # no other has a form of fixed shapes
 
         def encode(inputs: StaticInput) -> Tensor:
             with torch.enable_grad(), precision(), steps.weights.used():
-                return over.encode(inputs, over.every_link(inputs))
+                return model.encode(static.rows(inputs))
 
         def branches(inputs: StaticInput) -> Tensor:
             with torch.enable_grad(), precision(), steps.weights.used():
-                tokens, passed = over.branches(inputs)
+                tokens, passed = model.branches(static.rows(inputs))
                 return tokens.h if passed is None else passed
 
         def forward(inputs: StaticInput) -> Tensor:
             with torch.enable_grad(), precision(), steps.weights.used():
-                return over(inputs)
+                return static(inputs)
 
         def backward(inputs: StaticInput) -> Tensor:
             gradients = torch.autograd.grad(

@@ -16,7 +16,7 @@ of the seed's attention.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,8 +24,7 @@ from torch import Tensor
 
 from gelgt.errors import GelgtError
 from gelgt.nn import GelGTModel, ModelInput
-from gelgt.nn.ensemble import first_of
-from gelgt.nn.gnn import messages
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.refinement import semantic_scores
 from gelgt.runs.folder import Run
 from gelgt.scoring.load import load_model
@@ -59,15 +58,15 @@ def effective_neighbours(
     Raises:
         GelgtError: the run is of another model, which has no refinement.
     """
-    where = choose_device(device)
-    own = TrainingData.of(db, task, run.config, run.statistics)
-    model = first_of(load_model(run, own)).to(where)
-    if not isinstance(model, GelGTModel):
+    if run.config.kind != "gelgt":
         raise GelgtError(
             "other_model",
             f"{run.folder} holds a model of kind {run.config.kind}.",
             hint="Soft gating looks at gelgt.",
         )
+    where = choose_device(device)
+    own = TrainingData.of(db, task, run.config, run.statistics)
+    model = cast(GelGTModel, load_model(run, own).first).to(where)
     found = []
     for size in sorted({*sizes, run.config.sampling.budget}):
         # nothing but the budget cuts
@@ -75,13 +74,14 @@ def effective_neighbours(
         data = TrainingData.of(db, task, wider, run.statistics)
         sampled, first, effective, cut = [], [], [], []
         for inputs in data.loader(_seeds(data), 64):
-            batch, scores = _scored(model, inputs.to(where))
-            rows = (batch.offsets[1:] - batch.offsets[:-1]).cpu().numpy() - 1
+            tokens, scores = _scored(model, inputs.to(where))
+            rows = (tokens.offsets[1:] - tokens.offsets[:-1]).cpu().numpy() - 1
             sums = torch.zeros(len(rows), device=where)
             sampled.append(rows)
             cut.append(rows + 1 >= size)
-            effective.append(sums.index_add(0, batch.batch, gates(scores, batch.hop)).cpu().numpy())
-            first.append(sums.index_add(0, batch.batch, (batch.hop == 1).float()).cpu().numpy())
+            gate, is_first = gates(scores, tokens.hop), (tokens.hop == 1).float()
+            effective.append(sums.index_add(0, tokens.subgraph, gate).cpu().numpy())
+            first.append(sums.index_add(0, tokens.subgraph, is_first).cpu().numpy())
         found.append(
             {
                 "budget": size,
@@ -98,20 +98,17 @@ def effective_neighbours(
     ]
 
 
-def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[Any, Tensor]:
-    """The packed rows of a batch, and the scores that refinement would sort them by, over √d."""
-    batch = inputs.batch.to_packed()
-    h = model.encode(batch, inputs.rows, batch.batch)
-    if model.gnn is not None and model.config.wiring == "stacked":
-        h = model.gnn(
-            h, messages(batch.edge_index, batch.edge_relation, model.config.gnn_mean, len(h))
-        )
-    return batch, semantic_scores(h, batch.offsets, batch.batch) / math.sqrt(h.shape[1])
+def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
+    """The sampled rows of a batch, and the scores that refinement would sort them by, over √d."""
+    tokens = model.sampled_tokens(inputs)
+    assert isinstance(tokens, PackedTokens)
+    scores = semantic_scores(tokens.h, tokens.offsets, tokens.subgraph)
+    return tokens, scores / math.sqrt(tokens.h.shape[1])
 
 
 def _attended(model: GelGTModel, data: TrainingData, device: torch.device) -> float | None:
     """exp(entropy) of the seeds' attention, at the run's own settings."""
-    if not model.blocks:
+    if not model.shows_attention:
         return None
     found = []
     for inputs in data.loader(_seeds(data), 64):

@@ -36,7 +36,7 @@ from gelgt.config import Bias, Encoder, GelGTConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.metrics import roc_auc
-from gelgt.nn import GelGTModel, ModelInput
+from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.nn.bias import GaussianBias
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader, make_seeds
 from gelgt.sampling.batch import SubgraphBatch
@@ -165,7 +165,7 @@ def train(
     torch.set_num_threads(1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = GelGTModel(config, data.graph, data.features, hide=HIDE)
+        model = GelGTModel(config, ModelContext(data.graph, data.features, hide=HIDE))
         ages = data.ages()
         model.start_times(ages)
         for bias in model.biases:

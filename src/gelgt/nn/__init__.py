@@ -10,13 +10,14 @@ Shapes, here and in all modules:
 """
 
 from gelgt.config import GelGTConfig
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.model import GelGTModel
 from gelgt.nn.rows import ModelInput, RowFrames, collect_rows
 
 __all__ = [
     "GelGTConfig",
     "GelGTModel",
+    "ModelContext",
     "ModelInput",
     "RelationalModel",
     "RowFrames",

@@ -8,7 +8,7 @@ computes the bias of a pair where it needs it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from gelgt.nn.bias import GaussianBias, TemporalBias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.dropout import dropout as dropped
 from gelgt.nn.kernels import FAR, why_not
+from gelgt.nn.layout import Tokens
 from gelgt.nn.norms import LayerNorm
 
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
@@ -204,3 +205,30 @@ def mask_bias(bias: Tensor | None, mask: Tensor, dtype: torch.dtype) -> Tensor:
         ~mask, float("-inf")
     )[:, None, None, :]
     return closed.expand(-1, 1, mask.shape[1], -1) if bias is None else bias.to(dtype) + closed
+
+
+def pair_bias(bias: TemporalBias | None, tokens: Tokens, dtype: torch.dtype) -> Tensor:
+    """The bias of all pairs of padded tokens, -∞ on padded keys: (B, H or 1, N, N)."""
+    over_time = None if bias is None else bias(*tokens.padded_times())
+    return mask_bias(over_time, tokens.mask, dtype)
+
+
+def attend(
+    blocks: Iterable[nn.Module], bias: TemporalBias | None, tokens: Tokens, config: GelGTConfig
+) -> Tensor:
+    """Tokens through attention blocks that share a bias: padded (B, N, d).
+
+    The fused backend works on the rows as they are laid out, which are padded afterwards. The
+    others need padded rows and the whole bias.
+    """
+    x = tokens.h
+    if choose_backend(config, x.device, x.dtype)[0] == "fused":
+        over_time = TimeBias.of(bias, tokens.age, tokens.has_time, tokens.spans, tokens.longest)
+        for block in blocks:
+            x = block(x, over_time)
+        return tokens.padded(x)
+    x = tokens.padded(x)
+    over_pairs = pair_bias(bias, tokens, x.dtype)
+    for block in blocks:
+        x = block(x, over_pairs)
+    return x

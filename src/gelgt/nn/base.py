@@ -1,32 +1,70 @@
-"""`RelationalModel`: what the fit loop, run folders and predictions need to know of a model.
+"""`RelationalModel`: what training, run folders and predictions need to know of a model.
 
 A model reads a `ModelInput` (a `SubgraphBatch` and the features of its rows) and gives one vector
-for each seed. Everything else has a default here. To add one, write a class with `config_type` and
+for each seed. Everything else has a default here: the history of the seed, the head, the start from
+the base rates, and what else a model can do. To add one, write a class with `config_type` and
 `embed`, and register it (docs/models.md).
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gelgt.config import AttentionConfig, ModelConfig
+from gelgt.config import AttentionConfig, ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn.bias import GaussianBias, TemporalBias, make_bias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import TableColumns
+from gelgt.nn.history import HistoryEncoder
+from gelgt.nn.layout import PackedTokens, Rows
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
+
+if TYPE_CHECKING:
+    from gelgt.nn.static.form import StaticForm
+
+
+@dataclass(frozen=True)
+class ModelContext:
+    """What a model is made for.
+
+    Attributes:
+        graph: For its tables and relations.
+        features: For the columns of its tables and their statistics.
+        outputs: Width of the prediction: 1, or the number of classes.
+        hide: For each table, columns that the task must not see.
+        noise_seed: Of whatever the model draws that is not dropout.
+        history: Columns of the aggregates that seeds come with; 0 for none.
+    """
+
+    graph: Graph
+    features: Features
+    outputs: int = 1
+    hide: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    noise_seed: int = 0
+    history: int = 0
+
+    def columns(self) -> dict[str, TableColumns]:
+        """The columns that a model may read, by table."""
+        columns = {}
+        for table in self.features.tables:
+            hidden = tuple(self.hide.get(table, ()))
+            frame = self.features.frame(table, [], hidden)
+            columns[table] = TableColumns(
+                self.features.col_stats(table, hidden), frame.col_names_dict
+            )
+        return columns
 
 
 class RelationalModel(nn.Module):
     """A model over sampled subgraphs.
 
-    A subclass sets `config_type`, calls `super().__init__`, makes its layers, and writes `embed`.
-    `head` is made here; `biases` holds the temporal biases that the configuration asks for, one for
-    each of `num_biases`.
+    A subclass sets `config_type`, calls `super().__init__`, makes its layers, then `add_head`, and
+    writes `embed`.
 
     Attributes:
         config_type: The class of its configuration: its own settings, as ``--set model.…`` changes
@@ -36,33 +74,20 @@ class RelationalModel(nn.Module):
             ``{"cpu": {"model": {"width": 64}, "sampling": {"hops": 2}}}``.
         is_coupled: Whether, in training, the rows of a batch see each other (batch statistics,
             moving averages): such a batch is not split.
-
-    Args:
-        config: Of `config_type`.
-        graph: For its tables and relations.
-        features: For the columns of its tables and their statistics.
-        outputs: Width of the prediction: 1, or the number of classes.
-        hide: For each table, columns that the task must not see.
-        noise_seed: Of whatever the model draws that is not dropout.
+        shows_attention: Whether `seed_attention` says how seeds spread their attention.
+        biases: Its temporal biases, as `make_biases` gives them.
     """
 
     config_type: ClassVar[type[ModelConfig]] = ModelConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    history: HistoryEncoder | None
     head: nn.Sequential
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
+    def __init__(self, config: ModelConfig, context: ModelContext) -> None:
         super().__init__()
         self.config: Any = config
-        self.noise_seed = noise_seed
-        self.columns = columns_of(features, hide or {})
+        self.noise_seed = context.noise_seed
+        self.columns = context.columns()
         self.biases = nn.ModuleList()
 
     @classmethod
@@ -73,70 +98,107 @@ class RelationalModel(nn.Module):
             GelgtError: a package or a file is missing.
         """
 
-    def make_head(self, outputs: int) -> nn.Sequential:
-        """From a seed vector to logits or standardised values; its last layer starts from the base
-        rates."""
+    # Layers that every model has.
+    def add_head(self, context: ModelContext) -> None:
+        """Make the last layers: the encoder of the seeds' history, where they come with one, and
+        the head, from a seed vector to logits or standardised values."""
         width, dropout = self.config.width, self.config.dropout
-        return nn.Sequential(
+        self.history = HistoryEncoder(context.history, width, dropout) if context.history else None
+        self.head = nn.Sequential(
             LayerNorm(width),
             nn.Linear(width, width),
             nn.GELU(),
             Dropout(dropout),
-            nn.Linear(width, outputs),
+            nn.Linear(width, context.outputs),
         )
 
     def make_biases(self, count: int = 1) -> nn.ModuleList:
         """Temporal biases as the configuration wants them; none if it wants none."""
         if not isinstance(self.config, AttentionConfig):
             return nn.ModuleList()
-        return nn.ModuleList(
-            made for made in (make_bias(self.config) for _ in range(count)) if made is not None
-        )
+        biases = [make_bias(self.config) for _ in range(count)]
+        return nn.ModuleList(bias for bias in biases if bias is not None)
 
-    def forward(self, inputs: ModelInput) -> Tensor:
+    # From a batch to predictions.
+    def forward(self, inputs: Rows) -> Tensor:
         """Predictions (B, outputs): logits or standardised values."""
-        out: Tensor = self.head(self.embed(inputs))
+        out: Tensor = self.head(self.seed_vectors(inputs))
         return out
 
-    def embed(self, inputs: ModelInput) -> Tensor:
-        """Seed vectors (B, d)."""
+    def seed_vectors(self, inputs: Rows) -> Tensor:
+        """What the head sees of each seed, its history included: (B, d)."""
+        seeds = self.embed(inputs)
+        if self.history is None or inputs.history is None:
+            return seeds
+        out: Tensor = seeds + self.history(inputs.history)
+        return out
+
+    def embed(self, inputs: Any) -> Tensor:
+        """What the subgraph says of each seed, from a `ModelInput`: (B, d)."""
         raise NotImplementedError
 
+    # What a model can do besides.
     @property
     def is_coupled(self) -> bool:
         return False
-
-    @property
-    def shows_attention(self) -> bool:
-        """Whether `seed_attention` tells how seeds spread their attention."""
-        return False
-
-    def seed_attention(self, inputs: ModelInput) -> tuple[Any, Tensor]:
-        """The rows that attention sees, and (T,) shares of the seeds' attention."""
-        raise NotImplementedError
-
-    @property
-    def fusion_share(self) -> float | None:
-        """The share of the attention branch in the seed vector, where there are two branches."""
-        return None
 
     @property
     def facts(self) -> str:
         """How it computes, in a few words, for the progress lines."""
         return ""
 
+    @property
+    def shows_attention(self) -> bool:
+        return False
+
+    def seed_attention(self, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
+        """How the seeds spread their attention, where the model `shows_attention`: the rows that
+        they attend to, and (T,) shares that sum to 1 for each seed."""
+        raise NotImplementedError
+
+    @property
+    def fusion_share(self) -> float | None:
+        """The share of the attention branch in a seed's vector; None where there are no two
+        branches."""
+        return None
+
+    def why_not_static(
+        self, sampling: SamplingConfig, features: Features, free: float
+    ) -> str | None:
+        """Why the model cannot work on batches of fixed shapes, and so not be recorded as a CUDA
+        graph; None if it can.
+
+        Args:
+            free: Bytes of the device that are free.
+        """
+        return f"{type(self).__name__} has no form of fixed shapes"
+
+    def static_form(
+        self,
+        graph: Graph,
+        sampling: SamplingConfig,
+        features: Features,
+        hide: Mapping[str, Collection[str]],
+    ) -> "StaticForm":
+        """The model over batches of fixed shapes, with the model's own parameters, where
+        `why_not_static` gives no reason against it."""
+        raise NotImplementedError
+
+    # How it starts and learns.
     @torch.no_grad()
     def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
         """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows
         seen in training.
 
         Args:
-            history: (S, F) aggregates of the training seeds, for a model that wants them.
+            history: (S, F) aggregates of the training seeds, whose quantiles are taken.
         """
         last = self.head[-1]
         assert isinstance(last, nn.Linear)
         last.bias.copy_(base)
         self.start_times(ages)
+        if self.history is not None and history is not None:
+            self.history.fit(history)
 
     def start_times(self, ages: Tensor) -> None:
         for bias in self.biases:
@@ -151,8 +213,8 @@ class RelationalModel(nn.Module):
             if isinstance(bias, GaussianBias)
             for p in (bias.centre, bias.width)
         ]
-        own = {id(p) for p in times}
-        others = [p for p in self.parameters() if id(p) not in own and p.requires_grad]
+        apart = {id(p) for p in times}
+        others = [p for p in self.parameters() if id(p) not in apart and p.requires_grad]
         groups: list[dict[str, Any]] = [
             {"params": others, "lr": rate, "weight_decay": weight_decay}
         ]
@@ -162,39 +224,29 @@ class RelationalModel(nn.Module):
             )
         return groups
 
+    # What it has learned about time.
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
         """For each set of kernels, its centres and widths as durations, with a sentence for people.
 
         Example: ``model.temporal_profile()[0][2]["text"]`` is ``"centre 31 days, width 4 days"``.
         """
-        found = []
-        for bias in self.biases:
-            if isinstance(bias, GaussianBias):
-                kernels = [dict(k) for k in bias.profile()]
-                found.append(
-                    [
-                        k
-                        | {
-                            "text": f"centre {duration(k['centre_days'])}, width "
-                            f"{duration(k['width_days'])}"
-                        }
-                        for k in kernels
-                    ]
-                )
-        return found
+        return [
+            [dict(kernel) | {"text": _sentence(kernel)} for kernel in bias.profile()]
+            for bias in self.biases
+            if isinstance(bias, GaussianBias)
+        ]
 
     def time_biases(self) -> list[TemporalBias]:
         return [bias for bias in self.biases if isinstance(bias, TemporalBias)]
 
+    @property
+    def time_bias(self) -> TemporalBias | None:
+        """The bias that all attention shares; None where there is none."""
+        return next(iter(self.time_biases()), None)
 
-def columns_of(features: Features, hide: Mapping[str, Iterable[str]]) -> dict[str, TableColumns]:
-    """The columns that a model may read, by table."""
-    found = {}
-    for table in features.tables:
-        hidden = tuple(hide.get(table, ()))
-        frame = features.frame(table, [], hidden)
-        found[table] = TableColumns(features.col_stats(table, hidden), frame.col_names_dict)
-    return found
+
+def _sentence(kernel: Mapping[str, Any]) -> str:
+    return f"centre {duration(kernel['centre_days'])}, width {duration(kernel['width_days'])}"
 
 
 def duration(days: Any) -> str:

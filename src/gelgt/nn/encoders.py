@@ -35,8 +35,12 @@ class HopEncoder(nn.Module):
 
     def forward(self, hop: Tensor) -> Tensor:
         """(T,) → (T, d)."""
-        out: Tensor = self.embedding((hop + 1).clamp(max=MAX_HOP + 1))
+        out: Tensor = self.embedding(self.entry(hop))
         return out
+
+    def entry(self, hop: Tensor) -> Tensor:
+        """(T,) the entry of the embedding for each distance."""
+        return (hop + 1).clamp(max=MAX_HOP + 1)
 
 
 class AgeEncoder(nn.Module):

@@ -1,22 +1,25 @@
-"""Several models that differ by their seed, as one: the mean of what they put out, and of what
-trees put out beside them."""
+"""`Ensemble`: networks that differ by their seed, and trees beside them, as one.
 
-from collections.abc import Mapping, Sequence
+Raw outputs are averaged: (1 - share) · mean of the networks + share · trees. One network without
+trees is an ensemble of one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gelgt.nn.base import RelationalModel
-from gelgt.nn.rows import ModelInput
+from gelgt.nn.layout import Rows
 from gelgt.nn.trees import Trees
 
 PREFIX = "members."
 
 
 class Ensemble(nn.Module):
-    """Members of one shape. Their mean predicts; the first one shows what is looked at, and gives
-    seed vectors.
+    """Members of one shape. Their mean predicts; the first one gives seed vectors, and shows what
+    is looked at.
 
     Args:
         members: At least one.
@@ -32,37 +35,55 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
         self.trees = trees
-        if trees is not None:
-            self.register_buffer("share", torch.tensor(share))
+        self.register_buffer("share", torch.tensor(share))
+
+    @classmethod
+    def of(cls, model: "RelationalModel | Ensemble") -> "Ensemble":
+        """A single network as an ensemble of one."""
+        return model if isinstance(model, Ensemble) else cls([model])
+
+    @classmethod
+    def from_weights(
+        cls, weights: Mapping[str, Tensor], make: Callable[[int], RelationalModel], outputs: int
+    ) -> "Ensemble":
+        """The ensemble that some weights are of.
+
+        Args:
+            weights: As `state_dict` gives them.
+            make: A network for so many columns of history.
+            outputs: Width of the prediction.
+
+        Raises:
+            RuntimeError: the weights do not fit.
+        """
+        numbers = {name.split(".")[1] for name in weights if name.startswith(PREFIX)}
+        edges = weights.get(f"{PREFIX}0.history.edges")
+        members = [make(0 if edges is None else len(edges)) for _ in numbers]
+        ensemble = cls(members, Trees.shaped(weights, outputs))
+        ensemble.load_state_dict(weights)
+        return ensemble
+
+    @property
+    def networks(self) -> list[RelationalModel]:
+        """The members as what they are; a `ModuleList` does not say."""
+        return [member for member in self.members if isinstance(member, RelationalModel)]
 
     @property
     def first(self) -> RelationalModel:
-        member = self.members[0]
-        assert isinstance(member, RelationalModel)
-        return member
+        return self.networks[0]
 
-    def forward(self, inputs: ModelInput) -> Tensor:
+    def forward(self, inputs: Rows) -> Tensor:
         """Mean logits or standardised values (B, outputs)."""
-        found = torch.stack([member(inputs).float() for member in self.members]).mean(0)
+        mean = torch.stack([member(inputs).float() for member in self.members]).mean(0)
         if self.trees is None:
-            return found
+            return mean
         assert inputs.history is not None  # trees are grown on nothing else
         beside: Tensor = self.trees(inputs.history)
-        return (1 - self.share) * found + self.share * beside.float()
+        return (1 - self.share) * mean + self.share * beside.float()
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    def seed_vectors(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d) of the first member: those of two members have no common axes."""
-        return self.first.embed(inputs)
+        return self.first.seed_vectors(inputs)
 
     def temporal_profile(self) -> list[list[dict[str, Any]]]:
         return self.first.temporal_profile()
-
-
-def first_of(model: "RelationalModel | Ensemble") -> RelationalModel:
-    """The model itself, or the first of several."""
-    return model.first if isinstance(model, Ensemble) else model
-
-
-def members_in(weights: Mapping[str, Tensor]) -> int:
-    """How many members some weights are of."""
-    return len({name.split(".")[1] for name in weights if name.startswith(PREFIX)}) or 1

@@ -1,93 +1,43 @@
-"""`GelGTModel`: encoders → ③ refinement → ④ GNN ∥ ⑤ Gaussian attention → ⑥ fusion → head, over a
-`SubgraphBatch`.
+"""`GelGTModel`: encoders → ③ refinement → ④ GNN ∥ ⑤ Gaussian attention → ⑥ fusion → head.
 
-Everything but attention works on packed rows, so padding exists only inside the attention blocks,
-where it is masked. Norm layers see one row at a time (or, in the paper's preset, running statistics
-in evaluation): a prediction does not depend on the batch it is made in.
+The formulas are written once, over `Rows` and `Tokens` (`nn/layout.py`): rows behind each other,
+packed or in fixed shapes. Padding exists only inside the attention blocks, where it is masked. Norm
+layers see one row at a time (or, in the paper's preset, running statistics in evaluation): a
+prediction does not depend on the batch it is made in.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from gelgt.config import GelGTConfig
+from gelgt.config import GelGTConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn.attention import AttentionBlock, ReadOut, TimeBias, choose_backend, mask_bias
-from gelgt.nn.base import RelationalModel
-from gelgt.nn.bias import GaussianBias
+from gelgt.nn.attention import AttentionBlock, ReadOut, attend, choose_backend, pair_bias
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, RowEncoder
-from gelgt.nn.gnn import GNNBranch, both_ways, messages
-from gelgt.nn.history import HistoryEncoder
-from gelgt.nn.refinement import refine, restrict, semantic_scores
-from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.nn.structure import StructureEncoder, structure_noise
-from gelgt.sampling.batch import SubgraphBatch, spread
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Packed rows on their way through the branches: T rows of B subgraphs, as in `SubgraphBatch`,
-    with their vectors `h` (T, d)."""
-
-    h: Tensor
-    age: Tensor
-    has_time: Tensor
-    hop: Tensor
-    table: Tensor
-    node: Tensor
-    offsets: Tensor
-    edges: Tensor
-    relation: Tensor
+from gelgt.nn.gnn import GNNBranch
+from gelgt.nn.layout import PackedTokens, Rows, Tokens
+from gelgt.nn.rows import ModelInput
+from gelgt.nn.static.form import StaticForm, why_not_static
+from gelgt.nn.structure import StructureEncoder
 
 
 class GelGTModel(RelationalModel):
-    """The Gaussian Relational Graph Transformer.
-
-    Args:
-        config: The model's configuration.
-        graph: For the number of its tables.
-        features: For the columns of its tables and their statistics.
-        outputs: Width of the prediction: 1, or the number of classes.
-        hide: For each table, columns that the task must not see.
-        noise_seed: Of the structure noise.
-        history: Columns of the aggregates that seeds come with; 0 for none.
-    """
+    """The Gaussian Relational Graph Transformer."""
 
     config_type = GelGTConfig
 
-    def __init__(
-        self,
-        config: GelGTConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-        history: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: GelGTConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
         self.config: GelGTConfig = config
         width = config.width
-        self.encoders = nn.ModuleDict()
-        for name in config.encoders:
-            if name == "table":
-                self.encoders[name] = nn.Embedding(len(graph.tables), width)
-            elif name == "hop":
-                self.encoders[name] = HopEncoder(width)
-            elif name == "age":
-                self.encoders[name] = AgeEncoder(width)
-            elif name == "recency":
-                self.encoders[name] = RecencyEncoder(width)
-            elif name == "row":
-                self.encoders[name] = RowEncoder(
-                    width, config.row_width, config.row_layers, config.norm, self.columns
-                )
-            else:
-                self.encoders[name] = StructureEncoder(width, config.structure_width, config.norm)
+        self.encoders = nn.ModuleDict(
+            {name: self._make_encoder(name, len(context.graph.tables)) for name in config.encoders}
+        )
         self.mixer = Mixer(len(config.encoders), width, config.dropout)
         self.biases = self.make_biases(min(1, config.layers))  # one for all blocks
         self.blocks = nn.ModuleList(AttentionBlock(config) for _ in range(config.layers))
@@ -100,137 +50,121 @@ class GelGTModel(RelationalModel):
             nn.Parameter(torch.zeros(())) if self.gnn is not None and config.layers else None
         )
         self.everyone = GlobalModule(width, config.centroids) if config.centroids else None
-        self.history = HistoryEncoder(history, width, config.dropout) if history else None
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
-    @property
-    def shows_attention(self) -> bool:
-        return bool(self.blocks)
+    def _make_encoder(self, name: str, tables: int) -> nn.Module:
+        config = self.config
+        if name == "table":
+            return nn.Embedding(tables, config.width)
+        if name == "hop":
+            return HopEncoder(config.width)
+        if name == "age":
+            return AgeEncoder(config.width)
+        if name == "recency":
+            return RecencyEncoder(config.width)
+        if name == "row":
+            return RowEncoder(
+                config.width, config.row_width, config.row_layers, config.norm, self.columns
+            )
+        return StructureEncoder(config.width, config.structure_width, config.norm)
 
-    @property
-    def fusion_share(self) -> float | None:
-        return None if self.balance is None else float(torch.sigmoid(self.balance.detach()))
+    # The forward pass.
+    def seed_vectors(self, inputs: Rows) -> Tensor:
+        """What the head sees of each seed, its history and the global module included: (B, d)."""
+        seeds = super().seed_vectors(inputs)
+        return seeds if self.everyone is None else seeds + self.everyone(seeds, inputs.is_seed)
 
-    @property
-    def is_coupled(self) -> bool:
-        return self.config.norm == "batch" or bool(self.config.centroids)
-
-    def embed(self, inputs: ModelInput) -> Tensor:
-        """Seed vectors (B, d)."""
+    def embed(self, inputs: Rows) -> Tensor:
+        """⑥ Fusion of the branches: (B, d)."""
         tokens, passed = self.branches(inputs)
-        branches = []
-        if self.read_out is not None:
-            x, mask, _ = self.attend(tokens)
-            branches.append(self.read_out(x, mask))
-        if passed is not None:
-            branches.append(passed)
-        seeds: Tensor = branches[0]
-        if self.balance is not None:
-            share = torch.sigmoid(self.balance)
-            seeds = share * branches[0] + (1 - share) * branches[1]
-        if self.history is not None and inputs.history is not None:
-            seeds = seeds + self.history(inputs.history)
-        return seeds if self.everyone is None else seeds + self.everyone(seeds)
+        if self.read_out is None:
+            assert passed is not None  # the configuration has one branch at least
+            return passed
+        padded = attend(self.blocks, self.time_bias, tokens, self.config)
+        attended: Tensor = self.read_out(padded, tokens.mask)
+        if self.balance is None or passed is None:
+            return attended
+        share = torch.sigmoid(self.balance)
+        return share * attended + (1 - share) * passed
 
-    def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
-        super().start(base, ages)
-        if self.history is not None and history is not None:
-            self.history.fit(history)
+    def branches(self, inputs: Rows) -> tuple[Tokens, Tensor | None]:
+        """The tokens that attention sees, and the seeds (B, d) as message passing leaves them."""
+        tokens = self.sampled_tokens(inputs)
+        refined = tokens.refined(self.config.keep)
+        if self.gnn is None:
+            return refined, None
+        if self.config.wiring == "stacked":
+            return refined, tokens.at_seeds(tokens.h)
+        return refined, refined.at_seeds(self.pass_messages(refined))
 
-    def branches(self, inputs: ModelInput) -> tuple["Tokens", Tensor | None]:
-        """What attention sees, and the seeds (B, d) as message passing leaves them.
+    def sampled_tokens(self, inputs: Rows) -> Tokens:
+        """All sampled rows, among which refinement chooses.
 
         Parallel branches both see the rows that refinement keeps. Stacked, message passing sees
         every sampled row, and refinement chooses among what it made of them.
         """
-        batch = inputs.batch.to_packed()
-        h = self.encode(batch, inputs.rows, batch.batch)  # (T, d)
-        tokens = Tokens(
-            h,
-            batch.age,
-            batch.has_time,
-            batch.hop,
-            batch.table,
-            batch.node,
-            batch.offsets,
-            batch.edge_index,
-            batch.edge_relation,
-        )
-        if self.gnn is None:
-            return self.refined(tokens, batch.batch), None
-        if self.config.wiring == "parallel":
-            tokens = self.refined(tokens, batch.batch)
-        # (T, d)
-        passed = self.gnn(
-            tokens.h, messages(tokens.edges, tokens.relation, self.config.gnn_mean, len(tokens.h))
-        )
-        seeds = passed[tokens.offsets[:-1]]
-        return (
-            tokens
-            if self.config.wiring == "parallel"
-            else self.refined(replace(tokens, h=passed), batch.batch)
-        ), seeds
-
-    def refined(self, tokens: "Tokens", subgraph: Tensor) -> "Tokens":
-        """The rows that refinement keeps."""
-        if self.config.keep is None:
+        tokens = inputs.tokens(self.encode(inputs))
+        if self.gnn is None or self.config.wiring != "stacked":
             return tokens
-        h, offsets = tokens.h, tokens.offsets
-        kept = refine(
-            semantic_scores(h, offsets, subgraph), tokens.hop, offsets, subgraph, self.config.keep
-        )
-        offsets, edges, inside = restrict(kept, offsets, tokens.edges)
-        age, has_time, hop, table, node = (
-            values[kept]
-            for values in (tokens.age, tokens.has_time, tokens.hop, tokens.table, tokens.node)
-        )
-        return Tokens(
-            h[kept], age, has_time, hop, table, node, offsets, edges, tokens.relation[inside]
-        )
+        return replace(tokens, h=self.pass_messages(tokens))
 
-    @torch.no_grad()
-    def seed_attention(self, inputs: ModelInput) -> tuple["Tokens", Tensor]:
-        """How the seeds spread their attention: the kept rows, and (T,) shares that sum to 1 for
-        each seed.
+    def pass_messages(self, tokens: Tokens) -> Tensor:
+        """④ Message passing among tokens: (T, d)."""
+        assert self.gnn is not None
+        out: Tensor = self.gnn(tokens.h, tokens.messages(self.config.gnn_mean))
+        return out
 
-        The mean over blocks and heads of the seed's own row of attention weights.
-        """
-        tokens, _ = self.branches(inputs)
-        _, mask, weights = self.attend(tokens, keep_weights=True)
-        return tokens, torch.stack(weights).mean(dim=(0, 2))[mask]
-
-    def encode(self, batch: SubgraphBatch, rows: RowFrames, subgraph: Tensor) -> Tensor:
-        """Tokens (T, d) of packed rows."""
-        parts = []
-        for name, encoder in self.encoders.items():
-            if name == "table":
-                parts.append(encoder(batch.table))
-            elif name == "hop":
-                parts.append(encoder(batch.hop))
-            elif name == "age":
-                parts.append(encoder(batch.age, batch.has_time))
-            elif name == "recency":
-                parts.append(encoder(batch.age, batch.has_time, batch.table, subgraph))
-            elif name == "row":
-                parts.append(encoder(rows)[rows.inverse])
-            else:
-                parts.append(
-                    encoder(self.structure_start(batch, subgraph), both_ways(batch.edge_index))
-                )
+    def encode(self, inputs: Rows) -> Tensor:
+        """Each row as a vector: (T, d)."""
+        parts = [self._encoded(encoder, inputs) for encoder in self.encoders.values()]
         out: Tensor = self.mixer(parts)
         return out
 
-    def structure_start(self, batch: SubgraphBatch, subgraph: Tensor) -> Tensor:
-        """What the structure encoder starts from: (T, structure_width)."""
-        place = torch.arange(len(batch.node), device=batch.node.device) - batch.offsets[subgraph]
-        return structure_noise(
-            batch.seed_key,
-            batch.seed_time,
-            place,
-            subgraph,
-            self.config.structure_width,
-            self.noise_seed,
-        )
+    def _encoded(self, encoder: nn.Module, inputs: Rows) -> Tensor:
+        """What one encoder makes of each row: (T, d)."""
+        out: Tensor
+        if isinstance(encoder, nn.Embedding):
+            out = inputs.look_up(encoder, inputs.table)
+        elif isinstance(encoder, HopEncoder):
+            out = inputs.look_up(encoder.embedding, encoder.entry(inputs.hop))
+        elif isinstance(encoder, RowEncoder):
+            out = inputs.encoded(encoder)
+        elif isinstance(encoder, StructureEncoder):
+            noise = inputs.noise(self.config.structure_width, self.noise_seed)
+            out = encoder(noise, inputs.neighbours(), inputs.normalise)
+        elif isinstance(encoder, RecencyEncoder):
+            out = encoder(inputs.age, inputs.has_time, inputs.table, inputs.subgraph)
+        else:
+            out = encoder(inputs.age, inputs.has_time)
+        return out
+
+    # What it can do besides.
+    @property
+    def is_coupled(self) -> bool:
+        return self.config.norm == "batch" or bool(self.config.centroids)
+
+    @property
+    def shows_attention(self) -> bool:
+        return bool(self.config.layers)
+
+    @torch.no_grad()
+    def seed_attention(self, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
+        """The mean over blocks and heads of the seed's own row of attention weights, over the rows
+        that refinement keeps: (T,)."""
+        tokens, _ = self.branches(inputs)
+        assert isinstance(tokens, PackedTokens)
+        x = tokens.padded(tokens.h)
+        bias = pair_bias(self.time_bias, tokens, x.dtype)
+        weights = []
+        for block in self.blocks:
+            assert isinstance(block, AttentionBlock)
+            weights.append(block.seed_weights(x, bias))
+            x = block(x, bias)
+        return tokens, torch.stack(weights).mean(dim=(0, 2))[tokens.mask]
+
+    @property
+    def fusion_share(self) -> float | None:
+        return None if self.balance is None else float(torch.sigmoid(self.balance.detach()))
 
     @property
     def backend(self) -> str:
@@ -238,61 +172,29 @@ class GelGTModel(RelationalModel):
         return choose_backend(self.config, next(self.parameters()).device)[0]
 
     @property
+    def backend_reason(self) -> str:
+        return choose_backend(self.config, next(self.parameters()).device)[1]
+
+    @property
     def facts(self) -> str:
         return f"attention by {self.backend}"
 
     @property
-    def backend_reason(self) -> str:
-        return choose_backend(self.config, next(self.parameters()).device)[1]
+    def row_encoder(self) -> RowEncoder | None:
+        encoder = dict(self.encoders.items()).get("row")
+        return encoder if isinstance(encoder, RowEncoder) else None
 
-    def attend(
-        self, tokens: "Tokens", keep_weights: bool = False
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The attention blocks: padded tokens (B, N, d), their mask, and if wanted the seeds'
-        weights (B, H, N) of each block.
+    def why_not_static(
+        self, sampling: SamplingConfig, features: Features, free: float
+    ) -> str | None:
+        return why_not_static(self.row_encoder, sampling, features, free)
 
-        The fused backend works on the packed rows, which are padded afterwards. The others need
-        padded rows and the whole bias, and so does looking at weights.
-        """
-        h, offsets = tokens.h, tokens.offsets
-        lengths = offsets[1:] - offsets[:-1]
-        # (B, N)
-        mask = torch.arange(int(lengths.max()), device=h.device)[None, :] < lengths[:, None]
-        if choose_backend(self.config, h.device, h.dtype)[0] == "fused" and not keep_weights:
-            return pad_rows(self.attend_packed(tokens, mask.shape[1]), offsets, mask), mask, []
-        x = pad_rows(h, offsets, mask)
-        ages, known = spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0)
-        biases = [mask_bias(bias(ages, known), mask, x.dtype) for bias in self.biases] or [
-            mask_bias(None, mask, x.dtype)
-        ]
-        weights = []
-        for number, block in enumerate(self.blocks):
-            bias = biases[min(number, len(biases) - 1)]
-            if keep_weights:
-                assert isinstance(block, AttentionBlock)
-                weights.append(block.seed_weights(x, bias))
-            x = block(x, bias)
-        return x, mask, weights
-
-    def attend_packed(self, tokens: "Tokens", longest: int) -> Tensor:
-        """The attention blocks by the fused backend: (T, d) → (T, d)."""
-        made = [bias for bias in self.biases if isinstance(bias, GaussianBias)]
-        biases = [
-            TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, longest)
-            for bias in made or (None,)
-        ]
-        x = tokens.h
-        for number, block in enumerate(self.blocks):
-            x = block(x, biases[min(number, len(biases) - 1)])
-        return x
-
-
-def pad_rows(x: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
-    """(T, d) → (B, N, d), zeros where the mask is false."""
-    seeds, rows = mask.shape
-    # packed place → padded place
-    shift = torch.arange(seeds, device=x.device) * rows - offsets[:-1]
-    place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(
-        shift, offsets[1:] - offsets[:-1], output_size=len(x)
-    )
-    return x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, place, x).view(seeds, rows, -1)
+    def static_form(
+        self,
+        graph: Graph,
+        sampling: SamplingConfig,
+        features: Features,
+        hide: Mapping[str, Collection[str]],
+    ) -> StaticForm:
+        by_relation = self.config.gnn_mean == "relation"
+        return StaticForm(self, self.row_encoder, graph, sampling, features, hide, by_relation)

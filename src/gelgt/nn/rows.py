@@ -1,16 +1,26 @@
-"""Row features of a batch: each distinct row once, however often it was sampled."""
+"""`ModelInput`: a packed batch of subgraphs with the features of its rows, each distinct row once,
+however often it was sampled."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch_frame import TensorFrame, stype
 
 from gelgt.features import Features
+from gelgt.nn.gnn import neighbour_messages
+from gelgt.nn.layout import PackedTokens
+from gelgt.nn.structure import structure_noise
+from gelgt.nn.sums import Index, Messages, take
 from gelgt.sampling.batch import SubgraphBatch
+
+if TYPE_CHECKING:
+    from gelgt.nn.encoders import RowEncoder
 
 # standard deviations beyond which a number is cut: one wild value must not drown a batch
 CLIP = 10.0
@@ -49,7 +59,7 @@ class RowFrames:
 @dataclass(frozen=True)
 class ModelInput:
     """A batch of subgraphs with the features of its rows, and the aggregates (B, F) of its seeds
-    where a model wants them."""
+    where a model wants them: `gelgt.nn.layout.Rows` of the packed layout."""
 
     batch: SubgraphBatch
     rows: RowFrames
@@ -82,6 +92,68 @@ class ModelInput:
         )
         return ModelInput(
             self.batch.to(device, non_blocking), self.rows.to(device, non_blocking), history
+        )
+
+    @cached_property
+    def packed(self) -> SubgraphBatch:
+        """The batch without padding."""
+        return self.batch.to_packed()
+
+    @property
+    def table(self) -> Tensor:
+        return self.packed.table
+
+    @property
+    def hop(self) -> Tensor:
+        return self.packed.hop
+
+    @property
+    def age(self) -> Tensor:
+        return self.packed.age
+
+    @property
+    def has_time(self) -> Tensor:
+        return self.packed.has_time
+
+    @cached_property
+    def subgraph(self) -> Tensor:
+        return self.packed.batch
+
+    @property
+    def is_seed(self) -> None:
+        return None
+
+    def look_up(self, embedding: nn.Embedding, index: Tensor) -> Tensor:
+        out: Tensor = embedding(index)
+        return out
+
+    def encoded(self, encoder: "RowEncoder") -> Tensor:
+        return take(encoder(self.rows), Index.of(self.rows.inverse, self.rows.num_rows))
+
+    def noise(self, width: int, seed: int) -> Tensor:
+        batch, subgraph = self.packed, self.subgraph
+        place = torch.arange(len(subgraph), device=subgraph.device) - batch.offsets[subgraph]
+        return structure_noise(batch.seed_key, batch.seed_time, place, subgraph, width, seed)
+
+    def neighbours(self) -> Messages:
+        return neighbour_messages(self.packed.edge_index, len(self.table))
+
+    def normalise(self, norm: nn.Module, x: Tensor) -> Tensor:
+        out: Tensor = norm(x)
+        return out
+
+    def tokens(self, h: Tensor) -> PackedTokens:
+        batch = self.packed
+        return PackedTokens(
+            h=h,
+            age=batch.age,
+            has_time=batch.has_time,
+            offsets=batch.offsets,
+            hop=batch.hop,
+            table=batch.table,
+            node=batch.node,
+            edges=batch.edge_index,
+            relation=batch.edge_relation,
         )
 
 

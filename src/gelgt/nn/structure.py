@@ -1,4 +1,4 @@
-"""Structure encoder: a GIN over the subgraph's foreign keys, from noise or from Laplacian vectors.
+"""Structure encoder: a GIN over the subgraph's foreign keys, from noise.
 
 The noise of a row is keyed by (run seed, entity, seed time, place in the sample), never by its
 number, so it is the same in every process, in every batch, and whether or not later rows exist. Its
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv
 
-from gelgt.nn.gnn import SegmentSum, SendsMessages
+from gelgt.nn.sums import Messages
 
-# SplitMix64's constants as signed numbers
 LAYERS = 2  # of the GIN
+# SplitMix64's constants as signed numbers
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
@@ -45,29 +45,12 @@ def structure_noise(
     return (2 * signs - 1).reshape(len(place), width).to(torch.float32)
 
 
-def laplacian_vectors(edge_index: Tensor, offsets: Tensor, width: int) -> Tensor:
-    """The `width` smoothest eigenvectors of each subgraph's normalised Laplacian, signs fixed,
-    zeros where there are fewer: (T, width)."""
-    out = torch.zeros(int(offsets[-1]), width, device=offsets.device)
-    owner = torch.searchsorted(offsets, edge_index[0], right=True) - 1
-    for b in range(len(offsets) - 1):
-        start, stop = int(offsets[b]), int(offsets[b + 1])
-        size = stop - start
-        source, target = edge_index[:, owner == b] - start
-        adjacency = torch.zeros(size, size, dtype=torch.float64, device=offsets.device)
-        adjacency[source, target] = 1.0
-        adjacency[target, source] = 1.0
-        scale = adjacency.sum(1).clamp(min=1.0).rsqrt()
-        _, vectors = torch.linalg.eigh(
-            torch.eye(size, dtype=torch.float64, device=offsets.device)
-            - scale[:, None] * adjacency * scale
-        )
-        vectors = vectors[:, :width]
-        largest = vectors.abs().argmax(0)
-        vectors = (
-            vectors * vectors[largest, torch.arange(vectors.shape[1], device=offsets.device)].sign()
-        )
-        out[start:stop, : vectors.shape[1]] = vectors.float()
+Normalise = Callable[[nn.Module, Tensor], Tensor]
+
+
+def plainly(norm: nn.Module, x: Tensor) -> Tensor:
+    """A norm over all rows: (T, d) → (T, d)."""
+    out: Tensor = norm(x)
     return out
 
 
@@ -84,41 +67,40 @@ class StructureEncoder(nn.Module):
 
         self.project = nn.Linear(inner, inner)
         self.layers = nn.ModuleList(
-            GINConv(
+            GIN(
                 nn.Sequential(
                     nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)
                 ),
                 train_eps=True,
-                aggr=SegmentSum(),
             )
             for _ in range(LAYERS)
         )
         self.out = nn.Linear(inner * (LAYERS + 1), width)
 
-    def forward(self, start: Tensor, edge_index: Tensor) -> Tensor:
-        """(T, structure_width), (2, E) in both directions, sorted by target → (T, d)."""
+    def forward(
+        self, start: Tensor, neighbours: Messages, normalise: Normalise = plainly
+    ) -> Tensor:
+        """(T, structure_width) → (T, d).
+
+        Args:
+            start: The noise of each row.
+            neighbours: Messages of weight 1.
+            normalise: Applies a norm; over fixed shapes it leaves filler rows out.
+        """
         x = self.project(start.to(self.project.weight.dtype))
         seen = [x]
         for layer in self.layers:
-            x = x + layer(x, edge_index)
+            x = x + layer(x, neighbours, normalise)
             seen.append(x)
         out: Tensor = self.out(torch.cat(seen, dim=1))
         return out
 
-    def over(
-        self,
-        start: Tensor,
-        messages: SendsMessages,
-        normalise: Callable[[nn.Module, Tensor], Tensor],
-    ) -> Tensor:
-        """The same over messages of weight 1, with norms as the caller applies them: (T,
-        structure_width) → (T, d)."""
-        x = self.project(start.to(self.project.weight.dtype))
-        seen = [x]
-        for layer in self.layers:
-            assert isinstance(layer, GINConv)
-            first, norm, bend, last = layer.nn
-            x = x + last(bend(normalise(norm, first((1 + layer.eps) * x + messages.total(x)))))
-            seen.append(x)
-        out: Tensor = self.out(torch.cat(seen, dim=1))
+
+class GIN(GINConv):  # type: ignore[misc]  # PyG is untyped
+    """PyG's GIN layer over messages that are summed in a fixed order."""
+
+    def forward(self, x: Tensor, neighbours: Messages, normalise: Normalise) -> Tensor:
+        """(T, structure_width) → (T, structure_width)."""
+        first, norm, bend, last = self.nn
+        out: Tensor = last(bend(normalise(norm, first(neighbours.total(x) + (1 + self.eps) * x))))
         return out

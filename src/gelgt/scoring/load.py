@@ -1,14 +1,15 @@
 """Models of a run: fresh ones to train, and trained ones from its folder."""
 
+from functools import partial
+
 import torch
 
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.features import open_features
 from gelgt.history.seed_history import HistoryPlan
-from gelgt.nn import RelationalModel
-from gelgt.nn.ensemble import Ensemble, members_in
-from gelgt.nn.trees import Trees
+from gelgt.nn import ModelContext, RelationalModel
+from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.runs.folder import Run
@@ -24,20 +25,14 @@ def new_model(config: RunConfig, data: SeedData, history: int) -> RelationalMode
     Args:
         history: Columns of the history that seeds come with; 0 for none.
     """
-    columns = {"history": history} if history else {}
-    return find_model(config.kind)(
-        config.model,
-        data.graph,
-        data.features,
-        data.target.outputs,
-        data.hide,
-        noise_seed=config.sampling.seed,
-        **columns,
+    context = ModelContext(
+        data.graph, data.features, data.target.outputs, data.hide, config.sampling.seed, history
     )
+    return find_model(config.kind)(config.model, context)
 
 
-def load_model(run: Run, data: SeedData) -> RelationalModel | Ensemble:
-    """The trained model of a run, or its networks and trees as one.
+def load_model(run: Run, data: SeedData) -> Ensemble:
+    """The trained networks and trees of a run.
 
     Raises:
         GelgtError: the weights are damaged, or do not fit.
@@ -45,13 +40,8 @@ def load_model(run: Run, data: SeedData) -> RelationalModel | Ensemble:
     # The weights that it starts from are thrown away; nobody's generator is moved by them.
     with torch.random.fork_rng(devices=[]):
         try:
-            weights = run.weights()
-            history = next((len(t) for n, t in weights.items() if n.endswith("history.edges")), 0)
-            networks = [new_model(run.config, data, history) for _ in range(members_in(weights))]
-            trees = Trees.shaped(weights, run.target.outputs)
-            is_single = len(networks) == 1 and trees is None
-            model = networks[0] if is_single else Ensemble(networks, trees)
-            model.load_state_dict(weights)
+            make = partial(new_model, run.config, data)
+            model = Ensemble.from_weights(run.weights(), make, run.target.outputs)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()
             raise GelgtError(

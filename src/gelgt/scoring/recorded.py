@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gelgt.nn import GelGTModel, ModelInput
-from gelgt.nn.static.forward import StaticInput, StaticModel
+from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.weights import LowWeights
 from gelgt.sampling import Seeds
@@ -36,7 +36,7 @@ class RecordedNetworks:
 
     def __init__(
         self,
-        networks: Sequence[GelGTModel],
+        networks: Sequence[RelationalModel],
         data: SeedData,
         precision: Context,
         device: torch.device,
@@ -44,8 +44,8 @@ class RecordedNetworks:
     ) -> None:
         self.data, self.precision, self.device, self.what = data, precision, device, what
         low = low_precision(precision, device)
-        self.models = [
-            StaticModel(network, data.graph, data.sampling, data.features, data.hide)
+        self.forms = [
+            network.static_form(data.graph, data.sampling, data.features, data.hide)
             for network in networks
         ]
         self.weights = [LowWeights(network, low) for network in networks]
@@ -60,7 +60,7 @@ class RecordedNetworks:
         loader = self.data.loader(seeds, batch_size)
         packer = self.packer
         if packer is None or packer.shapes[0].seeds != batch_size:
-            packer = make_packer(self.models[0].model, self.data, loader, self._is_cuda)
+            packer = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             self.packer = packer
         with_features, history = loader.then, self.data.history(seeds)
         assert with_features is not None
@@ -94,7 +94,7 @@ class RecordedNetworks:
         if self._is_cuda:
             torch.cuda.current_stream(self.device).synchronize()
         if too_large:  # these seeds have larger neighbourhoods than those that shapes were made for
-            larger = make_packer(self.models[0].model, self.data, loader, self._is_cuda)
+            larger = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             if larger.shapes[-1].rows > packer.shapes[-1].rows:
                 packer.shapes += larger.shapes[-1:]
         return torch.cat(parts)
@@ -107,9 +107,9 @@ class RecordedNetworks:
     def _work(self, inputs: StaticInput) -> Tensor:
         if self.what == "vectors":
             with self.precision(), self.weights[0].used():
-                return self.models[0].embed(inputs).float()
+                return self.forms[0].seed_vectors(inputs).float()
         outs = []
-        for model, weights in zip(self.models, self.weights):
+        for form, weights in zip(self.forms, self.weights):
             with self.precision(), weights.used():
-                outs.append(model(inputs).float())
+                outs.append(form(inputs).float())
         return torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]

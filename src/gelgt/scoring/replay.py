@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gelgt.nn import GelGTModel, RelationalModel
+from gelgt.nn import RelationalModel
 from gelgt.nn.kernels import has_triton
-from gelgt.nn.static.forward import StaticInput, why_not_static
+from gelgt.nn.static.form import StaticForm
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
 from gelgt.nn.static.shape import Shape, choose_shapes
 from gelgt.sampling import SubgraphLoader
@@ -37,10 +38,8 @@ def why_not_recorded(model: RelationalModel, data: SeedData, device: torch.devic
         return "CUDA graphs need a CUDA device"
     if not has_triton(device):
         return "fixed-order sums need Triton and a device of compute capability 8.0 or newer"
-    if not isinstance(model, GelGTModel):
-        return "only gelgt's own model has a form of fixed shapes"
     free = torch.cuda.mem_get_info(device)[0]
-    return why_not_static(model, data.sampling, data.features, free)
+    return model.why_not_static(data.sampling, data.features, free)
 
 
 @dataclass
@@ -135,18 +134,18 @@ def low_precision(precision: Context, device: torch.device) -> torch.dtype | Non
 
 
 def make_packer(
-    model: GelGTModel, data: SeedData, loader: SubgraphLoader, pin_memory: bool
+    form: StaticForm, data: SeedData, loader: SubgraphLoader, pin_memory: bool
 ) -> Packer:
     """A packer whose shapes have room for batches like the loader's."""
-    offsets, config = data.graph.offsets, model.config
-    sizes = [measure(batch, offsets, config.keep) for batch in _some_batches(loader)]
+    offsets = data.graph.offsets
+    sizes = [measure(batch, offsets, form.keep) for batch in _some_batches(loader)]
     rows = [int(n) for n in np.diff(offsets)]
     limit = loader.batch_size * data.sampling.budget
     return Packer(
         choose_shapes(sizes, loader.batch_size, limit, rows),
         offsets,
-        config.keep,
-        config.gnn_mean == "relation",
+        form.keep,
+        form.by_relation,
         len(data.graph.relations),
         pin_memory,
     )

@@ -7,14 +7,15 @@ does not depend on who else is predicted for, and the same question gives the sa
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gelgt.errors import GelgtError
-from gelgt.nn import GelGTModel, ModelInput, RelationalModel
+from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.sampling import Seeds
 from gelgt.scoring.lanes import Lanes
@@ -53,18 +54,11 @@ class Scorer:
         batch_size: int | None = None,
         is_recorded: bool = True,
     ) -> None:
-        self.model, self.data, self.device = model, data, torch.device(device)
+        self.model, self.data, self.device = Ensemble.of(model), data, torch.device(device)
         self.precision, self.is_recorded = precision, is_recorded
         self.batch_size = batch_size or (CUDA_BATCH if self.device.type == "cuda" else BATCH)
-        self.networks: list[RelationalModel] = (
-            [cast(RelationalModel, member) for member in model.members]
-            if isinstance(model, Ensemble)
-            else [model]
-        )
-        self.trees = model.trees if isinstance(model, Ensemble) else None
-        self.share = (
-            float(model.share) if isinstance(model, Ensemble) and self.trees is not None else 0.0
-        )
+        self.networks, self.trees = self.model.networks, self.model.trees
+        self.share = float(self.model.share)
         self._recorded: dict[What, RecordedNetworks] = {}
 
     # Seeds in.
@@ -109,7 +103,7 @@ class Scorer:
     @torch.inference_mode()
     def _vectors(self, inputs: ModelInput) -> Tensor:
         with autocast(self.precision, self.device):
-            return self.networks[0].embed(inputs.to(self.device)).float().cpu()
+            return self.networks[0].seed_vectors(inputs.to(self.device)).float().cpu()
 
     def _run(self, seeds: Seeds, what: What, work: Callable[[ModelInput], Tensor]) -> Tensor:
         self.model.eval()
@@ -133,9 +127,9 @@ class Scorer:
             networks = self.networks if what == "outputs" else self.networks[:1]
             if any(why_not_recorded(n, self.data, self.device) for n in networks):
                 return None
-            own = [network for network in networks if isinstance(network, GelGTModel)]
+            precision = partial(autocast, self.precision, self.device)
             self._recorded[what] = RecordedNetworks(
-                own, self.data, lambda: autocast(self.precision, self.device), self.device, what
+                networks, self.data, precision, self.device, what
             )
         return self._recorded[what]
 

@@ -45,17 +45,17 @@ class Trained:
     is_whole: bool = True
 
     @property
-    def network(self) -> RelationalModel | Ensemble:
+    def network(self) -> Ensemble:
         """The networks as one, without trees."""
-        return self.networks[0] if len(self.networks) == 1 else Ensemble(list(self.networks))
+        return Ensemble(self.networks)
 
     @property
-    def model(self) -> RelationalModel | Ensemble:
+    def model(self) -> Ensemble:
         """What predicts: the networks, with trees where validation took a share of them."""
         if self.trees is None or not self.trees.share:
             return self.network
         device = next(self.networks[0].parameters()).device
-        return Ensemble(list(self.networks), self.trees.trees, self.trees.share).to(device)
+        return Ensemble(self.networks, self.trees.trees, self.trees.share).to(device)
 
     @property
     def ended(self) -> str:

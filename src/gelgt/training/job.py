@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gelgt.config import Visibility
-from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
@@ -86,7 +85,7 @@ class Job:
     def progress(self) -> Progress:
         return self.clock.progress
 
-    def outputs(self, model: RelationalModel | Ensemble, split: str) -> Tensor:
+    def outputs(self, model: Ensemble, split: str) -> Tensor:
         """(E, outputs) raw outputs of networks for the seeds of a split that exist."""
         seeds = self.data.seeds[split]
         scorer = Scorer(model, self.data, self.device, precision=self.config.train.precision)

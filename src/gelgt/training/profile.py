@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gelgt.nn import RelationalModel
-from gelgt.nn.ensemble import Ensemble, first_of
+from gelgt.nn.ensemble import Ensemble
 from gelgt.scoring import Scorer
 from gelgt.training.data import TrainingData
 
@@ -20,12 +20,10 @@ SEEDS = 512
 POINTS = 240
 
 
-def profile(
-    trained: RelationalModel | Ensemble, data: TrainingData, device: torch.device | str
-) -> dict[str, Any]:
-    """The profile of a model, or of the first of several, from validation seeds (training seeds
-    where there are none)."""
-    model, ages = first_of(trained), data.ages().numpy()
+def profile(trained: Ensemble, data: TrainingData, device: torch.device | str) -> dict[str, Any]:
+    """The profile of the first network, from validation seeds (training seeds where there are
+    none)."""
+    model, ages = trained.first, data.ages().numpy()
     longest = float(np.quantile(ages, 0.99)) if len(ages) else 1.0
     shown: dict[str, Any] = {"bias": bias_curves(model, longest)}
     if model.shows_attention:

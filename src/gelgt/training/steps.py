@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gelgt.nn import GelGTModel, ModelInput, RelationalModel
+from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
-from gelgt.nn.static.forward import StaticInput, StaticModel
+from gelgt.nn.static.form import StaticForm
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import SubgraphLoader
@@ -105,7 +106,7 @@ class RecordedSteps:
     """
 
     setup: StepSetup
-    static: StaticModel
+    static: StaticForm
     packer: Packer
     data: TrainingData
     history: Tensor | None = None
@@ -125,10 +126,8 @@ class RecordedSteps:
     @classmethod
     def over(cls, setup: StepSetup, data: TrainingData, loader: SubgraphLoader) -> "RecordedSteps":
         """Steps over the batches of a loader, which packs them from now on."""
-        model = setup.model
-        assert isinstance(model, GelGTModel)  # `why_not_recorded` has seen to it
-        packer = make_packer(model, data, loader, setup.device.type == "cuda")
-        static = StaticModel(model, data.graph, data.sampling, data.features, data.hide)
+        static = setup.model.static_form(data.graph, data.sampling, data.features, data.hide)
+        packer = make_packer(static, data, loader, setup.device.type == "cuda")
         history = data.history(loader.seeds)
         steps = cls(
             setup, static, packer, data, None if history is None else history.to(setup.device)
@@ -185,7 +184,7 @@ class RecordedSteps:
 
 
 @contextmanager
-def _unchanged(model: GelGTModel, optimiser: torch.optim.Optimizer) -> Iterator[None]:
+def _unchanged(model: RelationalModel, optimiser: torch.optim.Optimizer) -> Iterator[None]:
     """Parameters, buffers and moments are afterwards what they were."""
     tensors = [*model.parameters(), *model.buffers()]
     before = [t.detach().clone() for t in tensors]

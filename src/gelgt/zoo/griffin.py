@@ -17,7 +17,7 @@ gelgt's.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -36,26 +36,14 @@ from torch_frame.nn import (
 
 from gelgt.config import AttentionConfig
 from gelgt.errors import GelgtError
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, TableColumns
-from gelgt.nn.model import Tokens
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.zoo.parts import (
-    Blocks,
-    Index,
-    KeyWay,
-    key_ways,
-    mean,
-    refined,
-    seeds_of,
-    take,
-    tokens_of,
-    way_tables,
-)
+from gelgt.nn.sums import Index, mean, take
+from gelgt.zoo.parts import Blocks, DirectedEdges, directed_edges, direction_tables
 
 
 class GriffinConfig(AttentionConfig):
@@ -108,18 +96,11 @@ class Griffin(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: GriffinConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: GriffinConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
         self.config: GriffinConfig = config
-        self.pairs = way_tables(graph.relations, graph.tables)
+        self.pairs = direction_tables(graph.relations, graph.tables)
         self.names = list(graph.tables)
         self.start_vectors = nn.Embedding(len(self.names), config.width)  # of task and table
         self.cells = nn.ModuleList(Cells(config, self.columns[name]) for name in self.names)
@@ -127,13 +108,13 @@ class Griffin(RelationalModel):
         self.layers = nn.ModuleList(
             GriffinLayer(config, len(self.pairs)) for _ in range(config.layers)
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
         # Which distinct row each one is travels along as its node: refinement drops rows.
         tokens = replace(
-            tokens_of(inputs, self.start_vectors(inputs.batch.to_packed().table)),
+            inputs.tokens(self.start_vectors(inputs.table)),
             node=inputs.rows.inverse,
         )
         if self.config.keep is not None:
@@ -141,18 +122,18 @@ class Griffin(RelationalModel):
             asked = self.layers[0].ask(
                 blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows)
             )  # type: ignore[operator]
-            kept = refined(replace(tokens, h=blocks.join(asked)), self.config.keep)
+            kept = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
             tokens = replace(kept, h=self.start_vectors(kept.table))
         blocks = Blocks.of(tokens, len(self.names))
-        ways = key_ways(tokens, blocks, self.pairs)
+        directions = directed_edges(tokens, blocks, self.pairs)
         cells, names = self.read(tokens, blocks, inputs.rows)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, cells, names, ways)
-        return seeds_of(tokens, blocks.join(h))
+            h = layer(h, cells, names, directions)
+        return tokens.at_seeds(blocks.join(h))
 
     def read(
-        self, tokens: Tokens, blocks: Blocks, rows: RowFrames
+        self, tokens: PackedTokens, blocks: Blocks, rows: RowFrames
     ) -> tuple[list[Tensor], list[Tensor]]:
         """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of
         its columns' names (columns, w)."""
@@ -214,7 +195,7 @@ class Cells(nn.Module):
 class GriffinLayer(nn.Module):
     """Ask the cells, then the neighbours."""
 
-    def __init__(self, config: GriffinConfig, ways: int) -> None:
+    def __init__(self, config: GriffinConfig, directions: int) -> None:
         super().__init__()
         width, cell, self.heads = config.width, config.row_width, config.heads
         self.question = nn.Sequential(
@@ -222,18 +203,24 @@ class GriffinLayer(nn.Module):
         )
         self.answer = nn.Linear(cell, width)
         self.message = nn.Sequential(LayerNorm(width), nn.Linear(width, width))
-        self.relations = nn.Parameter(torch.ones(ways, width) + 0.1 * torch.randn(ways, width))
+        self.relations = nn.Parameter(
+            torch.ones(directions, width) + 0.1 * torch.randn(directions, width)
+        )
         self.feed = nn.Sequential(
             LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
         )
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, h: list[Tensor], cells: list[Tensor], names: list[Tensor], ways: list[KeyWay]
+        self,
+        h: list[Tensor],
+        cells: list[Tensor],
+        names: list[Tensor],
+        directions: list[DirectedEdges],
     ) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         h = self.ask(h, cells, names)
-        h = [x + self.dropout(arrived) for x, arrived in zip(h, self.arriving(h, ways))]
+        h = [x + self.dropout(arrived) for x, arrived in zip(h, self.arriving(h, directions))]
         return [x + self.dropout(self.feed(x)) for x in h]
 
     def ask(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor]) -> list[Tensor]:
@@ -253,19 +240,19 @@ class GriffinLayer(nn.Module):
         found: Tensor = self.answer((weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1))
         return found
 
-    def arriving(self, h: list[Tensor], ways: list[KeyWay]) -> list[Tensor]:
+    def arriving(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
         """The mean of each relation's messages, the largest of all relations; 0 where there is no
         neighbour."""
         sent = [self.message(x) for x in h]
         best: list[Tensor | None] = [None for _ in h]
-        for number, way in enumerate(ways):
-            if len(way):
-                found = mean(take(sent[way.source], way.sent), way.received)
+        for number, edges in enumerate(directions):
+            if len(edges):
+                found = mean(take(sent[edges.source], edges.sent), edges.received)
                 found = (found * self.relations[number].to(found.dtype)).masked_fill(
-                    way.received.counts[:, None] == 0, -torch.inf
+                    edges.received.counts[:, None] == 0, -torch.inf
                 )
-                before = best[way.target]
-                best[way.target] = found if before is None else torch.maximum(before, found)
+                before = best[edges.target]
+                best[edges.target] = found if before is None else torch.maximum(before, found)
         return [
             torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b)
             for x, b in zip(sent, best)

@@ -15,7 +15,7 @@ rows carry their age, and `bias` can add gelgt's temporal bias to the scores. It
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -24,26 +24,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import AttentionConfig
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.bias import TemporalBias
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.model import Tokens
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
+from gelgt.nn.sums import Index, softmax_among, take, total
 from gelgt.zoo.parts import (
     Blocks,
-    Index,
-    KeyWay,
+    DirectedEdges,
     TokenEncoder,
+    directed_edges,
+    direction_tables,
     key_bias,
-    key_ways,
-    seeds_of,
-    shares,
-    take,
-    total,
-    way_tables,
 )
 
 
@@ -86,68 +80,58 @@ class HGT(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: HGTConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
-        self.pairs = way_tables(graph.relations, graph.tables)
+    def __init__(self, config: HGTConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
+        self.pairs = direction_tables(graph.relations, graph.tables)
         self.tables = len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.biases = self.make_biases(1)
         self.layers = nn.ModuleList(
             HGTLayer(config, self.tables, len(self.pairs)) for _ in range(config.layers)
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
-    def encode(self, inputs: ModelInput) -> Tokens:
+    def encode(self, inputs: ModelInput) -> PackedTokens:
         """Packed rows with their vectors."""
-        tokens: Tokens = self.encoder(inputs)
+        tokens: PackedTokens = self.encoder(inputs)
         return tokens
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = self.encode(inputs)
         blocks = Blocks.of(tokens, self.tables)
-        ways = key_ways(tokens, blocks, self.pairs)
-        biases = way_biases(self.time_biases(), tokens, blocks, ways)
+        directions = directed_edges(tokens, blocks, self.pairs)
+        biases = direction_biases(self.time_bias, tokens, blocks, directions)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, ways, biases)
-        return seeds_of(tokens, blocks.join(h))
+            h = layer(h, directions, biases)
+        return tokens.at_seeds(blocks.join(h))
 
 
-def way_biases(
-    made: list[TemporalBias], tokens: Tokens, blocks: Blocks, ways: list[KeyWay]
+def direction_biases(
+    bias: TemporalBias | None,
+    tokens: PackedTokens,
+    blocks: Blocks,
+    directions: list[DirectedEdges],
 ) -> list[Tensor | None]:
-    """The temporal bias (E', H) of the edges of each way; None where the configuration wants
-    none."""
-    if not made:
-        return [None for _ in ways]
-    age, known = (
+    """The temporal bias (E', H) of the edges of each direction; None where there is none."""
+    if bias is None:
+        return [None for _ in directions]
+    age, has_time = (
         [values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time)
     )
-    return [
-        key_bias(
-            made[0],
-            *(
-                (x[way.source][way.sent.rows], x[way.target][way.received.rows])
-                for x in (age, known)
-            ),
-        )
-        for way in ways
-    ]
+
+    def at_ends(values: list[Tensor], edges: DirectedEdges) -> tuple[Tensor, Tensor]:
+        return values[edges.source][edges.sent.rows], values[edges.target][edges.received.rows]
+
+    return [key_bias(bias, at_ends(age, edges), at_ends(has_time, edges)) for edges in directions]
 
 
 class HGTLayer(nn.Module):
     """One layer of heterogeneous mutual attention."""
 
-    def __init__(self, config: HGTConfig, tables: int, ways: int) -> None:
+    def __init__(self, config: HGTConfig, tables: int, directions: int) -> None:
         super().__init__()
         width, self.heads = config.width, config.heads
         inner = width // config.heads
@@ -155,14 +139,14 @@ class HGTLayer(nn.Module):
         self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(tables))
         self.skip = nn.Parameter(torch.zeros(tables))  # sigmoid(0) takes half of either
-        start = torch.eye(inner).repeat(ways, config.heads, 1, 1)  # (W, H, d/H, d/H)
+        start = torch.eye(inner).repeat(directions, config.heads, 1, 1)  # (W, H, d/H, d/H)
         self.attending = nn.Parameter(start + torch.randn_like(start) / (2 * math.sqrt(inner)))
         self.sending = nn.Parameter(start + torch.randn_like(start) / (2 * math.sqrt(inner)))
-        self.prior = nn.Parameter(torch.ones(ways, config.heads))
+        self.prior = nn.Parameter(torch.ones(directions, config.heads))
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, h: list[Tensor], ways: list[KeyWay], biases: list[Tensor | None]
+        self, h: list[Tensor], directions: list[DirectedEdges], biases: list[Tensor | None]
     ) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         keys, queries, values = zip(
@@ -173,16 +157,16 @@ class HGTLayer(nn.Module):
         )
         # for each table: scores, messages, targets
         arrived: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in h]
-        for number, (way, bias) in enumerate(zip(ways, biases)):
-            if len(way):
+        for number, (edges, bias) in enumerate(zip(directions, biases)):
+            if len(edges):
                 # (E', H, d/H)
-                key = self._turned(keys[way.source], self.attending[number], way.sent)
-                query = take(queries[way.target].flatten(1), way.received).view_as(key)
+                key = self._turned(keys[edges.source], self.attending[number], edges.sent)
+                query = take(queries[edges.target].flatten(1), edges.received).view_as(key)
                 # (E', H)
                 score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])
-                message = self._turned(values[way.source], self.sending[number], way.sent)
-                arrived[way.target].append(
-                    (score if bias is None else score + bias, message, way.received.rows)
+                message = self._turned(values[edges.source], self.sending[number], edges.sent)
+                arrived[edges.target].append(
+                    (score if bias is None else score + bias, message, edges.received.rows)
                 )
         return [self._updated(table, x, arrived[table]) for table, x in enumerate(h)]
 
@@ -200,7 +184,7 @@ class HGTLayer(nn.Module):
         if arrived:
             scores, messages, targets = (torch.cat(parts) for parts in zip(*arrived))
             index = Index.of(targets, len(x))
-            weights = self.dropout(shares(scores, index)).to(messages.dtype)
+            weights = self.dropout(softmax_among(scores, index)).to(messages.dtype)
             gathered = total((weights[:, :, None] * messages).flatten(1), index)
         new = self.out[table](functional.gelu(gathered))
         share = torch.sigmoid(self.skip[table])

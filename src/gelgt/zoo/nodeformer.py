@@ -21,7 +21,7 @@ that rewards attention along edges is left out. gelgt's bias over time needs sco
 are never formed here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -32,14 +32,13 @@ from torch.nn import functional
 
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout, uniform_like
-from gelgt.nn.model import Tokens, pad_rows
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.parts import Index, TokenEncoder, padded, seeds_of, take, total
+from gelgt.nn.sums import Index, take, total
+from gelgt.zoo.parts import TokenEncoder
 
 FLOOR = 1e-6  # of a random feature, whose largest is 1: no row may divide by nothing
 
@@ -95,30 +94,23 @@ class NodeFormer(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: NodeFormerConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: NodeFormerConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
         self.config: NodeFormerConfig = config
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.layers = nn.ModuleList(
             NodeFormerLayer(config, len(graph.relations)) for _ in range(config.layers)
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = self.encoder(inputs)
-        links, mask = Links.of(tokens) if self.config.has_links else None, padded(tokens)[1]
+        tokens: PackedTokens = self.encoder(inputs)
+        links = Links.of(tokens) if self.config.has_links else None
         for layer in self.layers:
-            tokens = replace(tokens, h=layer(tokens, mask, links))
-        return seeds_of(tokens, tokens.h)
+            tokens = replace(tokens, h=layer(tokens, links))
+        return tokens.at_seeds(tokens.h)
 
 
 class Links:
@@ -128,7 +120,7 @@ class Links:
         self.source, self.target, self.kind, self.share = source, target, kind, share
 
     @classmethod
-    def of(cls, tokens: Tokens) -> "Links":
+    def of(cls, tokens: PackedTokens) -> "Links":
         rows = len(tokens.table)
         ends = torch.cat([tokens.edges, tokens.edges.flip(0)], dim=1)  # (2, 2E)
         degree = torch.bincount(ends[1], minlength=rows).clamp(min=1).float()
@@ -163,37 +155,34 @@ class NodeFormerLayer(nn.Module):
             "directions", random_directions(config.directions, width // config.heads)
         )
 
-    def forward(self, tokens: Tokens, mask: Tensor, links: Links | None) -> Tensor:
-        """(T, d), with the mask (B, N) of the padded rows → (T, d)."""
+    def forward(self, tokens: PackedTokens, links: Links | None) -> Tensor:
+        """→ (T, d)."""
         qkv: Tensor = self.qkv(tokens.h)
         q, k, v = qkv.view(len(qkv), 3, self.heads, -1).unbind(1)  # (T, H, d/H)
         with torch.autocast(q.device.type, enabled=False):
-            z = self.all_pairs(q.float(), k.float(), v.float(), tokens.offsets, mask)
+            z = self.all_pairs(q.float(), k.float(), v.float(), tokens)
             if links is not None and self.strength is not None:
                 z = z + self.along(links, v.float(), self.strength)
         out: Tensor = self.dropout(functional.elu(self.norm(tokens.h + self.out(z.flatten(1)))))
         return out
 
-    def all_pairs(self, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: Tensor) -> Tensor:
+    def all_pairs(self, q: Tensor, k: Tensor, v: Tensor, tokens: PackedTokens) -> Tensor:
         """Kernelised softmax attention within each subgraph: (T, H, d/H) each → (T, H, d/H)."""
         scale = self.temperature**-0.5 * q.shape[-1] ** -0.25
         query, key = self.exponents(scale * q), self.exponents(scale * k)  # (T, H, m)
         query = (query - query.detach().amax(-1, keepdim=True)).exp() + FLOOR
 
         def side_by_side(x: Tensor) -> Tensor:  # (T, H, n) → (B, H, N, n)
-            return (
-                pad_rows(x.flatten(1), offsets, mask)
-                .view(*mask.shape, self.heads, -1)
-                .transpose(1, 2)
-            )
+            padded = tokens.padded(x.flatten(1))
+            return padded.view(*tokens.mask.shape, self.heads, -1).transpose(1, 2)
 
         query, key, value = side_by_side(query), side_by_side(key), side_by_side(v)
-        there = mask[:, None, :, None]
+        there = tokens.mask[:, None, :, None]
         draws = [
             self.attended(query, key, value, there)
             for _ in range(self.samples if self.training else 1)
         ]
-        return torch.stack(draws).mean(0).transpose(1, 2)[mask]
+        return torch.stack(draws).mean(0).transpose(1, 2)[tokens.mask]
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, there: Tensor) -> Tensor:
         """One draw: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows (B, 1, N, 1)

@@ -13,7 +13,7 @@ uniformly; here the newest `fanout` children of a row are taken (all relations t
 `budget` rows. The head is gelgt's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -21,23 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import ModelConfig
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.parts import (
-    Blocks,
-    KeyWay,
-    TokenEncoder,
-    key_ways,
-    mean,
-    seeds_of,
-    take,
-    total,
-    way_tables,
-)
+from gelgt.nn.sums import mean, take, total
+from gelgt.zoo.parts import Blocks, DirectedEdges, TokenEncoder, directed_edges, direction_tables
 
 
 class RDLConfig(ModelConfig):
@@ -83,56 +73,49 @@ class RDL(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: RDLConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: RDLConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
         self.config: RDLConfig = config
-        self.pairs = way_tables(graph.relations, graph.tables)
+        self.pairs = direction_tables(graph.relations, graph.tables)
         self.tables = len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.layers = nn.ModuleList(
             HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers)
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = self.encoder(inputs)
+        tokens: PackedTokens = self.encoder(inputs)
         blocks = Blocks.of(tokens, self.tables)
-        ways = key_ways(tokens, blocks, self.pairs)
+        directions = directed_edges(tokens, blocks, self.pairs)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, ways)
-        return seeds_of(tokens, blocks.join(h))
+            h = layer(h, directions)
+        return tokens.at_seeds(blocks.join(h))
 
 
 class HeteroSAGE(nn.Module):
     """One layer: for each table its own matrix, for each relation and direction one for what
     arrives along it."""
 
-    def __init__(self, config: RDLConfig, tables: int, ways: int) -> None:
+    def __init__(self, config: RDLConfig, tables: int, directions: int) -> None:
         super().__init__()
         self.gather = total if config.aggregation == "sum" else mean
         self.own = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(tables))
         self.arriving = nn.ModuleList(
-            nn.Linear(config.width, config.width, bias=False) for _ in range(ways)
+            nn.Linear(config.width, config.width, bias=False) for _ in range(directions)
         )
         self.norms = nn.ModuleList(LayerNorm(config.width) for _ in range(tables))
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, h: list[Tensor], ways: list[KeyWay]) -> list[Tensor]:
+    def forward(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         out = [own(x) for own, x in zip(self.own, h)]
-        for linear, way in zip(self.arriving, ways):
-            if len(way):
-                out[way.target] = out[way.target] + linear(
-                    self.gather(take(h[way.source], way.sent), way.received)
+        for linear, edges in zip(self.arriving, directions):
+            if len(edges):
+                out[edges.target] = out[edges.target] + linear(
+                    self.gather(take(h[edges.source], edges.sent), edges.received)
                 )
         return [self.dropout(functional.relu(norm(x))) for norm, x in zip(self.norms, out)]

@@ -22,7 +22,7 @@ else, and shows no more than that the machinery works.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -34,12 +34,10 @@ from torch import Tensor, nn
 
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.parts import Blocks, TokenEncoder, key_ways, refined, subgraph_of, way_tables
+from gelgt.zoo.parts import Blocks, TokenEncoder, directed_edges, direction_tables
 from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 from gelgt.zoo.row_text import RowText
 
@@ -99,18 +97,11 @@ class RelLLM(RelationalModel):
 
     fingerprint: Tensor
 
-    def __init__(
-        self,
-        config: RelLLMConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: RelLLMConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
         self.config: RelLLMConfig = config
-        self.pairs, self.tables = way_tables(graph.relations, graph.tables), len(graph.tables)
+        self.pairs, self.tables = direction_tables(graph.relations, graph.tables), len(graph.tables)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
         self.layers = nn.ModuleList(
             HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers)
@@ -138,7 +129,7 @@ class RelLLM(RelationalModel):
             else None
         )
         self.register_buffer("fingerprint", fingerprint_of(config.language_model))
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -168,12 +159,12 @@ class RelLLM(RelationalModel):
         """Seed vectors (B, d)."""
         tokens = self.encoder(inputs)
         blocks = Blocks.of(tokens, self.tables)
-        ways = key_ways(tokens, blocks, self.pairs)
+        directions = directed_edges(tokens, blocks, self.pairs)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, ways)
-        tokens = refined(replace(tokens, h=blocks.join(h)), self.config.prompts)
-        subgraph, lengths = subgraph_of(tokens), tokens.offsets[1:] - tokens.offsets[:-1]
+            h = layer(h, directions)
+        tokens = replace(tokens, h=blocks.join(h)).refined(self.config.prompts)
+        subgraph, lengths = tokens.subgraph, tokens.offsets[1:] - tokens.offsets[:-1]
         before = torch.zeros_like(lengths)  # words that stand before the rows
         words = None
         if self.text is not None:

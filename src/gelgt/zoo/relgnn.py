@@ -21,7 +21,7 @@ place of RelBench's, and gelgt's head.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,26 +31,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import AttentionConfig
-from gelgt.features import Features
-from gelgt.graph import Graph
 from gelgt.graph.store import Relation
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.zoo.hgt import way_biases
-from gelgt.zoo.parts import (
-    Blocks,
-    Index,
-    KeyWay,
-    TokenEncoder,
-    key_ways,
-    seeds_of,
-    shares,
-    take,
-    total,
-    way_tables,
-)
+from gelgt.nn.sums import Index, softmax_among, take, total
+from gelgt.zoo.hgt import direction_biases
+from gelgt.zoo.parts import Blocks, DirectedEdges, TokenEncoder, directed_edges, direction_tables
 
 
 class RelGNNConfig(AttentionConfig):
@@ -68,12 +57,12 @@ class Route:
     """An atomic route.
 
     Attributes:
-        way: Its last edge, from the bridge row (or the only source) to the target: a number of
-            `way_tables`.
+        direction: Of its last edge, from the bridge row (or the only source) to the target: a
+            number of `direction_tables`.
         key: The relation by which the bridge row names the source; None where there is no bridge.
     """
 
-    way: int
+    direction: int
     key: int | None = None
 
 
@@ -81,8 +70,9 @@ def atomic_routes(relations: Sequence[Relation]) -> list[Route]:
     """The routes of a schema, in a fixed order.
 
     Example:
-        >>> orders = [Relation("orders", "customer_id", "customers"), Relation("orders", "product_id", "products")]
-        >>> [(route.way, route.key) for route in atomic_routes(orders)]
+        >>> keys = (("customer_id", "customers"), ("product_id", "products"))
+        >>> relations = [Relation("orders", column, parent) for column, parent in keys]
+        >>> [(route.direction, route.key) for route in atomic_routes(relations)]
         [(0, 1), (1, None), (2, 0), (3, None)]
     """
     found = []
@@ -127,17 +117,10 @@ class RelGNN(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: RelGNNConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
-        self.pairs = way_tables(graph.relations, graph.tables)
+    def __init__(self, config: RelGNNConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
+        graph = context.graph
+        self.pairs = direction_tables(graph.relations, graph.tables)
         self.tables = len(graph.tables)
         self.routes = atomic_routes(graph.relations)
         self.encoder = TokenEncoder(config, self.columns, graph.tables)
@@ -145,19 +128,19 @@ class RelGNN(RelationalModel):
         self.layers = nn.ModuleList(
             RelGNNLayer(config, self.tables, self.routes) for _ in range(config.layers)
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = self.encoder(inputs)
+        tokens: PackedTokens = self.encoder(inputs)
         blocks = Blocks.of(tokens, self.tables)
-        ways = key_ways(tokens, blocks, self.pairs)
-        biases = way_biases(self.time_biases(), tokens, blocks, ways)
-        legs = [Leg.of(route, ways, biases[route.way]) for route in self.routes]
+        directions = directed_edges(tokens, blocks, self.pairs)
+        biases = direction_biases(self.time_bias, tokens, blocks, directions)
+        legs = [Leg.of(route, directions, biases[route.direction]) for route in self.routes]
         h = blocks.split(tokens.h)
         for layer in self.layers:
             h = layer(h, legs)
-        return seeds_of(tokens, blocks.join(h))
+        return tokens.at_seeds(blocks.join(h))
 
 
 @dataclass(frozen=True)
@@ -165,34 +148,34 @@ class Leg:
     """A route in a batch: E' bridge rows, or single sources, that reach a target.
 
     Attributes:
-        way: The edges from them to their targets.
+        edges: The edges from them to their targets.
         source: The table behind the bridge.
         behind: (E'') rows of that table, for the edges that have one.
         has_source: (E'',) which edges those are.
         bias: (E', H) of attention.
     """
 
-    way: KeyWay
+    edges: DirectedEdges
     source: int | None
     behind: Index | None
     has_source: Tensor
     bias: Tensor | None
 
     @classmethod
-    def of(cls, route: Route, ways: list[KeyWay], bias: Tensor | None) -> "Leg":
-        way = ways[route.way]
+    def of(cls, route: Route, directions: list[DirectedEdges], bias: Tensor | None) -> "Leg":
+        edges = directions[route.direction]
         if route.key is None:
-            return cls(way, None, None, way.sent.rows[:0], bias)
-        other = ways[2 * route.key]  # from the same bridge rows to the source
+            return cls(edges, None, None, edges.sent.rows[:0], bias)
+        other = directions[2 * route.key]  # from the same bridge rows to the source
         # (bridge rows,); a row has one parent by a key at most
-        parent = torch.full_like(way.sent.starts, -1)
+        parent = torch.full_like(edges.sent.items.start, -1)
         parent[other.sent.rows] = other.received.rows
-        behind = parent[way.sent.rows]
+        behind = parent[edges.sent.rows]
         has_source = torch.nonzero(behind >= 0).flatten()
         return cls(
-            way,
+            edges,
             other.target,
-            Index.of(behind[has_source], len(other.received.starts)),
+            Index.of(behind[has_source], other.received.size),
             has_source,
             bias,
         )
@@ -208,7 +191,7 @@ class RelGNNLayer(nn.Module):
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(tables))
         # From parent to child there is one source and nothing to choose among: values alone, no
         # keys and queries.
-        self.is_single = [route.way % 2 == 1 for route in routes]
+        self.is_single = [route.direction % 2 == 1 for route in routes]
         self.queries = nn.ModuleList(
             nn.Identity() if single else nn.Linear(width, width) for single in self.is_single
         )
@@ -225,23 +208,23 @@ class RelGNNLayer(nn.Module):
         """For each table (rows, d) → (rows, d)."""
         out = [own(x) for own, x in zip(self.own, h)]
         for number, leg in enumerate(legs):
-            if len(leg.way):
-                out[leg.way.target] = out[leg.way.target] + self._arriving(number, h, leg)
+            if len(leg.edges):
+                out[leg.edges.target] = out[leg.edges.target] + self._arriving(number, h, leg)
         return [self.dropout(functional.relu(norm(x))) for norm, x in zip(self.norms, out)]
 
     def _arriving(self, number: int, h: list[Tensor], leg: Leg) -> Tensor:
         """What the rows of the target table receive along a route: (rows, d)."""
-        way = leg.way
+        edges = leg.edges
         if self.is_single[number]:
-            return total(take(self.bridge[number](h[way.source]), way.sent), way.received)
-        fused = take(self.bridge[number](h[way.source]), way.sent)  # (E', 2 d), keys and values
+            return total(take(self.bridge[number](h[edges.source]), edges.sent), edges.received)
+        fused = take(self.bridge[number](h[edges.source]), edges.sent)  # (E', 2 d), keys and values
         if leg.source is not None and leg.behind is not None:
             passed = take(self.behind[number](h[leg.source]), leg.behind)  # (E'', 2 d)
             fused = fused.index_add(0, leg.has_source, passed.to(fused.dtype))
         key, value = fused.view(len(fused), 2, self.heads, -1).unbind(1)  # (E', H, d/H)
-        query = take(self.queries[number](h[way.target]), way.received).view_as(key)
+        query = take(self.queries[number](h[edges.target]), edges.received).view_as(key)
         score = (key * query).sum(2) / math.sqrt(key.shape[2])
-        weights = shares(score if leg.bias is None else score + leg.bias, way.received).to(
+        weights = softmax_among(score if leg.bias is None else score + leg.bias, edges.received).to(
             value.dtype
         )
-        return total((weights[:, :, None] * value).flatten(1), way.received)
+        return total((weights[:, :, None] * value).flatten(1), edges.received)

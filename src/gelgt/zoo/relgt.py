@@ -15,7 +15,7 @@ The paper's generality experiment switches gelgt's parts on:
 ``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -23,20 +23,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from gelgt.config import AttentionConfig, GelGTConfig
-from gelgt.features import Features
-from gelgt.graph import Graph
-from gelgt.nn.attention import AttentionBlock, ReadOut, TimeBias, choose_backend, mask_bias
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.attention import AttentionBlock, ReadOut, attend, choose_backend
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder
-from gelgt.nn.gnn import both_ways
-from gelgt.nn.model import Tokens, pad_rows
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.nn.structure import StructureEncoder, structure_noise
-from gelgt.sampling.batch import spread
-from gelgt.zoo.parts import padded, refined, row_vectors, seeds_of, tokens_of
+from gelgt.nn.structure import StructureEncoder
 
 
 class RelGTConfig(AttentionConfig):
@@ -104,21 +98,13 @@ class RelGT(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: RelGTConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: RelGTConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
         self.config: RelGTConfig = config
         self.blocks_config = config.as_gelgt()
         width = config.width
         self.row = RowEncoder(width, config.row_width, config.row_layers, "layer", self.columns)
-        self.table = nn.Embedding(len(graph.tables), width)
+        self.table = nn.Embedding(len(context.graph.tables), width)
         self.hop, self.age = HopEncoder(width), AgeEncoder(width)
         self.structure = StructureEncoder(width, config.structure_width, "layer")
         self.mixer = Mixer(5, width, config.dropout)
@@ -135,7 +121,7 @@ class RelGT(RelationalModel):
             nn.GELU(),
             Dropout(config.dropout),
         )
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     @property
     def is_coupled(self) -> bool:
@@ -147,52 +133,23 @@ class RelGT(RelationalModel):
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = refined(tokens_of(inputs, self.encode(inputs)), self.config.keep)
-        sides = [self.pool(*self.attend(tokens))]
+        tokens = inputs.tokens(self.encode(inputs)).refined(self.config.keep)
+        attended = attend(self.blocks, self.time_bias, tokens, self.blocks_config)
+        sides = [self.pool(attended, tokens.mask)]
         if self.everyone is not None:
-            sides.append(self.everyone(seeds_of(tokens, tokens.h)))
+            sides.append(self.everyone(tokens.at_seeds(tokens.h)))
         out: Tensor = self.join(torch.cat(sides, dim=1))
         return out
 
     def encode(self, inputs: ModelInput) -> Tensor:
         """The five elements of each row, mixed: (T, d)."""
-        batch = inputs.batch.to_packed()
-        subgraph = batch.batch
-        place = torch.arange(len(subgraph), device=subgraph.device) - batch.offsets[subgraph]
-        width = self.config.structure_width
-        # (T, width)
-        noise = structure_noise(
-            batch.seed_key, batch.seed_time, place, subgraph, width, self.noise_seed
-        )
+        noise = inputs.noise(self.config.structure_width, self.noise_seed)
         elements = [
-            row_vectors(self.row, inputs.rows),
-            self.table(batch.table),
-            self.hop(batch.hop),
-            self.age(batch.age, batch.has_time),
-            self.structure(noise, both_ways(batch.edge_index)),
+            inputs.encoded(self.row),
+            self.table(inputs.table),
+            self.hop(inputs.hop),
+            self.age(inputs.age, inputs.has_time),
+            self.structure(noise, inputs.neighbours()),
         ]
         out: Tensor = self.mixer(elements)
         return out
-
-    def attend(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """The local blocks: every row of a subgraph attends to every other; → (B, N, d) and the
-        mask (B, N)."""
-        bias = next(iter(self.time_biases()), None)
-        x, mask = padded(tokens)
-        if choose_backend(self.blocks_config, x.device, x.dtype)[0] == "fused":
-            h, packed = (
-                tokens.h,
-                TimeBias.of(bias, tokens.age, tokens.has_time, tokens.offsets, mask.shape[1]),
-            )
-            for block in self.blocks:
-                h = block(h, packed)
-            return pad_rows(h, tokens.offsets, mask), mask
-        over_time = (
-            None
-            if bias is None
-            else bias(spread(tokens.age, mask, 0), spread(tokens.has_time, mask, 0))
-        )
-        pairs = mask_bias(over_time, mask, x.dtype)
-        for block in self.blocks:
-            x = block(x, pairs)
-        return x, mask

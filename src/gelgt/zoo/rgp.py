@@ -17,7 +17,7 @@ position encodings. gelgt's bias over time (`model.bias=gaussian`) can be added 
 attention: the latents stand at the seed time, so Δt is the age of a row.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -25,17 +25,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from gelgt.config import AttentionConfig
-from gelgt.features import Features
-from gelgt.graph import Graph
 from gelgt.nn.attention import FFN_RATIO, sdpa_attention
-from gelgt.nn.base import RelationalModel
+from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder
-from gelgt.nn.model import Tokens
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
-from gelgt.sampling.batch import SubgraphBatch, spread
-from gelgt.zoo.parts import padded, refined, row_vectors, seeds_of, tokens_of
+from gelgt.sampling.batch import SubgraphBatch
 
 
 class RGPConfig(AttentionConfig):
@@ -76,20 +73,12 @@ class RGP(RelationalModel):
         },
     }
 
-    def __init__(
-        self,
-        config: RGPConfig,
-        graph: Graph,
-        features: Features,
-        outputs: int = 1,
-        hide: Mapping[str, Iterable[str]] | None = None,
-        noise_seed: int = 0,
-    ) -> None:
-        super().__init__(config, graph, features, outputs, hide, noise_seed)
+    def __init__(self, config: RGPConfig, context: ModelContext) -> None:
+        super().__init__(config, context)
         self.config: RGPConfig = config
         width = config.width
         self.row = RowEncoder(width, config.row_width, config.row_layers, "layer", self.columns)
-        self.table = nn.Embedding(len(graph.tables), width)
+        self.table = nn.Embedding(len(context.graph.tables), width)
         self.hop, self.age = HopEncoder(width), AgeEncoder(width)
         self.context = nn.Embedding(2, width)
         self.mixer = Mixer(5, width, config.dropout)
@@ -99,46 +88,42 @@ class RGP(RelationalModel):
         self.gather = CrossAttention(config)
         self.blocks = nn.ModuleList(CrossAttention(config) for _ in range(config.layers))
         self.read = CrossAttention(config)
-        self.head = self.make_head(outputs)
+        self.add_head(context)
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = refined(tokens_of(inputs, self.encode(inputs)), self.config.keep)
-        x, mask = padded(tokens)
+        tokens = inputs.tokens(self.encode(inputs)).refined(self.config.keep)
+        x = tokens.padded(tokens.h)
         latents = self.latents.to(x.dtype).expand(len(x), -1, -1)  # (B, L, d)
-        latents = self.gather(latents, x, self.closed(tokens, mask))
+        latents = self.gather(latents, x, self.closed(tokens))
         for block in self.blocks:
             latents = block(latents, latents)
-        query = seeds_of(tokens, tokens.h)[:, None] + self.query  # (B, 1, d)
+        query = tokens.at_seeds(tokens.h)[:, None] + self.query  # (B, 1, d)
         out: Tensor = self.read(query, latents)
         return out.squeeze(1)
 
     def encode(self, inputs: ModelInput) -> Tensor:
         """The elements of each row, mixed: (T, d)."""
-        batch = inputs.batch.to_packed()
         elements = [
-            row_vectors(self.row, inputs.rows),
-            self.table(batch.table),
-            self.hop(batch.hop),
-            self.age(batch.age, batch.has_time),
-            self.context(is_linked(batch).long()),
+            inputs.encoded(self.row),
+            self.table(inputs.table),
+            self.hop(inputs.hop),
+            self.age(inputs.age, inputs.has_time),
+            self.context(is_linked(inputs.packed).long()),
         ]
         out: Tensor = self.mixer(elements)
         return out
 
-    def closed(self, tokens: Tokens, mask: Tensor) -> Tensor:
+    def closed(self, tokens: PackedTokens) -> Tensor:
         """What the latents' scores get added: the bias over time, if any, and -∞ on padding: (B, H
         or 1, 1, N)."""
-        closed = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, float("-inf"))[
-            :, None, None
-        ]
-        for bias in self.time_biases():
-            # (B, H, 1, N): the latents have age 0
-            scores = bias.scores(spread(tokens.age, mask, 0)[:, None])
-            closed = closed + torch.where(
-                spread(tokens.has_time, mask, 0)[:, None, None], scores, 0.0
-            )
-        return closed
+        open_to_all = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        closed = open_to_all.masked_fill(~tokens.mask, float("-inf"))[:, None, None]
+        if self.time_bias is None:
+            return closed
+        age, has_time = tokens.padded_times()
+        scores = self.time_bias.scores(age[:, None])  # (B, H, 1, N): the latents have age 0
+        return closed + torch.where(has_time[:, None, None], scores, 0.0)
 
 
 class CrossAttention(nn.Module):

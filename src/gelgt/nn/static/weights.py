@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear as GraphLinear
 
-from gelgt.nn.model import GelGTModel
+from gelgt.nn.base import RelationalModel
 
 
 class LowWeights:
@@ -23,7 +23,7 @@ class LowWeights:
             itself.
     """
 
-    def __init__(self, model: GelGTModel, dtype: torch.dtype | None) -> None:
+    def __init__(self, model: RelationalModel, dtype: torch.dtype | None) -> None:
         self.places: list[tuple[nn.Module, str]] = []
         # a Gaussian bias is computed in float32 throughout
         bias_layers = set(model.biases.modules())

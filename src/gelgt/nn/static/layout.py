@@ -1,0 +1,208 @@
+"""`StaticRows` and `StaticTokens`: rows in fixed shapes (`nn/layout.py` says what they are for).
+
+Every size comes from the shape, every choice from a mask. Rows that refinement drops and filler
+rows stand behind the kept ones; fused attention gives them spans of their own, so that every row of
+every tensor is written and finite, and their gradients are 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Tokens
+from gelgt.nn.refinement import refine, semantic_scores
+from gelgt.nn.static.cells import TableCells
+from gelgt.nn.static.input import StaticInput
+from gelgt.nn.static.ops import Moved, look_up, move_running
+from gelgt.nn.static.rows import encode_rows, one_norm
+from gelgt.nn.structure import structure_noise
+from gelgt.nn.sums import Index, Messages, Segments, take, take_once
+
+
+class StaticRows:
+    """The sampled rows of a packed batch.
+
+    Args:
+        parts: The batch on its device.
+        cells: The features of every table on the same device.
+        budget: Rows of the longest subgraph.
+    """
+
+    def __init__(self, parts: StaticInput, cells: Sequence[TableCells], budget: int) -> None:
+        self.parts, self.cells, self.budget = parts, cells, budget
+        self.table, self.hop, self.subgraph = parts.table, parts.hop, parts.subgraph
+        self.age, self.has_time, self.history = parts.age, parts.has_time, parts.history
+        self._moved: list[Moved] = []
+
+    @property
+    def is_seed(self) -> Tensor:
+        return self.parts.is_seed
+
+    def look_up(self, embedding: nn.Embedding, index: Tensor) -> Tensor:
+        return look_up(embedding, index)
+
+    def encoded(self, encoder: RowEncoder) -> Tensor:
+        parts, shape = self.parts, self.parts.shape
+        rows = [part for part in torch.split(parts.cells, list(shape.tables)) if len(part)]
+        counts = torch.stack([parts.table_rows[number] for number in shape.present])
+        distinct = encode_rows(encoder, self.cells, shape.present, rows, counts, self._moved)
+        starts, is_row = parts.used_starts, parts.is_row.to(torch.float32)
+        used = Segments(parts.used, starts[:-1], starts[1:], is_row)
+        return take(distinct.flatten(0, 1), Index(parts.source, used))
+
+    def noise(self, width: int, seed: int) -> Tensor:
+        parts = self.parts
+        subgraph = parts.subgraph.clamp(max=parts.shape.seeds - 1)
+        place = torch.arange(parts.shape.rows, device=subgraph.device) - parts.offsets[subgraph]
+        return structure_noise(parts.seed_key, parts.seed_time, place, subgraph, width, seed)
+
+    def neighbours(self) -> Messages:
+        parts = self.parts
+        weight = parts.is_message.to(torch.float32)
+        segments = Segments(parts.other, parts.starts[:-1], parts.starts[1:], weight)
+        return Messages(segments, segments)
+
+    def normalise(self, norm: nn.Module, x: Tensor) -> Tensor:
+        return one_norm(norm, x, self.parts.num_rows, self._moved)
+
+    def tokens(self, h: Tensor) -> "StaticTokens":
+        parts = self.parts
+        return StaticTokens(
+            h, parts.age, parts.has_time, parts.offsets, parts, parts.subgraph, self.budget
+        )
+
+    def move_running_statistics(self) -> None:
+        """Move the running statistics of batch norms towards those of this batch, all at once."""
+        move_running(self._moved)
+        self._moved.clear()
+
+
+class Selection(NamedTuple):
+    """The rows that refinement keeps.
+
+    Attributes:
+        kept: (T,) which rows.
+        place: (T,) where a kept row goes.
+        source: (T',) the row of each place; behind the kept ones the last row, a filler.
+    """
+
+    kept: Tensor
+    place: Tensor
+    source: Tensor
+
+
+@dataclass(frozen=True)
+class StaticTokens(Tokens):
+    """Rows of a packed batch with their vectors.
+
+    Attributes:
+        parts: The batch.
+        subgraph: (T,) the subgraph of each row; B for those that nobody reads.
+        limit: N, rows that a subgraph has at most.
+        selection: The rows that refinement has kept; None before.
+    """
+
+    parts: StaticInput
+    subgraph: Tensor
+    limit: int
+    selection: Selection | None = None
+
+    def refined(self, keep: int | None) -> "StaticTokens":
+        """The rows that refinement keeps, in front; behind them the last row, again and again."""
+        if keep is None or keep >= self.limit:
+            return self
+        selection = self._select(keep)
+        age, has_time, subgraph = (
+            values.index_select(0, selection.source)
+            for values in (self.age, self.has_time, self.subgraph)
+        )
+        return replace(
+            self,
+            h=take_once(self.h, selection.source, selection.place, selection.kept),
+            age=age,
+            has_time=has_time,
+            subgraph=subgraph,
+            offsets=self.parts.kept_offsets,
+            limit=keep,
+            selection=selection,
+        )
+
+    @torch.no_grad()
+    def _select(self, keep: int) -> Selection:
+        shape, subgraph, device = self.parts.shape, self.subgraph, self.h.device
+        near = subgraph.clamp(max=shape.seeds - 1)
+        scores = semantic_scores(self.h, self.offsets, near)
+        kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
+        kept = kept & (subgraph < shape.seeds)
+        place = kept.cumsum(0) - 1
+        target = torch.where(kept, place, shape.kept)
+        source = torch.full((shape.kept + 1,), shape.rows - 1, device=device)
+        source = source.scatter_(0, target, torch.arange(shape.rows, device=device))[:-1]
+        return Selection(kept, place, source)
+
+    def messages(self, mean: Literal["all", "relation"]) -> Messages:
+        """Averaged messages. Whether by relation was decided when the batch was packed."""
+        parts, other = self.parts, self.parts.other
+        start, end, is_inside = parts.starts[:-1], parts.starts[1:], parts.is_message
+        if self.selection is not None:
+            # Kept rows keep their order, and so do their messages.
+            kept, place, source = self.selection
+            is_inside = is_inside & kept.index_select(0, parts.row) & kept.index_select(0, other)
+            other = place.index_select(0, other).clamp(min=0).to(torch.int32)
+            start, end = start.index_select(0, source), end.index_select(0, source)
+        received, sent = run_means(is_inside, parts.run_start, parts.run_end, parts.reverse)
+        return Messages(Segments(other, start, end, received), Segments(other, start, end, sent))
+
+    @cached_property
+    def mask(self) -> Tensor:
+        # a filler seed has one row, so that nothing is divided by 0
+        lengths = (self.offsets[1:] - self.offsets[:-1]).clamp(min=1)
+        return torch.arange(self.longest, device=lengths.device) < lengths[:, None]
+
+    @cached_property
+    def _padded_index(self) -> Tensor:
+        """(B · N,) the row of each place of the rectangle."""
+        places = torch.arange(self.longest, device=self.h.device)
+        return (self.offsets[:-1, None] + places).clamp(max=len(self.age) - 1).flatten()
+
+    def padded(self, x: Tensor) -> Tensor:
+        seeds = len(self.offsets) - 1
+        rows = torch.arange(len(x), device=x.device)
+        place = self.subgraph * self.longest + rows - self.offsets[self.subgraph]
+        out = take_once(x, self._padded_index, place, self.subgraph < seeds)
+        return out.view(seeds, self.longest, -1)
+
+    def padded_times(self) -> tuple[Tensor, Tensor]:
+        age, has_time = (
+            values.index_select(0, self._padded_index).view(self.mask.shape)
+            for values in (self.age, self.has_time)
+        )
+        return age, has_time & self.mask
+
+    @property
+    def spans(self) -> Tensor:
+        """The subgraphs, and spans for the rows that nobody reads."""
+        rows, offsets = len(self.age), self.offsets.long()  # as packed batches have them
+        more = torch.arange(1, -(-rows // self.longest) + 1, device=offsets.device) * self.longest
+        return torch.cat([offsets, (offsets[-1] + more).clamp(max=rows)])
+
+    @property
+    def longest(self) -> int:
+        return self.limit
+
+
+def run_means(
+    is_inside: Tensor, run_start: Tensor, run_end: Tensor, reverse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weights of messages whose runs are averaged, those outside left out: as received, and as
+    sent. All (S,)."""
+    before = functional.pad(is_inside.to(torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
+    count = before.index_select(0, run_end) - before.index_select(0, run_start)
+    received = torch.where(is_inside, 1.0 / count.clamp(min=1), 0.0)
+    return received, received.index_select(0, reverse)
