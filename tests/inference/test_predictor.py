@@ -391,7 +391,7 @@ def test_vectors(twins: Twins, ids: list[int], tmp_path: Path) -> None:
     assert made.vectors.std(0).max() > 1e-3
     import torch
 
-    out = predictor.scorer.model.head(torch.from_numpy(made.vectors))
+    out = predictor.scorer.model.first.head(torch.from_numpy(made.vectors))
     probability = predictor.predict(ids[:6], at=twins.at).to_pandas()["probability"]
     np.testing.assert_allclose(predictor.target.decode(out), probability, atol=1e-6)
     made.save(tmp_path / "vectors.parquet")

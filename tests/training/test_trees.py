@@ -71,7 +71,9 @@ def test_validation_chooses_the_share(data: TrainingData, task: Task) -> None:
 
     refused = trees_beside(Oracle(), data, config)
     assert refused.share == 0.0
-    assert Trained((model,), (), refused).model is model
+    alone = Trained((model,), (), refused).model
+    assert alone.networks == [model]
+    assert alone.trees is None
 
 
 def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> None:

@@ -5,7 +5,7 @@ trees is an ensemble of one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,8 +65,8 @@ class Ensemble(nn.Module):
 
     @property
     def networks(self) -> list[RelationalModel]:
-        """The members as what they are; a `ModuleList` does not say."""
-        return [member for member in self.members if isinstance(member, RelationalModel)]
+        """The members as what they are, which a `ModuleList` does not say."""
+        return [cast(RelationalModel, member) for member in self.members]
 
     @property
     def first(self) -> RelationalModel:
