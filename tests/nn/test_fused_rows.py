@@ -76,7 +76,7 @@ def test_segment_sums() -> None:
 @on_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_layer_norm(dtype: torch.dtype) -> None:
-    from gelgt.nn.kernels.norms import layer_backward, layer_forward
+    from gelgt.nn.kernels.layer_norm import layer_backward, layer_forward
 
     x, weight, bias, given = (
         draw(21, 40).to(dtype),
@@ -101,7 +101,7 @@ def test_layer_norm(dtype: torch.dtype) -> None:
 
 @on_device
 def test_batch_norm_over_real_rows() -> None:
-    from gelgt.nn.kernels.norms import batch_backward, batch_forward
+    from gelgt.nn.kernels.batch_norm import batch_backward, batch_forward
     from gelgt.nn.static.ops import MaskedNorm
 
     x, given = 3 + draw(3, 150, 24), draw(3, 150, 24, seed=3)

@@ -72,7 +72,7 @@ def room_of(
     return Shape(
         seeds or batch.num_seeds,
         size.rows + extra,
-        size.kept + extra // 2 + 1,
+        size.refined + extra // 2 + 1,
         size.messages + extra,
         tables,
     )
@@ -177,7 +177,7 @@ def test_a_batch_without_room_is_refused(world: World) -> None:
     few = tuple(max(0, count - 1) for count in size.tables)
     for shape in (
         replace(room, rows=size.rows),  # there must be a filler row
-        replace(room, kept=size.kept),
+        replace(room, refined=size.refined),
         replace(room, messages=size.messages - 1),
         replace(room, seeds=len(PLACES) - 1),
         replace(room, tables=few),
@@ -267,7 +267,7 @@ def test_weights_converted_at_once_are_those_of_autocast(
         model = model_of(world, **changes)
         weights = LowWeights(model, dtype)
         with torch.autocast("cpu", torch.bfloat16), weights.used():
-            assert all(p.dtype == torch.float32 for p in weights.own)
+            assert all(p.dtype == torch.float32 for p in weights.originals)
             out = static(world, model, batch)
         parameters = list(model.parameters())
         outs.append(out)

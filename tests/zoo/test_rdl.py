@@ -41,7 +41,7 @@ def test_a_layer_is_pygs(aggregation: Any) -> None:
         for n, (s, t) in enumerate(pairs)
     }
     for linear, ((_, _, target), convolution) in zip(layer.arriving, theirs.items()):
-        own, share = layer.own[TABLES.index(target)], sum(t == target for _, _, t in theirs)
+        own, share = layer.root[TABLES.index(target)], sum(t == target for _, _, t in theirs)
         with torch.no_grad():
             convolution.lin_l.weight.copy_(linear.weight)
             convolution.lin_l.bias.copy_(own.bias / share)

@@ -183,8 +183,8 @@ class ReadOut(nn.Module):
         seed, others = x[:, 0], x[:, 1:]
         # of (seed, other) side by side, which need not be written
         for_seed, for_others = self.score.weight.chunk(2, dim=1)
-        own = functional.linear(seed, for_seed, self.score.bias).float()  # (B, 1)
-        scores = own + functional.linear(others, for_others).squeeze(-1).float()  # (B, N - 1)
+        of_seed = functional.linear(seed, for_seed, self.score.bias).float()  # (B, 1)
+        scores = of_seed + functional.linear(others, for_others).squeeze(-1).float()  # (B, N - 1)
         scores = scores.masked_fill(~mask[:, 1:], float("-inf"))
         alone = ~mask[:, 1:].any(1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(alone, 0.0), dim=1).masked_fill(alone, 0.0)

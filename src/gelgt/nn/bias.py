@@ -35,8 +35,8 @@ class TemporalBias(nn.Module):
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
         difference = (age[:, :, None] - age[:, None, :]).abs()  # (B, N, N)
-        known = has_time[:, :, None] & has_time[:, None, :]
-        return torch.where(known[:, None], self.scores(difference), 0.0)
+        has_both = has_time[:, :, None] & has_time[:, None, :]
+        return torch.where(has_both[:, None], self.scores(difference), 0.0)
 
     def scores(self, difference: Tensor) -> Tensor:
         """(B, N, N) days → (B, H, N, N)."""
@@ -107,14 +107,14 @@ class GaussianBias(TemporalBias):
         spacing, unless the start is published."""
         if self.is_published_start:
             return
-        known = ages[torch.isfinite(ages) & (ages > 0)].double()
-        if len(known) == 0:
+        finite = ages[torch.isfinite(ages) & (ages > 0)].double()
+        if len(finite) == 0:
             return
-        known = known[:: max(1, len(known) // MAX_AGES)]
+        finite = finite[:: max(1, len(finite) // MAX_AGES)]
         kernels = len(self.centre)
         middles = (torch.arange(kernels, dtype=torch.float64) + 0.5) / kernels
-        edges = torch.quantile(known, torch.linspace(0, 1, kernels + 1, dtype=torch.float64))
-        centre = torch.quantile(known, middles).clamp(min=1e-3)
+        edges = torch.quantile(finite, torch.linspace(0, 1, kernels + 1, dtype=torch.float64))
+        centre = torch.quantile(finite, middles).clamp(min=1e-3)
         width = torch.maximum((edges[1:] - edges[:-1]) / 2, centre * 0.1)
         self.start(centre.float(), width.float())
 
@@ -139,17 +139,17 @@ class GaussianBias(TemporalBias):
         return self.mu, math.sqrt(self.factor) * self.sigma, self.weight, self.mix.bias
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
-        known = (has_time[:, :, None] & has_time[:, None, :]).to(self.mu.dtype)  # (B, N, N)
-        return self._mixed((age[:, :, None] - age[:, None, :]).abs(), known)
+        has_both = (has_time[:, :, None] & has_time[:, None, :]).to(self.mu.dtype)  # (B, N, N)
+        return self._weighted((age[:, :, None] - age[:, None, :]).abs(), has_both)
 
     def scores(self, difference: Tensor) -> Tensor:
-        return self._mixed(difference, torch.ones_like(difference, dtype=self.mu.dtype))
+        return self._weighted(difference, torch.ones_like(difference, dtype=self.mu.dtype))
 
-    def _mixed(self, difference: Tensor, known: Tensor) -> Tensor:
+    def _weighted(self, difference: Tensor, has_both: Tensor) -> Tensor:
         time = torch.log1p(difference) if self.is_log_time else difference
         with torch.autocast(difference.device.type, enabled=False):
-            flat: Tensor = _GaussianMix.apply(
-                time.to(self.mu.dtype).reshape(-1), known.reshape(-1), *self.coefficients()
+            flat: Tensor = _WeightedKernels.apply(
+                time.to(self.mu.dtype).reshape(-1), has_both.reshape(-1), *self.coefficients()
             )  # type: ignore[no-untyped-call]
         return flat.view(self.heads, *difference.shape).transpose(0, 1)
 
@@ -174,9 +174,9 @@ class GaussianBias(TemporalBias):
         ]
 
 
-class _GaussianMix(torch.autograd.Function):
-    """Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) · known + b_h · known, with its gradients for μ, s, W
-    and b written out.
+class _WeightedKernels(torch.autograd.Function):
+    """(Σ_g W[h, g] · exp(-((t - μ_g) / s_g)²) + b_h) · has_both, with its gradients for μ, s, W and
+    b written out. `has_both` is 1 where both rows of a pair have a time, and 0 elsewhere.
 
     By autograd every step of the formula would keep a tensor of G numbers a pair; here one is kept,
     and both sums over pairs are matrix products.
@@ -186,7 +186,7 @@ class _GaussianMix(torch.autograd.Function):
     def forward(
         ctx: Any,
         time: Tensor,
-        known: Tensor,
+        has_both: Tensor,
         mu: Tensor,
         scale: Tensor,
         weight: Tensor,
@@ -195,8 +195,8 @@ class _GaussianMix(torch.autograd.Function):
         """(P,), (P,), (G,), (G,), (H, G), (H,) → (H, P)."""
         # (G + 1, P)
         kernels = torch.empty(len(mu) + 1, len(time), dtype=mu.dtype, device=time.device)
-        _distances(time, mu, scale, kernels[:-1]).square_().neg_().exp_().mul_(known)
-        kernels[-1] = known
+        _distances(time, mu, scale, kernels[:-1]).square_().neg_().exp_().mul_(has_both)
+        kernels[-1] = has_both
         ctx.save_for_backward(time, kernels, mu, scale, weight)
         return torch.cat([weight, shift[:, None]], dim=1) @ kernels
 

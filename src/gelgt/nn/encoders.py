@@ -62,10 +62,10 @@ class AgeEncoder(nn.Module):
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
         """(T,), (T,) → (T, d)."""
         angle = age.float()[:, None] * self.frequencies  # (T, d/2)
-        known = self.linear(
+        timed = self.linear(
             torch.cat([angle.sin(), angle.cos()], dim=1).to(self.linear.weight.dtype)
         )
-        return torch.where(has_time[:, None], known, self.timeless.to(known.dtype))
+        return torch.where(has_time[:, None], timed, self.timeless.to(timed.dtype))
 
 
 class RecencyEncoder(nn.Module):
@@ -84,11 +84,11 @@ class RecencyEncoder(nn.Module):
     def forward(self, age: Tensor, has_time: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
         """(T,) each → (T, d)."""
         rank = recency_rank(age, table, subgraph).clamp(max=MAX_RANK)
-        known = self.rank(rank) + self.linear(
+        timed = self.rank(rank) + self.linear(
             torch.log1p(age.float())[:, None].to(self.linear.weight.dtype)
         )
         timeless = self.rank(torch.full_like(rank[:1], MAX_RANK + 1))
-        return torch.where(has_time[:, None], known, timeless)
+        return torch.where(has_time[:, None], timed, timeless)
 
 
 def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
@@ -158,14 +158,14 @@ class TableColumns:
 
 
 def _column_encoders(names: Mapping[stype, list[str]]) -> dict[stype, Any]:
-    known: dict[stype, Any] = {
+    encoders: dict[stype, Any] = {
         stype.categorical: EmbeddingEncoder(),
         stype.numerical: LinearEncoder(na_strategy=NAStrategy.MEAN),
         stype.multicategorical: MultiCategoricalEmbeddingEncoder(),
         stype.embedding: LinearEmbeddingEncoder(),
         stype.timestamp: TimestampEncoder(),
     }
-    return {kind: known[kind] for kind in names}
+    return {kind: encoders[kind] for kind in names}
 
 
 class Mixer(nn.Module):

@@ -43,8 +43,8 @@ class HistoryEncoder(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         missing = torch.isnan(values)
-        known = torch.where(missing, 0.0, self.normal(values))
-        out: Tensor = self.layers(torch.cat([known, missing.to(known.dtype)], dim=1))
+        scaled = torch.where(missing, 0.0, self.normal(values))
+        out: Tensor = self.layers(torch.cat([scaled, missing.to(scaled.dtype)], dim=1))
         return out
 
     def normal(self, values: Tensor) -> Tensor:
@@ -82,9 +82,9 @@ def quantiles(values: Tensor) -> Tensor:
         np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64)
     )
     array = values[some].double().numpy()
-    found = np.full((array.shape[1], QUANTILES), np.nan, np.float32)
+    edges = np.full((array.shape[1], QUANTILES), np.nan, np.float32)
     for column in range(array.shape[1]):
-        known = array[:, column][np.isfinite(array[:, column])]
-        if len(known):
-            found[column] = np.quantile(known, shares)
-    return torch.from_numpy(found)
+        finite = array[:, column][np.isfinite(array[:, column])]
+        if len(finite):
+            edges[column] = np.quantile(finite, shares)
+    return torch.from_numpy(edges)

@@ -144,10 +144,10 @@ class PackedTokens(Tokens):
         if keep is None:
             return self
         scores = semantic_scores(self.h, self.offsets, self.subgraph)
-        kept = refine(scores, self.hop, self.offsets, self.subgraph, keep)
-        offsets, edges, inside = restrict(kept, self.offsets, self.edges)
+        is_kept = refine(scores, self.hop, self.offsets, self.subgraph, keep)
+        offsets, edges, inside = restrict(is_kept, self.offsets, self.edges)
         rows = {
-            name: getattr(self, name)[kept]
+            name: getattr(self, name)[is_kept]
             for name in ("h", "age", "has_time", "hop", "table", "node")
         }
         return replace(self, offsets=offsets, edges=edges, relation=self.relation[inside], **rows)

@@ -1,5 +1,5 @@
 """Layer norm: PyTorch's own, or under autocast on CUDA one that reads and writes autocast's
-precision (`nn/kernels/norms.py`)."""
+precision (`nn/kernels/layer_norm.py`)."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class _LayerNorm(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
     ) -> Tensor:
-        from gelgt.nn.kernels.norms import layer_forward  # imports Triton
+        from gelgt.nn.kernels.layer_norm import layer_forward  # imports Triton
 
         flat = x.reshape(-1, x.shape[-1]).contiguous()
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
@@ -49,7 +49,7 @@ class _LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from gelgt.nn.kernels.norms import layer_backward
+        from gelgt.nn.kernels.layer_norm import layer_backward
 
         flat, weight, means, scales = ctx.saved_tensors
         with torch.cuda.device_of(flat):  # type: ignore[no-untyped-call]

@@ -41,11 +41,11 @@ def _ordered(values: Tensor) -> Tensor:
     return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits) + 0x80000000
 
 
-def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def restrict(is_kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Offsets and edges of the subgraphs that keep only some rows.
 
     Args:
-        kept: (T,) rows that stay.
+        is_kept: (T,) which rows stay.
         edge_index: (2, E) among all rows.
 
     Returns:
@@ -54,7 +54,10 @@ def restrict(kept: Tensor, offsets: Tensor, edge_index: Tensor) -> tuple[Tensor,
     """
     # rows kept before each row
     before = torch.cat(
-        [torch.zeros(1, dtype=torch.int64, device=kept.device), kept.to(torch.int64).cumsum(0)]
+        [
+            torch.zeros(1, dtype=torch.int64, device=is_kept.device),
+            is_kept.to(torch.int64).cumsum(0),
+        ]
     )
-    inside = kept[edge_index[0]] & kept[edge_index[1]]
+    inside = is_kept[edge_index[0]] & is_kept[edge_index[1]]
     return before[offsets], before[edge_index[:, inside]], inside

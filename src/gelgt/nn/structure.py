@@ -18,7 +18,7 @@ LAYERS = 2  # of the GIN
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
-def mix(z: Tensor) -> Tensor:
+def hashed(z: Tensor) -> Tensor:
     """SplitMix64's finaliser on int64 tensors; right shifts are made logical by masks."""
     z = z + _A
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _B
@@ -38,9 +38,11 @@ def structure_noise(
         batch: (T,) subgraph of each row.
         width: A multiple of 64.
     """
-    start = mix(mix(seed_key ^ mix(torch.full_like(seed_key, seed))) ^ seed_time)  # (B,)
+    start = hashed(hashed(seed_key ^ hashed(torch.full_like(seed_key, seed))) ^ seed_time)  # (B,)
     words = torch.arange(width // 64, device=place.device)
-    bits = mix(start[batch][:, None] ^ mix(place[:, None] * 1_000_003 + words))  # (T, width/64)
+    bits = hashed(
+        start[batch][:, None] ^ hashed(place[:, None] * 1_000_003 + words)
+    )  # (T, width/64)
     signs = (bits[:, :, None] >> torch.arange(64, device=place.device)) & 1
     return (2 * signs - 1).reshape(len(place), width).to(torch.float32)
 

@@ -57,28 +57,28 @@ class Trees(nn.Module):
         goes_left = (values <= self.threshold) | (torch.isnan(values) & self.missing_left)
         with torch.autocast(columns.device.type, enabled=False):
             place = (goes_left.float() @ self.bits).long()  # (B, T), exact
-        found = self.leaf[torch.arange(trees, device=place.device), place]
-        return found.view(len(columns), trees // self.outputs, self.outputs).sum(1)
+        leaves = self.leaf[torch.arange(trees, device=place.device), place]
+        return leaves.view(len(columns), trees // self.outputs, self.outputs).sum(1)
 
     @classmethod
     def of(cls, dumps: list[Mapping[str, Any]], outputs: int) -> "Trees":
         """The mean of some LightGBM models, each as `Booster.dump_model` gives it."""
         roots = [info["tree_structure"] for dump in dumps for info in dump["tree_info"]]
         inner = [_inner(root) for root in roots]
-        made = cls(len(roots), max(1, *(len(nodes) for nodes in inner)), outputs)
+        forest = cls(len(roots), max(1, *(len(nodes) for nodes in inner)), outputs)
         for tree, (root, nodes) in enumerate(zip(roots, inner)):
             size = len(nodes)
-            made.feature[tree, :size] = torch.tensor(
+            forest.feature[tree, :size] = torch.tensor(
                 [node["split_feature"] for node in nodes], dtype=torch.int64
             )
-            made.threshold[tree, :size] = torch.tensor(
+            forest.threshold[tree, :size] = torch.tensor(
                 [_below(node["threshold"]) for node in nodes]
             )
-            made.missing_left[tree, :size] = torch.tensor(
+            forest.missing_left[tree, :size] = torch.tensor(
                 [_is_left(node) for node in nodes], dtype=torch.bool
             )
-            made.leaf[tree] = torch.from_numpy(_leaves(root, made.leaf.shape[1])) / len(dumps)
-        return made
+            forest.leaf[tree] = torch.from_numpy(_leaves(root, forest.leaf.shape[1])) / len(dumps)
+        return forest
 
     @classmethod
     def shaped(cls, weights: Mapping[str, Tensor], outputs: int) -> "Trees | None":
@@ -99,19 +99,19 @@ def _inner(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _leaves(root: Mapping[str, Any], places: int) -> NDArray[np.float64]:
     """(places,) the leaf that the answers in the bits of each place lead to; nodes are numbered as
     `_inner` lists them."""
-    found, answers = np.zeros(places), np.arange(places)
+    leaves, answers = np.zeros(places), np.arange(places)
 
     def fill(part: Mapping[str, Any], here: NDArray[np.bool_], number: int) -> int:
         """Fill what a part of the tree leads to, and give the number of the next node."""
         if "split_feature" not in part:
-            found[here] = part["leaf_value"]
+            leaves[here] = part["leaf_value"]
             return number
         left = (answers >> number & 1).astype(bool)
         after = fill(part["left_child"], here & left, number + 1)
         return fill(part["right_child"], here & ~left, after)
 
     fill(root, np.ones(places, bool), 0)
-    return found
+    return leaves
 
 
 def _below(threshold: float) -> float:

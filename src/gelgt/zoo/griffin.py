@@ -122,8 +122,8 @@ class Griffin(RelationalModel):
             asked = self.layers[0].ask(
                 blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows)
             )  # type: ignore[operator]
-            kept = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
-            tokens = replace(kept, h=self.start_vectors(kept.table))
+            refined = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
+            tokens = replace(refined, h=self.start_vectors(refined.table))
         blocks = Blocks.of(tokens, len(self.names))
         directions = directed_edges(tokens, blocks, self.pairs)
         cells, names = self.read(tokens, blocks, inputs.rows)
@@ -137,27 +137,20 @@ class Griffin(RelationalModel):
     ) -> tuple[list[Tensor], list[Tensor]]:
         """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of
         its columns' names (columns, w)."""
-        found, names = [], []
-        for name, encoder, mine in zip(self.names, self.cells, blocks.rows):
+        cells, names = [], []
+        for name, encoder, places in zip(self.names, self.cells, blocks.rows):
             assert isinstance(encoder, Cells)
-            age = self.age(tokens.age[mine], tokens.has_time[mine])[:, None]  # (rows, 1, w)
+            age = self.age(tokens.age[places], tokens.has_time[places])[:, None]  # (rows, 1, w)
             if name not in rows.frames:
-                found.append(age)
+                cells.append(age)
                 names.append(encoder.names[-1:])
                 continue
-            known = encoder(rows.frames[name])  # distinct rows: (U, columns, w)
-            index = Index.of(tokens.node[mine] - rows.places[name][0], len(known))
-            found.append(
-                torch.cat(
-                    [
-                        take(known.flatten(1), index).view(len(mine), *known.shape[1:]),
-                        age.to(known.dtype),
-                    ],
-                    dim=1,
-                )
-            )
+            distinct = encoder(rows.frames[name])  # (U, columns, w)
+            index = Index.of(tokens.node[places] - rows.places[name][0], len(distinct))
+            columns = take(distinct.flatten(1), index).view(len(places), *distinct.shape[1:])
+            cells.append(torch.cat([columns, age.to(distinct.dtype)], dim=1))
             names.append(encoder.names)
-        return found, names
+        return cells, names
 
 
 class Cells(nn.Module):
@@ -225,9 +218,8 @@ class GriffinLayer(nn.Module):
 
     def ask(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor]) -> list[Tensor]:
         """Rows with what they find in their cells."""
-        return [
-            x + self.dropout(self._answer(x, own, name)) for x, own, name in zip(h, cells, names)
-        ]
+        answers = (self._answer(*of_table) for of_table in zip(h, cells, names))
+        return [x + self.dropout(answer) for x, answer in zip(h, answers)]
 
     def _answer(self, x: Tensor, cells: Tensor, names: Tensor) -> Tensor:
         query = self.question(x).unflatten(1, (self.heads, -1))  # (rows, H, w/H)
@@ -237,8 +229,9 @@ class GriffinLayer(nn.Module):
         ).to(cells.dtype)
         # (rows, columns, H, w/H)
         value = cells.view(*cells.shape[:2], self.heads, cells.shape[2] // self.heads)
-        found: Tensor = self.answer((weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1))
-        return found
+        read = (weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1)
+        out: Tensor = self.answer(read)
+        return out
 
     def arriving(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
         """The mean of each relation's messages, the largest of all relations; 0 where there is no
@@ -247,12 +240,12 @@ class GriffinLayer(nn.Module):
         best: list[Tensor | None] = [None for _ in h]
         for number, edges in enumerate(directions):
             if len(edges):
-                found = mean(take(sent[edges.source], edges.sent), edges.received)
-                found = (found * self.relations[number].to(found.dtype)).masked_fill(
+                means = mean(take(sent[edges.source], edges.sent), edges.received)
+                means = (means * self.relations[number].to(means.dtype)).masked_fill(
                     edges.received.counts[:, None] == 0, -torch.inf
                 )
                 before = best[edges.target]
-                best[edges.target] = found if before is None else torch.maximum(before, found)
+                best[edges.target] = means if before is None else torch.maximum(before, means)
         return [
             torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b)
             for x, b in zip(sent, best)

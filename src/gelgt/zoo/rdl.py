@@ -97,13 +97,13 @@ class RDL(RelationalModel):
 
 
 class HeteroSAGE(nn.Module):
-    """One layer: for each table its own matrix, for each relation and direction one for what
-    arrives along it."""
+    """One layer: for each table a matrix for the row itself (`root`), for each relation and
+    direction one for what arrives along it."""
 
     def __init__(self, config: RDLConfig, tables: int, directions: int) -> None:
         super().__init__()
         self.gather = total if config.aggregation == "sum" else mean
-        self.own = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(tables))
+        self.root = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(tables))
         self.arriving = nn.ModuleList(
             nn.Linear(config.width, config.width, bias=False) for _ in range(directions)
         )
@@ -112,7 +112,7 @@ class HeteroSAGE(nn.Module):
 
     def forward(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
-        out = [own(x) for own, x in zip(self.own, h)]
+        out = [root(x) for root, x in zip(self.root, h)]
         for linear, edges in zip(self.arriving, directions):
             if len(edges):
                 out[edges.target] = out[edges.target] + linear(

@@ -211,11 +211,11 @@ class RelLLM(RelationalModel):
         return self
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        kept = state_dict.get(f"{prefix}fingerprint")
+        saved = state_dict.get(f"{prefix}fingerprint")
         if (
             self.is_frozen
-            and kept is not None
-            and not torch.equal(kept.cpu(), self.fingerprint.cpu())
+            and saved is not None
+            and not torch.equal(saved.cpu(), self.fingerprint.cpu())
         ):
             raise GelgtError(
                 "other_language_model",
@@ -258,7 +258,7 @@ def open_language_model(config: RelLLMConfig) -> Any:
         ).eval()
     check_folder(path)
     try:
-        found = library.AutoModelForCausalLM.from_pretrained(
+        model = library.AutoModelForCausalLM.from_pretrained(
             Path(path).expanduser(),
             local_files_only=True,
             trust_remote_code=False,
@@ -272,14 +272,14 @@ def open_language_model(config: RelLLMConfig) -> Any:
             f"{path} cannot be opened as a causal language model: {first}",
             hint="It must be saved as safetensors.",
         ) from None
-    room = getattr(found.config, "max_position_embeddings", longest)
+    room = getattr(model.config, "max_position_embeddings", longest)
     if longest > room:
         raise GelgtError(
             "bad_config",
             f"model.prompts and text make {longest} tokens, but the language model takes {room}.",
             hint="Set fewer prompts.",
         )
-    return found.base_model.eval()
+    return model.base_model.eval()
 
 
 def check_folder(path: str | None) -> None:

@@ -75,16 +75,16 @@ def atomic_routes(relations: Sequence[Relation]) -> list[Route]:
         >>> [(route.direction, route.key) for route in atomic_routes(relations)]
         [(0, 1), (1, None), (2, 0), (3, None)]
     """
-    found = []
+    routes = []
     for number, relation in enumerate(relations):
         others = [
             other
             for other, r in enumerate(relations)
             if r.child == relation.child and other != number
         ]
-        found += [Route(2 * number, other) for other in others] or [Route(2 * number)]
-        found.append(Route(2 * number + 1))
-    return found
+        routes += [Route(2 * number, other) for other in others] or [Route(2 * number)]
+        routes.append(Route(2 * number + 1))
+    return routes
 
 
 class RelGNN(RelationalModel):
@@ -187,7 +187,7 @@ class RelGNNLayer(nn.Module):
     def __init__(self, config: RelGNNConfig, tables: int, routes: Sequence[Route]) -> None:
         super().__init__()
         width, self.heads = config.width, config.heads
-        self.own = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
+        self.root = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(tables))
         # From parent to child there is one source and nothing to choose among: values alone, no
         # keys and queries.
@@ -206,7 +206,7 @@ class RelGNNLayer(nn.Module):
 
     def forward(self, h: list[Tensor], legs: list[Leg]) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
-        out = [own(x) for own, x in zip(self.own, h)]
+        out = [root(x) for root, x in zip(self.root, h)]
         for number, leg in enumerate(legs):
             if len(leg.edges):
                 out[leg.edges.target] = out[leg.edges.target] + self._arriving(number, h, leg)

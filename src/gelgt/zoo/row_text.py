@@ -66,13 +66,13 @@ class RowText:
 
     def __call__(self, inputs: ModelInput, device: torch.device) -> tuple[Tensor, Tensor]:
         """Token numbers (B, W), 0 where a text has ended, and the lengths (B,) of the texts."""
-        found = [
+        tokens = [
             self.tokenizer(text, truncation=True, max_length=self.length)["input_ids"]
             for text in self.texts(inputs)
         ]
-        lengths = torch.tensor([len(numbers) for numbers in found])
-        words = torch.zeros(len(found), max(1, int(lengths.max())), dtype=torch.int64)
-        for place, numbers in enumerate(found):
+        lengths = torch.tensor([len(numbers) for numbers in tokens])
+        words = torch.zeros(len(tokens), max(1, int(lengths.max())), dtype=torch.int64)
+        for place, numbers in enumerate(tokens):
             words[place, : len(numbers)] = torch.tensor(numbers, dtype=torch.int64)
         return words.to(device), lengths.to(device)
 
@@ -91,7 +91,7 @@ class RowText:
 
     def cells(self, table: str, frame: TensorFrame, row: int) -> str:
         """One row's cells, separated by commas."""
-        found = []
+        cells = []
         for kind in (stype.categorical, stype.timestamp, stype.numerical):
             for place, column in enumerate(frame.col_names_dict.get(kind, ())):
                 text = (
@@ -100,8 +100,8 @@ class RowText:
                     else ""
                 )
                 if text:
-                    found.append(f"{column} {text}")
-        return ", ".join(found)
+                    cells.append(f"{column} {text}")
+        return ", ".join(cells)
 
     def _cell(self, table: str, column: str, kind: stype, value: Tensor) -> str:
         if kind == stype.numerical:

@@ -1,9 +1,10 @@
-"""Triton kernels for attention with the Gaussian bias, which is computed where it is needed and
-never written to memory.
+"""Triton kernels: attention with the Gaussian bias, which is computed where it is needed and never
+written to memory; norms and sums.
 
-    tiles.py      what the kernels share            launch.py   tile sizes, memory, launches
-    forward.py    attention                         op.py       the differentiable function
-    backward.py   its gradients
+    tiles.py        what attention's kernels share    launch.py       tile sizes, memory, launches
+    forward.py      attention                         op.py           the differentiable function
+    backward.py     its gradients                     segments.py     sums of rows in a fixed order
+    layer_norm.py   layer norm                        batch_norm.py   batch norm of several tables
 
 This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
 """

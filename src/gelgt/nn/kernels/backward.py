@@ -28,10 +28,10 @@ from gelgt.nn.kernels.tiles import (
     flipped,
     gaussian,
     is_known,
-    kept,
     kernels_of,
     locate,
     rows_of,
+    survives,
     weights_of,
 )
 
@@ -45,11 +45,11 @@ def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def queries_kernel(
-    tokens, qkv, time, places, mu, sigma, mix, shift, seed, out, lse, d_out, delta, d_qkv, partial,
+    tokens, qkv, time, places, mu, sigma, gain, shift, seed, out, lse, d_out, delta, d_qkv, partial,
     tiles, total, longest, count, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
-    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs,
     3G + 1)."""
@@ -71,7 +71,7 @@ def queries_kernel(
         shifted = known_q * (tl.load(shift + h) * root)
         for_b = tl.zeros([BLOCK_Q, 4], tl.float32)
     slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
-    weights = weights_of(mix, h, root, G)
+    weights = weights_of(gain, h, root, G)
     sums = ()
     for g in tl.static_range(3 * G):
         sums = sums + (tl.zeros([BLOCK_Q, 4], tl.float32),)
@@ -98,7 +98,7 @@ def queries_kernel(
             scores += closed[None, :]
         weight = tl.exp2(scores * factor - level[:, None])
         if HAS_DROPOUT:
-            is_kept = kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold)
+            is_kept = survives(of_rows[:, None], drop_columns(place_k)[None, :], threshold)
             d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
         d_score = weight * (d_weight - shared[:, None])
         d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision=PRECISION)
@@ -130,11 +130,11 @@ def queries_kernel(
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def keys_kernel(
-    tokens, outputs, qkv, time, places, mu, sigma, mix, shift, seed, lse, delta, d_qkv,
+    tokens, outputs, qkv, time, places, mu, sigma, gain, shift, seed, lse, delta, d_qkv,
     tiles, total, longest, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
-    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """dK and dV in (T, 3, H, D); `tokens` and `outputs` read tiles of BLOCK_Q rows of `qkv` and dO.
 
@@ -151,7 +151,7 @@ def keys_kernel(
         time_k = flipped(tl.load(time + row_k))
         shifted = is_known(time_k) * (tl.load(shift + h) * root)
     slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
-    weights = weights_of(mix, h, root, G)
+    weights = weights_of(gain, h, root, G)
     of_columns = drop_columns(place_k) if HAS_DROPOUT else 0
     d_k = tl.zeros([BLOCK_K, D], tl.float32)
     d_v = tl.zeros([BLOCK_K, D], tl.float32)
@@ -175,7 +175,9 @@ def keys_kernel(
         d_o = outputs.load([start + first, h * D])
         given = weight
         if HAS_DROPOUT:
-            is_kept = kept(drop_rows(seed, row_q, h, H)[None, :], of_columns[:, None], threshold)
+            is_kept = survives(
+                drop_rows(seed, row_q, h, H)[None, :], of_columns[:, None], threshold
+            )
             given = tl.where(is_kept, weight * upscale, 0.0)
         d_v = tl.dot(given.to(d_o.dtype), d_o, d_v, input_precision=PRECISION)
         d_weight = tl.dot(v, tl.trans(d_o), input_precision=PRECISION)
@@ -207,7 +209,7 @@ def keys_kernel(
 def sums_kernel(
     partial,
     sigma,
-    mix,
+    gain,
     gradient,
     count,
     H: tl.constexpr,
@@ -233,7 +235,7 @@ def sums_kernel(
             first += tl.load(at[:, None] + G + g[None, :], mask=mask, other=0.0)
             second += tl.load(at[:, None] + 2 * G + g[None, :], mask=mask, other=0.0)
             for_b += tl.load(at + 3 * G, mask=program < count, other=0.0)
-        weight = tl.load(mix + h * G + g, mask=is_kernel, other=0.0)
+        weight = tl.load(gain + h * G + g, mask=is_kernel, other=0.0)
         for_mu += weight * tl.sum(first, 0)
         for_sigma += weight * tl.sum(second, 0)
         tl.store(gradient + 2 * G + h * G + g, tl.sum(zeroth, 0), mask=is_kernel)

@@ -20,21 +20,21 @@ from gelgt.nn.kernels.tiles import (
     flipped,
     gaussian,
     is_known,
-    kept,
     kernels_of,
     locate,
     rows_of,
+    survives,
     weights_of,
 )
 
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_kernel(
-    tokens, qkv, time, places, mu, sigma, mix, shift, seed, out, lse,
+    tokens, qkv, time, places, mu, sigma, gain, shift, seed, out, lse,
     tiles, total, longest, root, factor, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
-    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens`
     reads tiles of BLOCK_K rows of `qkv`."""
@@ -48,11 +48,11 @@ def forward_kernel(
         time_q = flipped(tl.load(time + row_q))
         shifted = is_known(time_q) * (tl.load(shift + h) * root)
     slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
-    weights = weights_of(mix, h, root, G)
+    weights = weights_of(gain, h, root, G)
     of_rows = drop_rows(seed, row_q, h, H) if HAS_DROPOUT else 0
     top = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     summed = tl.zeros([BLOCK_Q], tl.float32)
-    mixed = tl.zeros([BLOCK_Q, D], tl.float32)
+    attended = tl.zeros([BLOCK_Q, D], tl.float32)
     for first in tl.range(0, tl.where(tile * BLOCK_Q < length, length, 0), BLOCK_K):
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
@@ -74,16 +74,18 @@ def forward_kernel(
         top = highest
         if HAS_DROPOUT:
             weight = tl.where(
-                kept(of_rows[:, None], drop_columns(place_k)[None, :], threshold),
+                survives(of_rows[:, None], drop_columns(place_k)[None, :], threshold),
                 weight * upscale,
                 0.0,
             )
         v = tokens.load([start + first, (2 * H + h) * D])
-        mixed = tl.dot(weight.to(v.dtype), v, mixed * fade[:, None], input_precision=PRECISION)
+        attended = tl.dot(
+            weight.to(v.dtype), v, attended * fade[:, None], input_precision=PRECISION
+        )
     row_out = start + place_q
     is_row = summed > 0  # false in a tile of padding
     whole = tl.where(is_row, summed, 1.0)
-    value = mixed * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
+    value = attended * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
     at_out = out + row_out.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
     tl.store(
         at_out,

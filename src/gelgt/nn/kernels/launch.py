@@ -49,7 +49,7 @@ class Problem:
         qkv: (T, 3, H, D) packed, or (B, N, 3, H, D) padded.
         time: (T) or (B, N) float32 ages in days; `FAR` where there is none.
         places: (B + 1) offsets of the subgraphs, packed, or (B) rows of each, padded.
-        mu, sigma, mix, shift: (G), (G), (H, G), (H) float32; None without a bias.
+        mu, sigma, gain, shift: (G), (G), (H, G), (H) float32; None without a bias.
         seed: (1) of dropout; None without.
         longest: At least the rows of the longest subgraph; N if padded.
         is_log: Whether Δ is log(1 + days).
@@ -61,7 +61,7 @@ class Problem:
     places: Tensor
     mu: Tensor | None
     sigma: Tensor | None
-    mix: Tensor | None
+    gain: Tensor | None
     shift: Tensor | None
     seed: Tensor | None
     longest: int
@@ -99,7 +99,7 @@ class Problem:
             self.places,
             self.mu,
             self.sigma,
-            self.mix,
+            self.gain,
             self.shift,
             self.seed,
         )
@@ -284,7 +284,7 @@ def launch_sums(problem: Problem, partial: Tensor) -> Tensor:
             sums_kernel,
             1,
             problem,
-            (partial, problem.sigma, problem.mix, gradient, partial.shape[1]),
+            (partial, problem.sigma, problem.gain, gradient, partial.shape[1]),
             sizes,
             warps=8,
         )

@@ -38,9 +38,9 @@ def gaussian_attention(
         gradients too.
     """
     seed = torch.randint(2**31 - 1, (1,), device=qkv.device) if rate else None
-    mu, sigma, mix, shift = kernels or (None, None, None, None)
+    mu, sigma, gain, shift = kernels or (None, None, None, None)
     out: Tensor = _GaussianAttention.apply(
-        qkv, time, places, mu, sigma, mix, shift, seed, longest, is_log, rate
+        qkv, time, places, mu, sigma, gain, shift, seed, longest, is_log, rate
     )  # type: ignore[no-untyped-call]
     return out
 
@@ -59,14 +59,14 @@ class _GaussianAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, time, places, mu, sigma, mix, shift, seed, out, lse = ctx.saved_tensors
+        qkv, time, places, mu, sigma, gain, shift, seed, out, lse = ctx.saved_tensors
         run: Any = _backward if torch.compiler.is_compiling() else backward
         d_qkv, gradient = run(
-            qkv, time, places, mu, sigma, mix, shift, seed, *ctx.settings, out, lse, d_out
+            qkv, time, places, mu, sigma, gain, shift, seed, *ctx.settings, out, lse, d_out
         )
         if mu is None:
             return (d_qkv, *([None] * 10))
-        heads, kernels = mix.shape
+        heads, kernels = gain.shape
         for_mu, for_sigma, for_mix, for_shift = gradient.split(
             [kernels, kernels, heads * kernels, heads]
         )
@@ -86,23 +86,26 @@ class _GaussianAttention(torch.autograd.Function):
 
 
 def forward(
-    qkv: Tensor, time: Tensor, places: Tensor, mu: Tensor | None, sigma: Tensor | None, mix: Tensor | None, shift: Tensor | None,
+    qkv: Tensor, time: Tensor, places: Tensor,
+    mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The attention, and what its gradient needs of the scores."""
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
         return launch_forward(
-            Problem(aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate)
+            Problem(aligned(qkv), time, places, mu, sigma, gain, shift, seed, longest, is_log, rate)
         )
 
 
 def backward(
-    qkv: Tensor, time: Tensor, places: Tensor, mu: Tensor | None, sigma: Tensor | None, mix: Tensor | None, shift: Tensor | None,
-    seed: Tensor | None, longest: int, is_log: bool, rate: float, out: Tensor, lse: Tensor, d_out: Tensor,
+    qkv: Tensor, time: Tensor, places: Tensor,
+    mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
+    seed: Tensor | None, longest: int, is_log: bool, rate: float,
+    out: Tensor, lse: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of `qkv`, and of μ, s, W and b one after the other."""
     problem = Problem(
-        aligned(qkv), time, places, mu, sigma, mix, shift, seed, longest, is_log, rate
+        aligned(qkv), time, places, mu, sigma, gain, shift, seed, longest, is_log, rate
     )
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
         return launch_backward(problem, out, lse, aligned(d_out))
@@ -114,7 +117,8 @@ _backward = torch.library.custom_op("gelgt::gaussian_attention_backward", backwa
 
 @_forward.register_fake
 def _(
-    qkv: Tensor, time: Tensor, places: Tensor, mu: Tensor | None, sigma: Tensor | None, mix: Tensor | None, shift: Tensor | None,
+    qkv: Tensor, time: Tensor, places: Tensor,
+    mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     *rows, _, heads, size = qkv.shape
@@ -123,8 +127,10 @@ def _(
 
 @_backward.register_fake
 def _(
-    qkv: Tensor, time: Tensor, places: Tensor, mu: Tensor | None, sigma: Tensor | None, mix: Tensor | None, shift: Tensor | None,
-    seed: Tensor | None, longest: int, is_log: bool, rate: float, out: Tensor, lse: Tensor, d_out: Tensor,
+    qkv: Tensor, time: Tensor, places: Tensor,
+    mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
+    seed: Tensor | None, longest: int, is_log: bool, rate: float,
+    out: Tensor, lse: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    count = 0 if mix is None else sum(mix.shape) + mix.shape[1] + mix.numel()
+    count = 0 if gain is None else sum(gain.shape) + gain.shape[1] + gain.numel()
     return torch.empty_like(qkv), lse.new_empty(count)

@@ -19,7 +19,7 @@ from gelgt.nn import kernels
 # one compiled kernel serves all of their values,
 INTEGERS = ["tiles", "total", "longest", "count", "threshold"]
 # and all addresses of these, which may be parts of other tensors
-UNALIGNED = ["time", "places", "mu", "sigma", "mix", "shift", "seed"]
+UNALIGNED = ["time", "places", "mu", "sigma", "gain", "shift", "seed"]
 LOG2E = tl.constexpr(1.4426950408889634)
 ROOT = tl.constexpr(1.2011224087864498)  # √log2(e)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -87,11 +87,11 @@ def kernels_of(mu, sigma, G: tl.constexpr, IS_LOG: tl.constexpr):
 
 
 @triton.jit
-def weights_of(mix, h, root, G: tl.constexpr):
+def weights_of(gain, h, root, G: tl.constexpr):
     """W of a head times √D."""
     weights = ()
     for g in tl.static_range(G):
-        weights = weights + (tl.load(mix + h * G + g) * root,)
+        weights = weights + (tl.load(gain + h * G + g) * root,)
     return weights
 
 
@@ -123,8 +123,8 @@ def drop_columns(place):
 
 
 @triton.jit
-def kept(of_rows, of_columns, threshold):
-    """Whether a weight is kept: a draw of its own from a query and a key, the same in every
+def survives(of_rows, of_columns, threshold):
+    """Whether a weight survives dropout: a draw from a query and a key, the same in every
     kernel."""
     x = (of_rows ^ of_columns) * 0x9E3779B1
     x = (x ^ (x >> 15)) * 0x85EBCA6B

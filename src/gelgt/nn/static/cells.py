@@ -68,13 +68,11 @@ def why_not_cells(encoder: RowEncoder, features: Features, free: float) -> str |
 
 def _width(module: Any) -> int:
     """32-bit words of a row."""
-    found = 0
+    words = 0
     for kind, encoder in module.encoder.encoder_dict.items():
-        columns = len(encoder.stats_list)
-        found += {"timestamp": 7 * 8, "embedding": max(getattr(encoder, "emb_dim_list", (0,)))}.get(
-            kind, 1
-        ) * columns
-    return found
+        embedded = max(getattr(encoder, "emb_dim_list", (0,)))
+        words += {"timestamp": 7 * 8, "embedding": embedded}.get(kind, 1) * len(encoder.stats_list)
+    return words
 
 
 @torch.no_grad()
@@ -85,7 +83,7 @@ def make_cells(
     device: torch.device,
 ) -> dict[str, TableCells]:
     """The cells of every table."""
-    found = {}
+    cells = {}
     for name, module in zip(encoder.names, encoder.tables):
         assert isinstance(module, ResNet)
         numbers, places = [], []
@@ -96,8 +94,8 @@ def make_cells(
             kinds, some, others = _prepare(frame, module)
             numbers.append(some)
             places.append(others)
-        found[name] = TableCells(kinds, torch.cat(numbers), torch.cat(places))
-    return found
+        cells[name] = TableCells(kinds, torch.cat(numbers), torch.cat(places))
+    return cells
 
 
 def _prepare(frame: TensorFrame, module: ResNet) -> tuple[tuple[Kind, ...], Tensor, Tensor]:

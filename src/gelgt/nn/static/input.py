@@ -17,7 +17,7 @@ class StaticInput:
             parts[name].view(torch.int64) for name in ("seed_time", "seed_key")
         )
         self.index, self.offsets = parts["index"], parts["offsets"]
-        self.kept_offsets = parts["kept_offsets"]
+        self.refined_offsets = parts["refined_offsets"]
         counts = parts["counts"]
         self.table_rows, self.num_rows, self.num_seeds = counts[:-2], counts[-2], counts[-1]
         self.table, self.hop, self.subgraph = parts["table"], parts["hop"], parts["subgraph"]

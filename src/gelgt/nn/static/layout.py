@@ -87,12 +87,12 @@ class Selection(NamedTuple):
     """The rows that refinement keeps.
 
     Attributes:
-        kept: (T,) which rows.
+        is_kept: (T,) which rows.
         place: (T,) where a kept row goes.
         source: (T',) the row of each place; behind the kept ones the last row, a filler.
     """
 
-    kept: Tensor
+    is_kept: Tensor
     place: Tensor
     source: Tensor
 
@@ -124,11 +124,11 @@ class StaticTokens(Tokens):
         )
         return replace(
             self,
-            h=take_once(self.h, selection.source, selection.place, selection.kept),
+            h=take_once(self.h, selection.source, selection.place, selection.is_kept),
             age=age,
             has_time=has_time,
             subgraph=subgraph,
-            offsets=self.parts.kept_offsets,
+            offsets=self.parts.refined_offsets,
             limit=keep,
             selection=selection,
         )
@@ -138,13 +138,13 @@ class StaticTokens(Tokens):
         shape, subgraph, device = self.parts.shape, self.subgraph, self.h.device
         near = subgraph.clamp(max=shape.seeds - 1)
         scores = semantic_scores(self.h, self.offsets, near)
-        kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
-        kept = kept & (subgraph < shape.seeds)
-        place = kept.cumsum(0) - 1
-        target = torch.where(kept, place, shape.kept)
-        source = torch.full((shape.kept + 1,), shape.rows - 1, device=device)
+        is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
+        is_kept = is_kept & (subgraph < shape.seeds)
+        place = is_kept.cumsum(0) - 1
+        target = torch.where(is_kept, place, shape.refined)
+        source = torch.full((shape.refined + 1,), shape.rows - 1, device=device)
         source = source.scatter_(0, target, torch.arange(shape.rows, device=device))[:-1]
-        return Selection(kept, place, source)
+        return Selection(is_kept, place, source)
 
     def messages(self, mean: Literal["all", "relation"]) -> Messages:
         """Averaged messages. Whether by relation was decided when the batch was packed."""
@@ -152,8 +152,9 @@ class StaticTokens(Tokens):
         start, end, is_inside = parts.starts[:-1], parts.starts[1:], parts.is_message
         if self.selection is not None:
             # Kept rows keep their order, and so do their messages.
-            kept, place, source = self.selection
-            is_inside = is_inside & kept.index_select(0, parts.row) & kept.index_select(0, other)
+            is_kept, place, source = self.selection
+            to_kept, from_kept = (is_kept.index_select(0, ends) for ends in (parts.row, other))
+            is_inside = is_inside & to_kept & from_kept
             other = place.index_select(0, other).clamp(min=0).to(torch.int32)
             start, end = start.index_select(0, source), end.index_select(0, source)
         received, sent = run_means(is_inside, parts.run_start, parts.run_end, parts.reverse)

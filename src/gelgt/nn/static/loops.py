@@ -1,12 +1,61 @@
-"""Compiled loops of packing."""
+"""Compiled loops of packing. Arrays that belong together are named bundles, which numba takes as
+they are."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+
+
+class SampledRows(NamedTuple):
+    """The rows of a batch: (B + 1,) `offsets`; (T,) `node`, `table`, and `place` among the distinct
+    rows of its table."""
+
+    offsets: Any
+    node: Any
+    table: Any
+    place: Any
+
+
+class TableRoom(NamedTuple):
+    """For each table: the place of its first distinct row in the stack of all (`stacked`) and in
+    the list of cells (`cells`), and its first node (`first_node`)."""
+
+    stacked: Any
+    cells: Any
+    first_node: Any
+
+
+class RowParts(NamedTuple):
+    """The parts of the buffer that `fill_rows` fills."""
+
+    subgraph: Any
+    source: Any
+    used: Any
+    used_starts: Any
+    cells: Any
+
+
+class Edges(NamedTuple):
+    """(E,) foreign keys inside the subgraphs."""
+
+    child: Any
+    parent: Any
+    relation: Any
+
+
+class MessageParts(NamedTuple):
+    """The parts of the buffer that `fill_messages` fills."""
+
+    starts: Any
+    row: Any
+    other: Any
+    run_start: Any
+    run_end: Any
+    reverse: Any
 
 
 @compiled
@@ -25,45 +74,47 @@ def find_distinct(node: Any, table: Any, place: Any, counts: Any, keys: Any, pla
 
 
 @compiled
-def fill_rows(
-    offsets: Any, node: Any, table: Any, place: Any, stacked: Any, bases: Any, first: Any,
-    subgraph: Any, source: Any, used: Any, used_starts: Any, cells: Any,
-) -> None:  # fmt: skip
+def fill_rows(rows: SampledRows, room: TableRoom, parts: RowParts) -> None:
     """Subgraphs of rows, their places in the stack of distinct rows, and for each of those the rows
     that use it."""
-    for b in range(len(offsets) - 1):
-        for i in range(offsets[b], offsets[b + 1]):
-            subgraph[i] = b
-            t = table[i]
-            source[i] = stacked[t] + place[i]
-            cells[bases[t] + place[i]] = node[i] - first[t]
+    source, used, used_starts = parts.source, parts.used, parts.used_starts
+    for b in range(len(rows.offsets) - 1):
+        for i in range(rows.offsets[b], rows.offsets[b + 1]):
+            parts.subgraph[i] = b
+            t, place = rows.table[i], rows.place[i]
+            source[i] = room.stacked[t] + place
+            parts.cells[room.cells[t] + place] = rows.node[i] - room.first_node[t]
             used_starts[source[i] + 1] += 1
     for s in range(len(used_starts) - 1):
         used_starts[s + 1] += used_starts[s]
     # backwards, with the ends counting down, so that equal sources keep their order
-    for i in range(len(node) - 1, -1, -1):
+    for i in range(len(rows.node) - 1, -1, -1):
         used_starts[source[i] + 1] -= 1
         used[used_starts[source[i] + 1]] = i
     # Counting down left each end at its own start: the starts lie one place too late.
     for s in range(len(used_starts) - 1):
         used_starts[s] = used_starts[s + 1]
-    used_starts[len(used_starts) - 1] = len(node)
+    used_starts[len(used_starts) - 1] = len(rows.node)
 
 
 @compiled
-def fill_messages(
-    child: Any, parent: Any, relation: Any, rows: int, groups: int, ends: Any, scratch: Any,
-    starts: Any, row: Any, other: Any, run_start: Any, run_end: Any, reverse: Any,
-) -> None:  # fmt: skip
+def fill_messages(edges: Edges, groups: int, ends: Any, scratch: Any, parts: MessageParts) -> None:
     """Messages sorted by their row, then by group; message 2e goes to the parent of edge e, 2e + 1
     to its child.
 
     A run is the messages of one row and one group, which are averaged together.
+
+    Args:
+        groups: How many; 1 puts all messages of a row into one run.
+        ends: (groups + 1,) zeros.
+        scratch: (3, 2E).
     """
+    child, parent = edges.child, edges.parent
+    starts, row, run_start, run_end = parts.starts, parts.row, parts.run_start, parts.run_end
     count = 2 * len(child)
     by_group, group, place = scratch[0], scratch[1], scratch[2]
     for m in range(count):
-        group[m] = 2 * relation[m >> 1] + (m & 1) if groups > 1 else 0
+        group[m] = 2 * edges.relation[m >> 1] + (m & 1) if groups > 1 else 0
         ends[group[m] + 1] += 1
     for g in range(groups):
         ends[g + 1] += ends[g]
@@ -71,23 +122,23 @@ def fill_messages(
         by_group[ends[group[m]]] = m
         ends[group[m]] += 1
     for m in range(count):
-        own = child[m >> 1] if m & 1 else parent[m >> 1]
-        starts[own + 1] += 1
+        target = child[m >> 1] if m & 1 else parent[m >> 1]
+        starts[target + 1] += 1
     for r in range(len(starts) - 1):
         starts[r + 1] += starts[r]
     for k in range(count):  # starts[r] walks to the end of row r
         m = by_group[k]
         e = m >> 1
-        own, far = (child[e], parent[e]) if m & 1 else (parent[e], child[e])
-        at = starts[own]
-        starts[own] = at + 1
-        row[at], other[at], place[m] = own, far, at
+        target, far = (child[e], parent[e]) if m & 1 else (parent[e], child[e])
+        at = starts[target]
+        starts[target] = at + 1
+        row[at], parts.other[at], place[m] = target, far, at
         run_start[at] = group[m]  # for a moment
     for r in range(len(starts) - 1, 0, -1):
         starts[r] = starts[r - 1]
     starts[0] = 0
     for m in range(count):
-        reverse[place[m]] = place[m ^ 1]
+        parts.reverse[place[m]] = place[m ^ 1]
     at = 0
     while at < count:
         stop = at + 1

@@ -90,7 +90,7 @@ class _FusedNorm(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from gelgt.nn.kernels.norms import batch_forward  # imports Triton
+        from gelgt.nn.kernels.batch_norm import batch_forward  # imports Triton
 
         x = x.contiguous()
         out, means, scales, variances = batch_forward(x, counts, weight, bias, eps)
@@ -100,7 +100,7 @@ class _FusedNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        from gelgt.nn.kernels.norms import batch_backward
+        from gelgt.nn.kernels.batch_norm import batch_backward
 
         x, counts, weight, means, scales = ctx.saved_tensors
         d_x, d_weight, d_bias = batch_backward(
@@ -155,8 +155,8 @@ Moved = tuple[Sequence[Any], tuple[Tensor, Tensor], Tensor]
 def move_running(moved: Sequence[Moved]) -> None:
     """Move running statistics towards those of their batches, where there is one: for each, n
     norms, (n, c) statistics and (n,) counts."""
-    own: list[Tensor] = []
-    found: list[Tensor] = []
+    running: list[Tensor] = []
+    targets: list[Tensor] = []
     shares: list[Tensor] = []
     for norms, (means, variances), counts in moved:
         share = (
@@ -165,11 +165,11 @@ def move_running(moved: Sequence[Moved]) -> None:
             .contiguous()
         )
         for number, norm in enumerate(norms):
-            own += [norm.running_mean, norm.running_var]
-            found += [means[number], variances[number]]
+            running += [norm.running_mean, norm.running_var]
+            targets += [means[number], variances[number]]
             shares += [share[number]] * 2
-    if own:
-        torch._foreach_lerp_(own, found, shares)
+    if running:
+        torch._foreach_lerp_(running, targets, shares)
         torch._foreach_add_(
             [norm.num_batches_tracked for norms, _, _ in moved for norm in norms], 1
         )

@@ -46,7 +46,8 @@ def encode_rows(
         return _norm(norms, x, counts, moved)
 
     starts = [
-        _first(module, cells[number], own) for module, number, own in zip(modules, present, rows)
+        _first(module, cells[number], of_table)
+        for module, number, of_table in zip(modules, present, rows)
     ]
     x, short = (_stacked([part[side] for part in starts], height) for side in (0, 1))
     for depth in range(len(modules[0].backbone)):
@@ -121,9 +122,9 @@ def batch_norm(
     move towards in training."""
     training = norms[0].training
     running = (x, x) if training else (_each(norms, "running_mean"), _each(norms, "running_var"))
-    out, found = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)
+    out, statistics = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)
     if training:
-        moved.append((norms, found, counts))
+        moved.append((norms, statistics, counts))
     return out
 
 

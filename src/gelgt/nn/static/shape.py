@@ -15,11 +15,11 @@ RATIO_MARGIN = 1.03
 
 @dataclass(frozen=True)
 class Size:
-    """What a batch needs: kept rows, messages (two for each edge), and the distinct rows of each
-    table."""
+    """What a batch needs: rows, those of them that refinement keeps, messages (two for each edge),
+    and the distinct rows of each table."""
 
     rows: int
-    kept: int
+    refined: int
     messages: int
     tables: tuple[int, ...]
 
@@ -31,23 +31,23 @@ class Shape:
     Attributes:
         seeds: B.
         rows: T; one more than real rows at least, so that there is a filler row.
-        kept: Rows behind refinement, likewise.
+        refined: Rows behind refinement, likewise.
         messages: Two for each edge.
         tables: For each table, its distinct rows; a table without room never occurs.
     """
 
     seeds: int
     rows: int
-    kept: int
+    refined: int
     messages: int
     tables: tuple[int, ...]
 
     def fits(self, size: Size) -> bool:
         return (
             size.rows < self.rows
-            and size.kept < self.kept
+            and size.refined < self.refined
             and size.messages <= self.messages
-            and all(own <= room for own, room in zip(size.tables, self.tables))
+            and all(count <= room for count, room in zip(size.tables, self.tables))
         )
 
     @cached_property
@@ -69,7 +69,7 @@ class Shape:
             "seed_key": 2 * self.seeds,
             "index": self.seeds,
             "offsets": self.seeds + 1,
-            "kept_offsets": self.seeds + 1,
+            "refined_offsets": self.seeds + 1,
             "counts": len(self.tables) + 2,  # distinct rows of each table, rows, seeds
             **dict.fromkeys(
                 ("table", "hop", "age", "has_time", "subgraph", "source", "used"), self.rows
@@ -79,11 +79,11 @@ class Shape:
             "starts": self.rows + 1,
             **dict.fromkeys(("row", "other", "run_start", "run_end", "reverse"), self.messages),
         }
-        found, at = {}, 0
+        parts, at = {}, 0
         for name, count in words.items():
-            found[name] = slice(at, at + count)
+            parts[name] = slice(at, at + count)
             at += count
-        return found
+        return parts
 
     @property
     def words(self) -> int:
@@ -111,17 +111,17 @@ def choose_shapes(
     def ratio(values: Sequence[int]) -> float:
         return RATIO_MARGIN * max(value / size.rows for value, size in zip(values, seen))
 
-    kept, messages = ratio([s.kept for s in seen]), ratio([s.messages for s in seen])
+    refined, messages = ratio([s.refined for s in seen]), ratio([s.messages for s in seen])
     tables = [ratio([s.tables[number] for s in seen]) for number in range(len(table_rows))]
-    found = []
+    shapes = []
     levels = next((level for level in range(LEVELS) if top * STEP**level < min(rows_seen)), LEVELS)
     for level in reversed(range(levels + 1)):
         rows = _up(top * STEP**level, 64)
-        found.append(
+        shapes.append(
             Shape(
                 seeds=seeds,
                 rows=rows,
-                kept=min(rows, _up(rows * kept + 1, 64)),
+                refined=min(rows, _up(rows * refined + 1, 64)),
                 messages=_up(rows * messages, 64),
                 tables=tuple(
                     min(_up(rows * share, 32), _up(count, 32)) if share else 0
@@ -129,7 +129,7 @@ def choose_shapes(
                 ),
             )
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(shapes))
 
 
 def _up(value: float, multiple: int) -> int:

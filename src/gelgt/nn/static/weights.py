@@ -35,41 +35,39 @@ class LowWeights:
                         for name, value in module.named_parameters(recurse=False)
                         if value is not None
                     ]
-        self.own: list[Tensor] = [getattr(module, name) for module, name in self.places]
+        self.originals: list[Tensor] = [getattr(module, name) for module, name in self.places]
         self.copies = [
-            torch.empty_like(p, dtype=dtype).requires_grad_(p.requires_grad) for p in self.own
+            torch.empty_like(p, dtype=dtype).requires_grad_(p.requires_grad) for p in self.originals
         ]
-        known = {id(p): copy for p, copy in zip(self.own, self.copies)}
-        self.leaves = [known.get(id(p), p) for p in model.parameters() if p.requires_grad]
+        copy_of = {id(p): copy for p, copy in zip(self.originals, self.copies)}
+        self.leaves = [copy_of.get(id(p), p) for p in model.parameters() if p.requires_grad]
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """The model computes with the copies, which are made now."""
         if self.copies:
             with torch.no_grad():
-                torch._foreach_copy_(self.copies, self.own)
+                torch._foreach_copy_(self.copies, self.originals)
         for (module, name), copy in zip(self.places, self.copies):
             module._parameters[name] = copy  # type: ignore[assignment]
         try:
             yield
         finally:
-            for (module, name), own in zip(self.places, self.own):
-                module._parameters[name] = own  # type: ignore[assignment]
+            for (module, name), original in zip(self.places, self.originals):
+                module._parameters[name] = original  # type: ignore[assignment]
 
 
 def raised(gradients: list[Tensor | None], parameters: list[nn.Parameter]) -> list[Tensor | None]:
     """Gradients in the precision of their parameters, contiguous, all converted at once."""
-    found = [None if g is None else g.contiguous() for g in gradients]
+    wide = [None if g is None else g.contiguous() for g in gradients]
     low = [
         place
-        for place, (g, p) in enumerate(zip(found, parameters))
+        for place, (g, p) in enumerate(zip(wide, parameters))
         if g is not None and g.dtype != p.dtype
     ]
     if low:
-        wide: list[Tensor | None] = list(found)
-        made = [torch.empty_like(parameters[place]) for place in low]
-        torch._foreach_copy_(made, [g for place in low if (g := found[place]) is not None])
-        for place, gradient in zip(low, made):
-            wide[place] = gradient
-        return wide
-    return found
+        copies = [torch.empty_like(parameters[place]) for place in low]
+        torch._foreach_copy_(copies, [g for place in low if (g := wide[place]) is not None])
+        for place, copy in zip(low, copies):
+            wide[place] = copy
+    return wide
