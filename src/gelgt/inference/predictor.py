@@ -31,6 +31,7 @@ from gelgt.scoring.table import key_table, prediction_columns, times_column
 from gelgt.tasks.task import Definition
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
+CUDA_CHUNK = 65_536  # likewise where a GPU waits for the next ones
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
@@ -121,8 +122,9 @@ class Predictor:
     ) -> Iterator[pa.Table]:
         table = self.task.entity_table
         schema = None
-        for start in range(0, max(1, len(rows)), CHUNK):
-            part = slice(start, start + CHUNK)
+        size = CUDA_CHUNK if self.scorer.device.type == "cuda" else CHUNK
+        for start in range(0, max(1, len(rows)), size):
+            part = slice(start, start + size)
             seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
             made = key_table(self.db, table, rows[part], self.keys)
             for name, values in {"time": times_column(seeds.time), **columns(seeds)}.items():

@@ -65,13 +65,14 @@ class RecordedNetworks:
         with_features, history = loader.then, self.data.history(seeds)
         assert with_features is not None
         history = None if history is None else history.to(self.device)
-        too_large: list[SubgraphBatch] = []
+        is_cramped = False
 
         def pack(batch: SubgraphBatch) -> StaticBatch | ModelInput:
+            nonlocal is_cramped
             packed = packer(batch)
             if packed is not None:
                 return packed
-            too_large.append(batch)
+            is_cramped = True
             return with_features(batch)  # type: ignore[no-any-return]
 
         loader.then, loader.threads, loader.prefetch = pack, THREADS, PREFETCH
@@ -93,7 +94,7 @@ class RecordedNetworks:
                     waiting.popleft().synchronize()
         if self._is_cuda:
             torch.cuda.current_stream(self.device).synchronize()
-        if too_large:  # these seeds have larger neighbourhoods than those that shapes were made for
+        if is_cramped:  # these seeds have larger neighbourhoods than those that shapes were made for
             larger = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             if larger.shapes[-1].rows > packer.shapes[-1].rows:
                 packer.shapes += larger.shapes[-1:]
