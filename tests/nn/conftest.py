@@ -1,6 +1,20 @@
-"""Lets the tests of networks share their configurations."""
+"""Lets the tests of networks share their configurations, and kernels have small tiles in the
+interpreter."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for configs.py
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for configs.py and interpreter.py
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of the interpreter, so that a subgraph of 40 rows has several."""
+    from interpreter import IS_INTERPRETED
+
+    if IS_INTERPRETED:
+        from gelgt.nn.kernels import launch
+
+        monkeypatch.setattr(launch, "choose_tiling", lambda *a: launch.Tiling(32, 16, 4, 1))

@@ -1,51 +1,14 @@
 """The kernels for sums and norms against PyTorch's own: on a CUDA device, or through Triton's
 interpreter in a process of its own."""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-
 import pytest
 import torch
+from interpreter import DEVICE, on_device, run_interpreted
 from torch.nn import functional
 
-from gelgt.nn.kernels import triton_version
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
-
-
-def on_device(test):  # type: ignore[no-untyped-def]
-    if IS_INTERPRETED:
-        return test
-    return pytest.mark.gpu(
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test)
-    )
-
-
-@pytest.mark.skipif(IS_INTERPRETED, reason="is that process")
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton for its interpreter")
 def test_without_a_gpu() -> None:
-    if triton_version() < (3, 7):
-        pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        __file__,
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--no-header",
-    ]
-    done = subprocess.run(
-        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+    run_interpreted(__file__)
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -248,7 +248,8 @@ model = GelGTModel(RunConfig.of("paper").model, ModelContext(graph, features))
 out = model(ModelInput.of(batch, features))
 out.sum().backward()
 assert torch.isfinite(out).all()
-print(sum(p.numel() for p in model.parameters()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(sum(p.numel() for p in model.parameters()), peak)
 """
     out = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -1,36 +1,27 @@
-"""What every model of the package promises: a prediction depends on its seed and its past alone,
-twice gives the same bits, a run can be saved, loaded and used. A model that is added to
-`gelgt.registry.BUILT_IN` is tested here by itself.
+"""What every model of the package promises: a prediction depends on its seed alone, twice gives the
+same bits, every part is learned. A model that is added to `gelgt.registry.BUILT_IN` is tested here
+and in `test_zoo_runs.py` by itself.
 """
 
-import shutil
-import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from planted_keys import gatherings
 
 import gelgt
 from gelgt.config import SamplingConfig
-from gelgt.demo import Shop, shop
-from gelgt.features import Features, open_features
+from gelgt.demo import Shop
+from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.inference.predictor import Predictor
 from gelgt.nn import ModelContext, ModelInput, RelationalModel
 from gelgt.nn.dropout import own_dropout
 from gelgt.presets import PRESETS, RunConfig, config_type
 from gelgt.registry import BUILT_IN, find_model
 from gelgt.sampling import Sampler, Seeds, make_seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
-from gelgt.testing.hostile import HOSTILE, TIMES
-from gelgt.training import Options, load_run, train_run
 
 NAMES = [
     pytest.param(name, marks=[pytest.mark.llm] if name == "rel-llm" else []) for name in BUILT_IN
@@ -41,18 +32,6 @@ SMALL = {
     "model.row_layers": 1,
     "model.keep": 30,
     "model.centroids": 16,
-}
-TINY = {
-    "sampling.strategy": "bfs",
-    "sampling.budget": 24,
-    "train.epochs": 2,
-    "train.steps_per_epoch": 3,
-    "train.batch_size": 32,
-    "train.ensemble": 1,
-    "train.windows": 1,
-    "train.best_epochs": 1,
-    "train.warmup": 0,
-    "train.rate": 0.01,
 }
 PLACES = [0, 50, 99, 3, 42, 77]
 
@@ -255,111 +234,26 @@ def test_every_preset_is_possible(name: str, preset: str) -> None:
     assert RunConfig(**config.model_dump()) == config, "as it is read from a run folder"
 
 
-@dataclass(frozen=True)
-class Twins:
-    """The shop whole, with hostile rows after a time, and cut there."""
-
-    whole: gelgt.Database
-    cut: gelgt.Database
-    at: pd.Timestamp
-    task: gelgt.Task
-
-
-@pytest.fixture(scope="module")
-def twins(tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    folder = tmp_path_factory.mktemp("zoo-twins")
-    made = shop(folder / "whole.db", customers=80, days=250, seed=11)
-    at = pd.Timestamp(made.val_timestamp) + pd.Timedelta(days=20, hours=7)
-    shutil.copy(made.path, folder / "cut.db")
-    removed = tuple(f"DELETE FROM {table} WHERE {column} > :t" for table, column in TIMES.items())
-    for name, statements in (("whole", HOSTILE), ("cut", removed)):
-        with sqlite3.connect(folder / f"{name}.db") as connection:
-            for statement in statements:
-                connection.execute(statement, {"t": str(at)})
-            assert connection.total_changes > 100
-        connection.close()
-    val, test = at - pd.Timedelta(days=70), at - pd.Timedelta(days=30)
-    stated = {"val_timestamp": str(val), "test_timestamp": str(test)}
-    whole, cut = (
-        gelgt.open(f"sqlite:///{folder / name}.db", schema=stated, out=folder / name)
-        for name in ("whole", "cut")
+@each_model
+def test_the_history_of_a_seed_is_read(world: World, name: str) -> None:
+    """Aggregates are added to the seed's vector, whatever the model; what is missing is no NaN."""
+    torch.manual_seed(0)
+    context = ModelContext(world.graph, world.features, history=3)
+    model = find_model(name)(settings(name).model, context)
+    aggregates = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
+    model.start(torch.tensor([0.1]), torch.tensor([1.0, 5.0, 30.0, 100.0]), aggregates)
+    inputs = world.inputs(PLACES)
+    known, other = (
+        replace(inputs, history=aggregates[start : start + len(PLACES)]) for start in (0, 50)
     )
-    return Twins(whole, cut, at, whole.task(made.sentence, val=val, test=test, eval_timestamps=1))
-
-
-@pytest.fixture(scope="module")
-def run_folder(twins: Twins, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a model's run of a few steps, trained once."""
-
-    @cache
-    def make(name: str) -> Path:
-        out = tmp_path_factory.mktemp("zoo-runs") / name
-        train_run(
-            twins.whole,
-            twins.task,
-            out,
-            settings(name, **TINY),
-            Options(baseline_hops=(), device="cpu"),
-        )
-        return out
-
-    return make
-
-
-@each_model
-def test_a_run_is_saved_loaded_and_used(
-    twins: Twins, run_folder: Callable[[str], Path], name: str
-) -> None:
-    folder = run_folder(name)
-    run = load_run(folder)
-    assert run.config.kind == name
-    found = Predictor(run, twins.whole).predict(at=twins.at).to_pandas()
-    assert found["probability"].between(0, 1).all()
-    assert found["probability"].std() > 1e-4
-    shutil.copytree(folder, folder.parent / f"{name}-copy")
-    again = (
-        Predictor(load_run(folder.parent / f"{name}-copy"), twins.whole)
-        .predict(at=twins.at)
-        .to_pandas()
-    )
-    pd.testing.assert_frame_equal(found, again, check_exact=True)
-
-
-@each_model
-def test_later_rows_change_no_bit(
-    twins: Twins, run_folder: Callable[[str], Path], name: str
-) -> None:
-    run = load_run(run_folder(name))
-    whole, cut = (Predictor(run, db).predict(at=twins.at).table for db in (twins.whole, twins.cut))
-    assert whole.num_rows > 50
-    assert whole.equals(cut)
-
-
-@each_model
-def test_a_fresh_model_sees_no_later_rows(twins: Twins, name: str) -> None:
-    """The same without a run: with random orders, and statistics of the whole database."""
-    statistics = twins.whole.features().statistics
-    config = SamplingConfig(budget=30, order="random", seed=5)
-    rows = np.arange(twins.cut.num_rows("customers"))
-    model, out = None, []
-    for db in (twins.whole, twins.cut):
-        graph, features = db.graph(), open_features(db, statistics=statistics)
-        seeds = make_seeds(
-            db,
-            graph,
-            "customers",
-            rows,
-            np.full(len(rows), np.datetime64(twins.at.floor("s"), "s")),
-        )
-        sample = Sampler(graph, config).sample(seeds.node, seeds.time, seeds.key)
-        if model is None:
-            torch.manual_seed(0)
-            model = find_model(name)(settings(name).model, ModelContext(graph, features)).eval()
-        out.append(
-            predict(
-                model,
-                ModelInput.of(from_sample(sample, graph, seeds.time, seeds.key, rows), features),
-            )
-        )
-    assert out[0].std() > 1e-4
-    assert torch.equal(*out)
+    missing = replace(inputs, history=torch.full_like(aggregates[: len(PLACES)], torch.nan))
+    model.eval()
+    assert not torch.allclose(predict(model, known), predict(model, other), atol=1e-4)
+    assert torch.isfinite(predict(model, missing)).all()
+    with torch.no_grad():
+        added = model.seed_vectors(known) - model.embed(known)
+        if not model.is_coupled:
+            torch.testing.assert_close(added, model.history(known.history), atol=1e-5, rtol=0)
+    model.train()(known).square().mean().backward()
+    assert model.history is not None
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.history.parameters())

@@ -1,0 +1,50 @@
+"""Triton's interpreter, by which tests of kernels run without a CUDA device, at small sizes.
+
+A test file of kernels marks its tests `on_device`, and has a test that calls `run_interpreted` on
+itself: without a GPU that runs the same tests in a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from gelgt.nn.kernels import triton_version
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
+# bf16 is the precision of training, but the interpreter cannot multiply it.
+LOW = torch.float16 if IS_INTERPRETED else torch.bfloat16
+Test = Callable[..., None]
+
+
+def on_device(test: Test) -> Test:
+    """A test that needs a CUDA device or the interpreter."""
+    if IS_INTERPRETED:
+        return test
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    marked: Test = pytest.mark.gpu(skip(test))
+    return marked
+
+
+def run_interpreted(file: str) -> None:
+    """Run the tests of a file through the interpreter."""
+    if IS_INTERPRETED:
+        pytest.skip("is that process")
+    if find_spec("triton") is None:
+        pytest.skip("needs Triton for its interpreter: pip install 'triton>=3.7'")
+    if triton_version() < (3, 7):
+        pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
+    plugins = ("-p", "no:cacheprovider", "-p", "no:xdist")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", file, "-x", *plugins, "--no-header"],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout

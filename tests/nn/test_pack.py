@@ -1,0 +1,63 @@
+"""Packing: batches find room or are refused, and messages are averaged over their runs."""
+
+from dataclasses import replace
+
+import torch
+from test_static import PLACES, World, room_of, sampled, world
+
+from gelgt.nn.static.layout import run_means
+from gelgt.nn.static.pack import Packer, measure
+from gelgt.nn.static.shape import Size, choose_shapes
+from gelgt.nn.sums import Messages, Segments
+
+__all__ = ["world"]  # a fixture
+
+
+def test_a_batch_without_room_is_refused(world: World) -> None:
+    batch = sampled(world, PLACES)
+    room = room_of(world, batch, 30)
+    size = measure(batch, world[0].offsets, 30)
+    few = tuple(max(0, count - 1) for count in size.tables)
+    for shape in (
+        replace(room, rows=size.rows),  # there must be a filler row
+        replace(room, refined=size.refined),
+        replace(room, messages=size.messages - 1),
+        replace(room, seeds=len(PLACES) - 1),
+        replace(room, tables=few),
+    ):
+        packer = Packer(
+            [shape], world[0].offsets, 30, False, len(world[0].relations), pin_memory=False
+        )
+        assert packer(batch) is None
+        assert (
+            Packer([shape, room], world[0].offsets, 30, False, len(world[0].relations), False)(
+                batch
+            )
+            is not None
+        )
+
+
+def test_shapes_have_room_for_what_was_seen() -> None:
+    seen = [
+        Size(1000, 800, 3000, (10, 400, 0)),
+        Size(700, 600, 1500, (10, 350, 0)),
+        Size(1200, 900, 3300, (12, 450, 0)),
+    ]
+    shapes = choose_shapes(seen, 64, 64 * 300, [12, 10_000, 50])
+    assert [s.rows for s in shapes] == sorted(s.rows for s in shapes)
+    assert all(any(shape.fits(size) for shape in shapes) for size in seen)
+    assert all(shape.tables[2] == 0 and shape.tables[0] <= 32 for shape in shapes)
+    assert shapes[0].rows < 1000 < shapes[-1].rows
+
+
+def test_means_over_runs() -> None:
+    """Row 0 has a run of two and a run of one; a message that is left out does not count."""
+    start, end = torch.tensor([0, 0, 2, 3]), torch.tensor([2, 2, 3, 4])
+    received, sent = run_means(
+        torch.tensor([True, True, False, True]), start, end, torch.tensor([3, 2, 1, 0])
+    )
+    assert received.tolist() == [0.5, 0.5, 0.0, 1.0]
+    assert sent.tolist() == [1.0, 0.0, 0.5, 0.5]
+    other, rows = torch.tensor([1, 0, 1, 0]), (torch.tensor([0, 3]), torch.tensor([3, 4]))
+    messages = Messages(Segments(other, *rows, received), Segments(other, *rows, sent))
+    assert messages.total(torch.tensor([[2.0], [4.0]])).tolist() == [[3.0], [2.0]]
