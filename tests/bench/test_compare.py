@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED, compare
+from gelgt.runs.record import RunRecord, TaskFacts
 
 
 class Made:
@@ -20,7 +21,13 @@ class Made:
         **parts: np.ndarray,
     ) -> None:
         self.label, self.prediction, self.entity, self.parts = label, prediction, entity, parts
-        self.metrics: dict[str, Any] = {"regime": "frozen", "seconds": 1.0}
+        self.record = RunRecord(
+            regime="frozen",
+            seconds=1.0,
+            task=TaskFacts(name="t", task_type="binary_classification"),
+            metric="roc_auc",
+            metrics={},
+        )
         self.cell = SimpleNamespace()
 
     def predictions(self, split: str, part: str = "") -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +144,8 @@ def test_counts_that_are_mostly_zero(rng: np.random.Generator) -> None:
 def test_classes_are_compared_by_their_seeds() -> None:
     def made(value: float) -> Any:
         cell = Made(np.zeros(1), np.zeros(1))
-        cell.metrics |= {"metrics": {"val": {"mrr": value}, "test": {"mrr": value}}}
+        scores = {"val": {"mrr": value}, "test": {"mrr": value}}
+        cell.record = cell.record.model_copy(update={"metrics": scores})
         return cell
 
     outcomes: Any = {
@@ -198,7 +206,7 @@ def test_a_model_is_told_apart(rng: np.random.Generator) -> None:
         Made(label, network, network=network),
     ]
     for cell, share in zip(cells, (0.5, 0.0)):
-        cell.metrics["tree_share"] = share
+        cell.record = cell.record.model_copy(update={"tree_share": share})
     outcomes: Any = {"gelgt": cells, "other": [Made(label, trees)]}
     own, other = compare(
         "t", "binary_classification", outcomes, dict.fromkeys(outcomes, "gelgt"), 50

@@ -19,6 +19,7 @@ from gelgt.bench.temporal import kernels_by_epoch, moved, temporal_markdown, tem
 from gelgt.bench.write import write_study
 from gelgt.errors import GelgtError
 from gelgt.runs.folder import Run, load_run
+from gelgt.runs.record import Epoch
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_gates_see_what_refinement_sorts_by(run: Run, db: Database, task: Task) 
 
 
 def test_kernels_by_epoch(run: Run, tmp_path: Path) -> None:
-    epochs = kernels_by_epoch(run.metrics)
+    epochs = kernels_by_epoch(run.record)
     assert [entry["epoch"] for entry in epochs] == [1, 2, 3]
     assert all(len(entry["centres"]) == len(entry["widths"]) == 2 for entry in epochs)
     assert all(value > 0 for entry in epochs for value in entry["centres"] + entry["widths"])
@@ -103,7 +104,8 @@ def test_kernels_by_epoch(run: Run, tmp_path: Path) -> None:
     assert "days" in text or "years" in text
     temporal_plot("Kernels & epochs", epochs, tmp_path / "kernels.svg")
     assert ElementTree.parse(tmp_path / "kernels.svg").getroot().tag.endswith("svg")
-    assert kernels_by_epoch({"epochs": [{"epoch": 1}]}) == []
+    without = run.record.model_copy(update={"epochs": [Epoch(epoch=1)]})
+    assert kernels_by_epoch(without) == []
     assert moved([]) is None
 
 

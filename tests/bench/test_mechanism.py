@@ -4,7 +4,8 @@ does not."""
 import pytest
 import torch
 
-from gelgt.bench.mechanism import Data, Outcome, Training, _ratios, small_config, train
+from gelgt.bench.mechanism import _ratios
+from gelgt.bench.planted_lag import Data, Outcome, Training, small_config, train
 from gelgt.config import GelGTConfig
 from gelgt.metrics import roc_auc
 from gelgt.nn import GelGTModel, ModelContext, ModelInput
@@ -28,7 +29,7 @@ def test_bias_finds_the_planted_lag(data: Data) -> None:
     given = train(data, small_config("gaussian", has_age=False), 2, training)
     none = train(data, small_config("none", has_age=False), 2, training)
     assert given.test_auc > none.test_auc + 0.12
-    assert given.test_auc < data.made.splits["test"].oracle_auc + 0.02
+    assert given.test_auc < data.database.splits["test"].oracle_auc + 0.02
     assert abs(given.kernels[0]["centre_days"] - LAG) < 0.25 * LAG
     assert given.peak_days == pytest.approx(LAG, rel=0.25)
     assert none.kernels == []

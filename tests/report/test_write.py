@@ -15,6 +15,7 @@ import pytest
 
 from gelgt.errors import GelgtError
 from gelgt.report import write_report
+from gelgt.runs.record import FORMAT
 
 ODD = """<script>alert("1")</script><img src=x onerror=alert(1)> & 'x'"""
 KINDS = (
@@ -239,8 +240,8 @@ def test_errors_say_what_to_do(tmp_path: Path, made_run: MakeRun) -> None:
     with pytest.raises(GelgtError, match="cannot be written") as blocked:
         write_report(folder, tmp_path / "file" / "report.html")
     assert blocked.value.code == "cannot_write"
-    change(folder, format=2)
-    with pytest.raises(GelgtError, match="has format 2") as newer:
+    change(folder, format=FORMAT + 1)
+    with pytest.raises(GelgtError, match=f"has format {FORMAT + 1}") as newer:
         write_report(folder)
     assert newer.value.code == "newer_run"
 

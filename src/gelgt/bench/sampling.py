@@ -3,31 +3,29 @@ in the same run.
 
 Sources: the demo shop, a RelBench folder where one is given (rel-f1), and generated graphs: 14
 million rows with a hub of a million neighbours, and the sparse and dense extremes with skewed
-degrees of the paper's last efficiency table. Every figure is the median over repeated passes; on a
-shared machine only the ratios count.
+degrees of the paper's last efficiency table. Sampling is the paper's: no fanout. Every figure is
+the median over repeated passes; on a shared machine only the ratios count.
 """
 
 import statistics
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gelgt.bench.machine import machine
-from gelgt.bench.python_sampler import PythonSampler
+from gelgt.bench.python_sampler import SeededGraph, beside_python, paper_sampling
 from gelgt.config import SamplingConfig
-from gelgt.graph import Graph
 from gelgt.sampling import Sampler, task_seeds
 from gelgt.testing.graphs import YEAR, large_graph
 
 BATCH = 512  # seeds of one call, as a loader asks for them
-TURNS = 5  # of the Python sampler and ours, beside each other
+LARGE_SEEDS = 4096  # of generated graphs
 BUDGETS, HOPS = (100, 200, 300, 500, 1000), (2, 3, 4, 5)
 Say = Callable[[str], None]
 
@@ -72,51 +70,51 @@ def bench_sampling(
     return {"machine": machine(), "results": results, "ratios": ratios}
 
 
-Task = tuple[Graph, NDArray[np.int64], NDArray[np.int64]]  # graph, seed nodes, seed times
-
-
-def _relbench(folder: Path, name: str) -> Task:
+def _relbench(folder: Path, name: str) -> SeededGraph:
     from gelgt.sources import open
 
     db = open(folder)
     graph = db.graph()
     seeds = task_seeds(db.task(name), graph, "train")
-    return graph, seeds.node, seeds.time
+    return SeededGraph(graph, seeds.node, seeds.time)
 
 
-def _shop(base: Path) -> Task:
+def _shop(base: Path) -> SeededGraph:
     from gelgt.demo import shop
     from gelgt.sources import open
 
-    made = shop(base / "shop.db")
-    db = open(made.url)
+    demo = shop(base / "shop.db")
+    db = open(demo.url)
     graph = db.graph()
-    seeds = task_seeds(db.task(made.sentence), graph, "train")
-    places = np.linspace(0, len(seeds) - 1, min(len(seeds), 12_000)).astype(np.int64)
-    return graph, seeds.node[places], seeds.time[places]
+    seeds = task_seeds(db.task(demo.sentence), graph, "train")
+    return SeededGraph(graph, seeds.node, seeds.time).spread(12_000)
 
 
 def _on_task(
-    name: str, task: Task, passes: int, python_seeds: int, ratios: dict[str, float]
+    name: str, task: SeededGraph, passes: int, python_seeds: int, ratios: dict[str, float]
 ) -> list[dict[str, Any]]:
     results = []
     for strategy in ("bfs", "random", "recent", "full"):
-        results.append(_measure(name, task, SamplingConfig(strategy=strategy), 1, passes))
-    results.append(_measure(name, task, SamplingConfig(), 2, passes))
-    results += [
-        _measure(name, task, SamplingConfig(budget=k), 1, passes) for k in BUDGETS if k != 300
-    ]
-    results += [_measure(name, task, SamplingConfig(hops=h), 1, passes) for h in HOPS if h != 2]
+        results.append(_measure(name, task, paper_sampling(strategy=strategy), 1, passes))
+    results.append(_measure(name, task, paper_sampling(), 2, passes))
+    results += _sweeps(name, task, passes)
     results += [_loader(name, task, layout, passes) for layout in ("packed", "padded")]
-    peer, ratios[f"{name}_bfs_vs_python"] = _beside_python(name, task, python_seeds)
-    return [*results, peer]
+    peer, ratios[f"{name}_bfs_vs_python"] = beside_python(task.spread(python_seeds))
+    return [*results, {"graph": name, **peer}]
+
+
+def _sweeps(name: str, task: SeededGraph, passes: int) -> list[dict[str, Any]]:
+    """Other budgets, then other depths."""
+    configs = [paper_sampling(budget=k) for k in BUDGETS if k != 300]
+    configs += [paper_sampling(hops=h) for h in HOPS if h != 2]
+    return [_measure(name, task, config, 1, passes) for config in configs]
 
 
 def _measure(
-    name: str, task: Task, config: SamplingConfig, threads: int, passes: int
+    name: str, task: SeededGraph, config: SamplingConfig, threads: int, passes: int
 ) -> dict[str, Any]:
-    """Median microseconds per seed over passes of batches; several threads take batches in turn, as
-    a loader's threads do."""
+    """Median microseconds per seed over passes of batches; several threads share the batches, as a
+    loader's threads do."""
     graph, nodes, times = task
     sampler = Sampler(graph, config)
 
@@ -147,7 +145,7 @@ def _measure(
 
 
 def _loader(
-    name: str, task: Task, layout: Literal["packed", "padded"], passes: int
+    name: str, task: SeededGraph, layout: Literal["packed", "padded"], passes: int
 ) -> dict[str, Any]:
     """Seeds per second from the loader to finished tensors, with two background threads."""
     from gelgt.sampling import Seeds
@@ -156,7 +154,7 @@ def _loader(
     graph, nodes, times = task
     seeds = Seeds(nodes, times, np.arange(len(nodes), dtype=np.uint64))
     loader = SubgraphLoader(
-        Sampler(graph, SamplingConfig()),
+        Sampler(graph, paper_sampling()),
         seeds,
         BATCH,
         generator=np.random.default_rng(0),
@@ -183,11 +181,11 @@ def _loader(
     }
 
 
-def _working_memory(task: Task) -> dict[str, Any]:
-    """Peak of what sampling batches of 512 seeds allocates, results included; the graph itself is
-    mapped, not loaded."""
+def _working_memory(task: SeededGraph) -> dict[str, Any]:
+    """Peak memory that sampling batches of 512 seeds allocates, results included; the graph itself
+    is memory-mapped."""
     graph, nodes, times = task
-    sampler = Sampler(graph, SamplingConfig())
+    sampler = Sampler(graph, paper_sampling())
     sampler.sample(nodes[:BATCH], times[:BATCH])
     tracemalloc.start()
     for start in range(0, min(len(nodes), 4 * BATCH), BATCH):
@@ -197,92 +195,27 @@ def _working_memory(task: Task) -> dict[str, Any]:
     return {"working_memory_mib": round(peak / 2**20, 1)}
 
 
-def _chosen(task: Task, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    places = np.linspace(0, len(task[1]) - 1, min(count, len(task[1]))).astype(np.int64)
-    return task[1][places], task[2][places]
-
-
-def _beside_python(name: str, task: Task, count: int) -> tuple[dict[str, Any], float]:
-    """The peer's microseconds per seed, and how many times ours on the same seeds; both in turn, so
-    other work on the machine hits both."""
-    graph, (nodes, times) = task[0], _chosen(task, count)
-    peer, config = PythonSampler(graph), SamplingConfig()
-    sampler = Sampler(graph, config)
-    sample = sampler.sample(nodes, times)  # compiles
-    taken: list[tuple[float, float]] = []
-    for _ in range(TURNS):
-        start = time.perf_counter()
-        theirs = [
-            peer.sample(int(n), int(t), config.budget, config.hops) for n, t in zip(nodes, times)
-        ]
-        middle = time.perf_counter()
-        for _ in range(8):
-            sample = sampler.sample(nodes, times)
-        taken.append((middle - start, (time.perf_counter() - middle) / 8))
-    _assert_equal(sample, theirs)
-    peer_seconds, own_seconds = (statistics.median(column) for column in zip(*taken))
-    measured = {
-        "graph": name,
-        "sampler": "python bfs",
-        "budget": config.budget,
-        "hops": config.hops,
-        "threads": 1,
-        "us_per_seed": round(peer_seconds / len(nodes) * 1e6, 2),
-        "seeds": len(nodes),
-    }
-    return measured, round(peer_seconds / own_seconds, 1)
-
-
-def _assert_equal(
-    ours: Any,
-    theirs: Sequence[tuple[list[int], list[int], list[float], list[tuple[int, int, int]]]],
-) -> None:
-    """A peer that gave something else would be no peer."""
-    for b, (nodes, depths, ages, edges) in enumerate(theirs):
-        t, e = slice(*ours.offsets[b : b + 2]), slice(*ours.edge_offsets[b : b + 2])
-        first = int(ours.offsets[b])
-        got = list(
-            zip(
-                (ours.edge_source[e] - first).tolist(),
-                (ours.edge_target[e] - first).tolist(),
-                ours.edge_relation[e].tolist(),
-            )
-        )
-        same = (
-            ours.node[t].tolist() == nodes
-            and ours.hop[t].tolist() == depths
-            and sorted(got) == sorted(edges)
-        )
-        if not (same and np.array_equal(ours.age[t], np.array(ages, np.float32))):
-            raise RuntimeError(f"The Python sampler and the kernel differ at seed {b}.")
-
-
 def _on_large(
     base: Path, rows: int, passes: int, ratios: dict[str, float], say: Say
 ) -> list[dict[str, Any]]:
     graph = large_graph(base / "large", rows, hub=min(1_000_000, rows // 14), degree=200)
     rng = np.random.default_rng(0)
     users = int(graph.offsets[1])
-    count = 4096
-    now = np.full(count, 51 * YEAR, np.int64)
+    now = np.full(LARGE_SEEDS, 51 * YEAR, np.int64)
     name = f"generated {rows / 1e6:g}M"
     say(f"{name}: sampling")
-    task = graph, rng.integers(0, users, count), now
-    results = [_measure(name, task, SamplingConfig(), threads, passes) for threads in (1, 2)]
+    task = SeededGraph(graph, rng.integers(0, users, LARGE_SEEDS), now)
+    results = [_measure(name, task, paper_sampling(), threads, passes) for threads in (1, 2)]
     results[0] |= _working_memory(task)
+    results += _sweeps(name, task, passes)
     results += [
-        _measure(name, task, SamplingConfig(budget=k), 1, passes) for k in BUDGETS if k != 300
-    ]
-    results += [_measure(name, task, SamplingConfig(hops=h), 1, passes) for h in HOPS if h != 2]
-    results += [
-        _measure(name, task, SamplingConfig(strategy=s), 1, passes) for s in ("random", "recent")
+        _measure(name, task, paper_sampling(strategy=s), 1, passes) for s in ("random", "recent")
     ]
     # The hub at many times: half of its neighbours lie in the future of some seeds, and a bisection
     # skips them.
-    spread = 40 * YEAR + rng.integers(YEAR, 10 * YEAR, count)
-    hub = _measure(
-        f"{name}, hub", (graph, np.full(count, users), spread), SamplingConfig(), 1, passes
-    )
+    times = 40 * YEAR + rng.integers(YEAR, 10 * YEAR, LARGE_SEEDS)
+    hub_seeds = SeededGraph(graph, np.full(LARGE_SEEDS, users), times)
+    hub = _measure(f"{name}, hub", hub_seeds, paper_sampling(), 1, passes)
     ratios["hub_vs_seed_that_fills"] = round(hub["us_per_seed"] / results[0]["us_per_seed"], 2)
     return [*results, hub]
 
@@ -294,18 +227,9 @@ def _extremes(base: Path, rows: int, passes: int, say: Say) -> list[dict[str, An
         for skew in (1.0, 3.0):
             name = f"{density}, {'skewed' if skew > 1 else 'even'}"
             say(f"{name}: sampling")
-            graph = large_graph(
-                base / name.replace(", ", "-"), rows, hub=0, skew=skew, degree=degree
-            )
-            users = int(graph.offsets[1])
-            nodes = np.random.default_rng(0).integers(0, users, 4096)
-            results.append(
-                _measure(
-                    name,
-                    (graph, nodes, np.full(4096, 51 * YEAR, np.int64)),
-                    SamplingConfig(),
-                    1,
-                    passes,
-                )
-            )
+            folder = base / name.replace(", ", "-")
+            graph = large_graph(folder, rows, hub=0, skew=skew, degree=degree)
+            nodes = np.random.default_rng(0).integers(0, int(graph.offsets[1]), LARGE_SEEDS)
+            seeds = SeededGraph(graph, nodes, np.full(LARGE_SEEDS, 51 * YEAR, np.int64))
+            results.append(_measure(name, seeds, paper_sampling(), 1, passes))
     return results

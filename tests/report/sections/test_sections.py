@@ -75,7 +75,7 @@ def test_it_says_who_predicts_and_what_was_learned_last(made_run: Any) -> None:
     assert "LightGBM, which has no such lines" not in words(profile.section(Run(folder)).body)
     update(
         folder,
-        members=[{}, {}, {}],
+        members=[{"best_epoch": 3, "epochs": 5}] * 3,
         trees={"share": 0.75, "rounds": [70]},
         retrain={"labels": "known", "rows": 8812, "epochs": 5},
     )
