@@ -29,7 +29,7 @@ BATCH = 128  # seeds of a pass on a CPU: larger ones are no faster there, and ne
 CUDA_BATCH = 512
 LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
 RELEASE = 8  # batches on a CPU after which freed memory goes back to the system
-FEW = 4096  # seeds for which recording is not worth its time
+FEW = 32_768  # seeds, of all calls so far, for which recording is not worth its seconds
 
 
 class Scorer:
@@ -60,6 +60,7 @@ class Scorer:
         self.networks, self.trees = self.model.networks, self.model.trees
         self.share = float(self.model.share)
         self._recorded: dict[What, RecordedNetworks] = {}
+        self._scored = 0
 
     # Seeds in.
     def predict(self, seeds: Seeds) -> Parts:
@@ -107,7 +108,8 @@ class Scorer:
 
     def _run(self, seeds: Seeds, what: What, work: Callable[[ModelInput], Tensor]) -> Tensor:
         self.model.eval()
-        recorded = self._record(len(seeds), what)
+        self._scored += len(seeds)
+        recorded = self._record(what)
         if recorded is not None:
             return recorded(seeds, self.batch_size, work)
         parts: list[Tensor] = []
@@ -119,10 +121,10 @@ class Scorer:
                     release_memory()
         return torch.cat(parts)
 
-    def _record(self, count: int, what: What) -> RecordedNetworks | None:
+    def _record(self, what: What) -> RecordedNetworks | None:
         """Recorded networks; None where they cannot be, or are not worth it."""
         if what not in self._recorded:
-            if not self.is_recorded or count < FEW:
+            if not self.is_recorded or self._scored < FEW:
                 return None
             networks = self.networks if what == "outputs" else self.networks[:1]
             if any(why_not_recorded(n, self.data, self.device) for n in networks):
