@@ -94,7 +94,9 @@ class RecordedNetworks:
                     waiting.popleft().synchronize()
         if self._is_cuda:
             torch.cuda.current_stream(self.device).synchronize()
-        if is_cramped:  # these seeds have larger neighbourhoods than those that shapes were made for
+        if (
+            is_cramped
+        ):  # these seeds have larger neighbourhoods than those that shapes were made for
             larger = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             if larger.shapes[-1].rows > packer.shapes[-1].rows:
                 packer.shapes += larger.shapes[-1:]

@@ -41,7 +41,8 @@ class Scorer:
         device: Where the networks are.
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
         batch_size: Seeds of one pass; what suits the device if None.
-        is_recorded: Whether CUDA graphs are used where that is possible.
+        is_recorded: Whether CUDA graphs are used where that is possible; None: once there are many
+            seeds.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Scorer:
         *,
         precision: str = "auto",
         batch_size: int | None = None,
-        is_recorded: bool = True,
+        is_recorded: bool | None = None,
     ) -> None:
         self.model, self.data, self.device = Ensemble.of(model), data, torch.device(device)
         self.precision, self.is_recorded = precision, is_recorded
@@ -124,7 +125,8 @@ class Scorer:
     def _record(self, what: What) -> RecordedNetworks | None:
         """Recorded networks; None where they cannot be, or are not worth it."""
         if what not in self._recorded:
-            if not self.is_recorded or self._scored < FEW:
+            is_worth_it = self._scored >= FEW if self.is_recorded is None else self.is_recorded
+            if not is_worth_it:
                 return None
             networks = self.networks if what == "outputs" else self.networks[:1]
             if any(why_not_recorded(n, self.data, self.device) for n in networks):
