@@ -62,7 +62,7 @@ def place(demo: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "rel-f1").symlink_to(RELBENCH / "rel-f1")
     for key, value in {
         "epochs": 1,
-        "members": 1,
+        "ensemble": 1,
         "steps_per_epoch": 2,
         "batch_size": 32,
         "eval_rows": 200,

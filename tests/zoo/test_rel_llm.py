@@ -17,7 +17,8 @@ from gelgt.nn import ModelContext, ModelInput
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.training import train_run
-from gelgt.zoo.rel_llm import RelLLM, RelLLMConfig, fingerprint_of
+from gelgt.zoo.language_model import fingerprint_of
+from gelgt.zoo.rel_llm import RelLLM, RelLLMConfig
 
 SETTINGS = {"sampling__budget": 8, "model__prompts": 6, "train__epochs": 8}
 
@@ -197,7 +198,7 @@ def test_without_transformers_the_repair_is_named_before_any_work(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("gelgt.zoo.rel_llm.import_module", missing)
+    monkeypatch.setattr("gelgt.zoo.language_model.import_module", missing)
     with pytest.raises(GelgtError, match="needs transformers") as caught:
         train_run(
             world.db,

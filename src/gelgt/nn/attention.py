@@ -192,7 +192,7 @@ class ReadOut(nn.Module):
 
 
 def mask_bias(bias: Tensor | None, mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bias with -∞ on padded keys. A padded query may attend to anything; nobody reads it.
+    """The bias with -∞ on padded keys. What a padded query attends to is never read.
 
     Args:
         bias: (B, H, N, N), or None.

@@ -92,7 +92,7 @@ class RelationalModel(nn.Module):
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
-        """Refuse what cannot be made: asked before any work is done for it.
+        """Check, before any work is done, that a model of this configuration can be built.
 
         Raises:
             GelgtError: a package or a file is missing.
@@ -113,7 +113,7 @@ class RelationalModel(nn.Module):
         )
 
     def make_biases(self, count: int = 1) -> nn.ModuleList:
-        """Temporal biases as the configuration wants them; none if it wants none."""
+        """Temporal biases of the configured kind; none where `model.bias` is ``none``."""
         if not isinstance(self.config, AttentionConfig):
             return nn.ModuleList()
         biases = [make_bias(self.config) for _ in range(count)]

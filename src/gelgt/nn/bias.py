@@ -86,7 +86,7 @@ class GaussianBias(TemporalBias):
             nn.init.constant_(self.mix.weight, math.log(math.expm1(WEIGHT)))
             nn.init.zeros_(self.mix.bias)
         self.is_published_start = not form.starts_at_quantiles
-        # The published start, as far as the paper tells: its table of μ and σ begins at 33.3 and
+        # The published start, as far as the paper gives it: its table of μ and σ begins at 33.3 and
         # 10, the second of four centres that are spread evenly over 0…100 days. The logarithm of 0
         # is no parameter.
         centre = torch.linspace(0.0, 100.0, kernels)

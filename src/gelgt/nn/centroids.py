@@ -46,7 +46,7 @@ class GlobalModule(nn.Module):
     @torch.no_grad()
     def update(self, seeds: Tensor, valid: Tensor | None = None) -> None:
         """Move each seed's nearest centroid towards it. Sums are products with a one-hot matrix:
-        nothing is added in an order of chance."""
+        the order of additions is fixed."""
         nearest = torch.cdist(seeds, self.centroids).argmin(1)
         chosen = nearest == torch.arange(len(self.counts), device=seeds.device)[:, None]  # (C, B)
         chosen = (chosen if valid is None else chosen & valid).to(self.counts.dtype)

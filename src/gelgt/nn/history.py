@@ -1,9 +1,9 @@
 """What a seed's whole history says in numbers: causal aggregates, each brought to a normal scale by
 its training quantiles.
 
-Sampling shows K rows. A driver of two hundred races has more, and how often he retired in all of
-them is one number. LightGBM has always had such columns (`gelgt.history.aggregates`); here they are
-a branch of their own, added to the seed's vector.
+A subgraph holds at most K rows of an entity's past; an aggregate summarises all of it in one
+number. LightGBM reads the same columns (`gelgt.history.aggregates`); here they are a branch of
+their own, added to the seed's vector.
 """
 
 import math

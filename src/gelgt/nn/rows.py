@@ -22,7 +22,7 @@ from gelgt.sampling.batch import SubgraphBatch
 if TYPE_CHECKING:
     from gelgt.nn.encoders import RowEncoder
 
-# standard deviations beyond which a number is cut: one wild value must not drown a batch
+# standard deviations at which numbers are clipped: one outlier must not dominate a batch
 CLIP = 10.0
 
 
@@ -184,7 +184,7 @@ def collect_rows(
 def row_frame(
     features: Features, table: str, rows: NDArray[np.int64], hidden: Collection[str]
 ) -> TensorFrame:
-    """The features of some rows of a table as the row encoder takes them: wild numbers cut."""
+    """The features of some rows of a table as the row encoder takes them, outliers clipped."""
     return _clipped(features.frame(table, rows, hidden), _limits(features, table, hidden))
 
 

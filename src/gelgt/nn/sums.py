@@ -1,7 +1,8 @@
 """Sums of rows in a fixed order: the same bits every time, on a GPU too.
 
 PyTorch's own scatters, and its gradients of gathers, add with atomics on CUDA, in another order
-each time. Here whoever gathers knows the way back, and every row is one sum in one order:
+each time. Here each operation is given the sums of its gradient too, and every row is one sum in
+one order:
 
     Segments   the summands of each row, behind each other, with their weights
     Messages   what rows receive along foreign keys; no message is ever written to memory

@@ -2,8 +2,8 @@
 predicts on any device.
 
 A tree of few nodes is a table. Whether a value goes left is decided for all N nodes of all trees at
-once; the N answers of a tree, read as a binary number, are the place of its leaf among 2^N. Nothing
-is walked.
+once; the N decisions of a tree, read as a binary number, are the place of its leaf among 2^N. No
+tree is traversed.
 """
 
 from collections.abc import Mapping
@@ -97,16 +97,16 @@ def _inner(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _leaves(root: Mapping[str, Any], places: int) -> NDArray[np.float64]:
-    """(places,) the leaf that the answers in the bits of each place lead to; nodes are numbered as
-    `_inner` lists them."""
-    leaves, answers = np.zeros(places), np.arange(places)
+    """(places,) the leaf that the decisions in the bits of each place lead to; nodes have the order
+    of `_inner`."""
+    leaves, decisions = np.zeros(places), np.arange(places)
 
     def fill(part: Mapping[str, Any], here: NDArray[np.bool_], number: int) -> int:
         """Fill what a part of the tree leads to, and give the number of the next node."""
         if "split_feature" not in part:
             leaves[here] = part["leaf_value"]
             return number
-        left = (answers >> number & 1).astype(bool)
+        left = (decisions >> number & 1).astype(bool)
         after = fill(part["left_child"], here & left, number + 1)
         return fill(part["right_child"], here & ~left, after)
 

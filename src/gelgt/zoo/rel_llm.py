@@ -21,11 +21,8 @@ there is a tiny model of random weights, which knows no language: it is trained 
 else, and shows no more than that the machinery works.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -35,21 +32,18 @@ from torch import Tensor, nn
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.layout import PackedTokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.rows import ModelInput
+from gelgt.zoo.language_model import (
+    check_folder,
+    fingerprint_of,
+    open_language_model,
+    transformers,
+)
 from gelgt.zoo.parts import Blocks, TokenEncoder, directed_edges, direction_tables
 from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 from gelgt.zoo.row_text import RowText
-
-TINY = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 1,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
 
 
 class RelLLMConfig(RDLConfig):
@@ -106,7 +100,8 @@ class RelLLM(RelationalModel):
         self.layers = nn.ModuleList(
             HeteroSAGE(config, self.tables, len(self.pairs)) for _ in range(config.layers)
         )
-        language = open_language_model(config)
+        text = config.text_length if config.has_text else 0
+        language = open_language_model(config.language_model, config.prompts + text)
         self.is_frozen = config.language_model is not None and not config.is_tuned
         language.requires_grad_(not self.is_frozen)
         # nothing else reads words
@@ -157,45 +152,52 @@ class RelLLM(RelationalModel):
 
     def embed(self, inputs: ModelInput) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens = self.encoder(inputs)
+        tokens = self.pass_messages(inputs).refined(self.config.prompts)
+        lengths = tokens.offsets[1:] - tokens.offsets[:-1]
+        before = torch.zeros_like(lengths)  # words that stand before the rows
+        words = None
+        if self.text is not None:
+            words, before = self.text(inputs, lengths.device)  # (B, W) token numbers, (B,)
+        x = self.soft_prompts(tokens, before, words)
+        # (B, longest, words)
+        hidden = self.language(inputs_embeds=x, use_cache=False).last_hidden_state
+        last = before + lengths - 1  # the seed
+        out: Tensor = self.narrow(hidden[torch.arange(len(lengths), device=x.device), last])
+        return out
+
+    def pass_messages(self, inputs: ModelInput) -> PackedTokens:
+        """The rows as GraphSAGE leaves them."""
+        tokens: PackedTokens = self.encoder(inputs)
         blocks = Blocks.of(tokens, self.tables)
         directions = directed_edges(tokens, blocks, self.pairs)
         h = blocks.split(tokens.h)
         for layer in self.layers:
             h = layer(h, directions)
-        tokens = replace(tokens, h=blocks.join(h)).refined(self.config.prompts)
+        return replace(tokens, h=blocks.join(h))
+
+    def soft_prompts(self, tokens: PackedTokens, before: Tensor, words: Tensor | None) -> Tensor:
+        """What the language model reads: the words of each text, then its rows, the seed last: (B,
+        longest, words).
+
+        A causal model sees only what stands before, so padding comes last and needs no mask.
+
+        Args:
+            before: (B,) words of each text.
+            words: (B, W) their token numbers; None without texts.
+        """
         subgraph, lengths = tokens.subgraph, tokens.offsets[1:] - tokens.offsets[:-1]
-        before = torch.zeros_like(lengths)  # words that stand before the rows
-        words = None
-        if self.text is not None:
-            words, before = self.text(inputs, lengths.device)  # (B, W) token numbers, (B,)
-        # A causal model sees only what stands before, so padding comes last and needs no mask. The
-        # seed is the last of its rows.
-        place = (
-            before[subgraph]
-            + tokens.offsets[subgraph + 1]
-            - 1
-            - torch.arange(len(subgraph), device=subgraph.device)
-        )
+        rows = torch.arange(len(subgraph), device=subgraph.device)
+        place = before[subgraph] + tokens.offsets[subgraph + 1] - 1 - rows
         longest = int((before + lengths).max())
         prompts: Tensor = self.project(tokens.h)
         x = prompts.new_zeros(len(lengths) * longest, prompts.shape[1])
         if words is not None:
             at = torch.arange(words.shape[1], device=words.device)
             is_word = at < before[:, None]  # (B, W)
-            where = (torch.arange(len(lengths), device=words.device)[:, None] * longest + at)[
-                is_word
-            ]
-            x = x.index_copy(
-                0, where, self.language.get_input_embeddings()(words[is_word]).to(x.dtype)
-            )
-        x = x.index_copy(0, subgraph * longest + place, prompts).view(len(lengths), longest, -1)
-        # (B, longest, words)
-        hidden = self.language(inputs_embeds=x, use_cache=False).last_hidden_state
-        out: Tensor = self.narrow(
-            hidden[torch.arange(len(lengths), device=x.device), before + lengths - 1]
-        )
-        return out
+            seeds = torch.arange(len(lengths), device=words.device)[:, None]
+            embedded = self.language.get_input_embeddings()(words[is_word])
+            x = x.index_copy(0, (seeds * longest + at)[is_word], embedded.to(x.dtype))
+        return x.index_copy(0, subgraph * longest + place, prompts).view(len(lengths), longest, -1)
 
     def train(self, mode: bool = True) -> "RelLLM":
         """As ever, but the language model has no dropout of its own: its masks would not repeat on
@@ -224,90 +226,3 @@ class RelLLM(RelationalModel):
                 hint="Put the files back, or train again.",
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def transformers() -> Any:
-    """The library, imported when a model needs it.
-
-    Raises:
-        GelgtError: it is not installed.
-    """
-    try:
-        library = import_module("transformers")
-    except ImportError:
-        raise GelgtError(
-            "missing_extra",
-            "The model rel-llm needs transformers.",
-            hint="pip install 'gelgt[llm]'",
-        ) from None
-    library.utils.logging.disable_progress_bar()  # it would be written between gelgt's own lines
-    return library
-
-
-def open_language_model(config: RelLLMConfig) -> Any:
-    """The body of a causal language model, without its output words: float32, no dropout.
-
-    Raises:
-        GelgtError: the folder holds none, or it takes too few tokens.
-    """
-    library, path = transformers(), config.language_model
-    longest = config.prompts + (config.text_length if config.has_text else 0)
-    if path is None:
-        return library.LlamaModel(
-            library.LlamaConfig(**TINY, max_position_embeddings=max(4096, longest))
-        ).eval()
-    check_folder(path)
-    try:
-        model = library.AutoModelForCausalLM.from_pretrained(
-            Path(path).expanduser(),
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=torch.float32,
-        )
-    except (OSError, ValueError, KeyError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise GelgtError(
-            "no_language_model",
-            f"{path} cannot be opened as a causal language model: {first}",
-            hint="It must be saved as safetensors.",
-        ) from None
-    room = getattr(model.config, "max_position_embeddings", longest)
-    if longest > room:
-        raise GelgtError(
-            "bad_config",
-            f"model.prompts and text make {longest} tokens, but the language model takes {room}.",
-            hint="Set fewer prompts.",
-        )
-    return model.base_model.eval()
-
-
-def check_folder(path: str | None) -> None:
-    """Refuse a folder without a language model; None is the tiny one of random weights.
-
-    Raises:
-        GelgtError: there is none.
-    """
-    if path is not None and not (Path(path).expanduser() / "config.json").is_file():
-        raise GelgtError(
-            "no_language_model",
-            f"{path} holds no language model.",
-            hint="Name a folder that transformers' save_pretrained wrote.",
-        )
-
-
-def fingerprint_of(path: str | None) -> Tensor:
-    """(16,) bytes that follow from the files of a language model; zeros where there is none."""
-    if path is None:
-        return torch.zeros(16, dtype=torch.uint8)
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(
-        p
-        for p in Path(path).expanduser().iterdir()
-        if p.suffix in (".json", ".safetensors", ".model", ".txt")
-    ):
-        digest.update(file.name.encode())
-        with file.open("rb") as content:
-            while block := content.read(1 << 22):
-                digest.update(block)
-    return torch.tensor(list(digest.digest()), dtype=torch.uint8)

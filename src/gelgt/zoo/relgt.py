@@ -8,8 +8,9 @@ vectors, side by side, go through one more network to the head.
 
 Simplified: the noise that the structure GNN starts from is keyed by seed and place instead of drawn
 anew in every step, so that predictions repeat; layer norms stand where its code has batch norms, so
-that a row does not depend on its partners; rows are gelgt's own samples (`sampling.strategy=random`
-comes closest to RelGT's, which draws its K rows from two hops; the presets use it).
+that a row does not depend on the rest of its batch; rows are gelgt's own samples
+(`sampling.strategy=random` comes closest to RelGT's, which draws its K rows from two hops; the
+presets use it).
 
 The paper's generality experiment switches gelgt's parts on:
 ``--set sampling.strategy=bfs --set model.keep=200 --set model.bias=gaussian``.

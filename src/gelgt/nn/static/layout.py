@@ -103,7 +103,7 @@ class StaticTokens(Tokens):
 
     Attributes:
         parts: The batch.
-        subgraph: (T,) the subgraph of each row; B for those that nobody reads.
+        subgraph: (T,) the subgraph of each row; B for filler rows and rows that were dropped.
         limit: N, rows that a subgraph has at most.
         selection: The rows that refinement has kept; None before.
     """
@@ -188,7 +188,7 @@ class StaticTokens(Tokens):
 
     @property
     def spans(self) -> Tensor:
-        """The subgraphs, and spans for the rows that nobody reads."""
+        """The subgraphs, and spans for filler rows and rows that were dropped."""
         rows, offsets = len(self.age), self.offsets.long()  # as packed batches have them
         more = torch.arange(1, -(-rows // self.longest) + 1, device=offsets.device) * self.longest
         return torch.cat([offsets, (offsets[-1] + more).clamp(max=rows)])

@@ -96,7 +96,7 @@ def choose_shapes(
     """Shapes for batches like those that were seen, smallest first.
 
     Everything but the rows follows from them by the largest ratio that was seen, so that one number
-    tells the shapes apart.
+    distinguishes the shapes.
 
     Args:
         seen: Sizes of some batches.
