@@ -120,9 +120,9 @@ class GelGT:
                 "resume needs the folder of the run that was cut off.",
                 hint="Give out=….",
             )
-        made = task if isinstance(task, Task) else None
+        chosen = task if isinstance(task, Task) else None
         database = db if isinstance(db, Database) else open(db)
-        made = made or database.task(task)
+        chosen = chosen or database.task(task)
         home = None
         if out is None:
             home = tempfile.TemporaryDirectory(prefix="gelgt-run-")
@@ -134,9 +134,9 @@ class GelGT:
             retrain_all=retrain_all,
             device=self.device,
         )
-        config = RunConfig.of(self.preset, made.task_type, self._changes(), self.kind)
+        config = RunConfig.of(self.preset, chosen.task_type, self._changes(), self.kind)
         self._run = train_run(
-            database, made, Path(out).expanduser(), config, options, progress=progress
+            database, chosen, Path(out).expanduser(), config, options, progress=progress
         )
         self._home, self._database, self._predictor = home, database, None
         return self
@@ -153,9 +153,9 @@ class GelGT:
             split: ``train``, ``val`` or ``test``.
         """
         source = task.database if db is None and isinstance(task, Task) else self._source(db)
-        found = evaluate_run(self.run, source, split, task=task, device=self.device)
-        _tell(found["notices"])
-        return found
+        scored = evaluate_run(self.run, source, split, task=task, device=self.device)
+        _tell(scored["notices"])
+        return scored
 
     def predict(
         self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None
@@ -179,18 +179,18 @@ class GelGT:
             GelgtError: unknown keys, entities that do not exist yet, a source without what the
                 model knows.
         """
-        made: Prediction = self.predictor(db).predict(entities, at, frame)
-        _tell(made.notices)
-        return made.to_pandas()
+        prediction: Prediction = self.predictor(db).predict(entities, at, frame)
+        _tell(prediction.notices)
+        return prediction.to_pandas()
 
     def embed(
         self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None
     ) -> "pd.DataFrame":
         """The model's vectors of entities at a time, as columns ``vector_0``, ``vector_1``, …;
         arguments as in `predict`."""
-        made: Prediction = self.predictor(db).embed(entities, at, frame)
-        _tell(made.notices)
-        return made.to_pandas()
+        prediction: Prediction = self.predictor(db).embed(entities, at, frame)
+        _tell(prediction.notices)
+        return prediction.to_pandas()
 
     def predictor(self, db: Any = None) -> Predictor:
         """The `Predictor` behind `predict`, for millions of rows: its `predict_table` gives them

@@ -41,10 +41,10 @@ def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> di
     """
     if len(labels) == 0:
         return {}
-    found = _METRICS[task_type](labels, predictions)
+    values = _METRICS[task_type](labels, predictions)
     return {
         name: float(value)
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None and np.isfinite(value)
     }
 
@@ -82,8 +82,8 @@ def roc_auc(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
 
 def mrr(labels: NDArray[Any], probabilities: NDArray[Any]) -> float:
     """Mean of 1/rank of the true class; classes that tie share the mean of their ranks."""
-    own = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)  # (S, 1)
-    above, equal = (probabilities > own).sum(1), (probabilities == own).sum(1)
+    of_label = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)  # (S, 1)
+    above, equal = (probabilities > of_label).sum(1), (probabilities == of_label).sum(1)
     return float((1.0 / (above + (equal + 1) / 2)).mean())
 
 
@@ -115,12 +115,12 @@ def _multiclass(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None
     from sklearn.metrics import f1_score
 
     chosen = p.argmax(1)
-    own = np.take_along_axis(p, labels[:, None].astype(np.int64), axis=1)[:, 0]
+    of_label = np.take_along_axis(p, labels[:, None].astype(np.int64), axis=1)[:, 0]
     return {
         "mrr": mrr(labels, p),
         "accuracy": float((chosen == labels).mean()),
         "macro_f1": f1_score(labels, chosen, average="macro", zero_division=0.0),
-        "log_loss": float(-np.log(np.clip(own, 1e-7, 1)).mean()),
+        "log_loss": float(-np.log(np.clip(of_label, 1e-7, 1)).mean()),
     }
 
 

@@ -160,14 +160,14 @@ class RunConfig(Config):
             "sampling": SamplingConfig,
             "train": TrainConfig,
         }
-        own = {} if kind == "gelgt" else find_model(kind).presets.get(preset, {})
+        of_model = {} if kind == "gelgt" else find_model(kind).presets.get(preset, {})
         shared = _VALUES[preset]
         if kind != "gelgt":
             shared = shared | {
                 "model": {},
                 "train": {key: v for key, v in shared["train"].items() if key not in _GELGT_ALONE},
             }
-        values = {name: {**shared.get(name, {}), **own.get(name, {})} for name in sections}
+        values = {name: {**shared.get(name, {}), **of_model.get(name, {})} for name in sections}
         origins: dict[str, Origin] = {
             f"{name}.{key}": "preset" if key in values[name] else "default"
             for name, section in sections.items()
@@ -187,13 +187,13 @@ class RunConfig(Config):
             if value == "none" and "'none'" not in str(sections[name].model_fields[key].annotation):
                 value = None  # a word of its own only where a setting knows it, such as model.bias
             values[name][key], origins[path] = value, "set"
-        made: dict[str, Any] = {}
+        checked: dict[str, Any] = {}
         for name, section in sections.items():
             try:
-                made[name] = section(**values[name])
+                checked[name] = section(**values[name])
             except GelgtError as error:  # whose message begins with the name of the value
                 raise GelgtError(error.code, f"{name}.{error.message}", hint=error.hint) from None
-        return cls(preset=preset, kind=kind, origins=origins, **made)
+        return cls(preset=preset, kind=kind, origins=origins, **checked)
 
     def with_values(self, origin: Origin, **changes: Any) -> "RunConfig":
         """A copy with values changed, each named as ``section__key``."""
@@ -225,15 +225,15 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
         >>> parse_settings(["model.width=64", "model.encoders=table,hop,row", "model.bias=none"])
         {'model.width': 64, 'model.encoders': ('table', 'hop', 'row'), 'model.bias': 'none'}
     """
-    found = {}
+    changes = {}
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals:
             raise GelgtError(
                 "bad_setting", f"'{text}' sets nothing.", hint="Write it as model.width=64."
             )
-        found[path.strip()] = _value(value.strip())
-    return found
+        changes[path.strip()] = _value(value.strip())
+    return changes
 
 
 def _value(text: str) -> Any:

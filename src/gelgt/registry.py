@@ -70,8 +70,8 @@ def find_model(name: str) -> "type[RelationalModel]":
     """
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
-        found: type[RelationalModel] = getattr(import_module(module), attribute)
-        return found
+        built_in: type[RelationalModel] = getattr(import_module(module), attribute)
+        return built_in
     if name in _registered:
         return _registered[name]
     for point in entry_points(group=GROUP, name=name):

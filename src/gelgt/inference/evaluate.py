@@ -117,13 +117,13 @@ def score_split(
 ) -> Scored:
     """Predictions and labels of a split, in the run's regime."""
     opened = open_for(run, source, namespace=namespace)
-    made, is_own = (
+    labelled, is_own = (
         run_task(run, opened.db) if task is None else given_task(run, opened.db, task, split)
     )
-    made.table(split)  # is there such a split?
+    labelled.table(split)  # is there such a split?
     seed_data = run_data(run, opened.db, run_definition(run, opened.db), run.config.sampling)
-    data = TrainingData.labelled(seed_data, made)
-    labels, places = _labels(run, made, split)
+    data = TrainingData.labelled(seed_data, labelled)
+    labels, places = _labels(run, labelled, split)
     scorer = run_scorer(run, data, choose_device(device))
     began = time.perf_counter()
     parts = scorer.predict(data.seeds[split].take(places))
@@ -133,13 +133,13 @@ def score_split(
         if split != "train"
         else []
     )
-    learned = int(np.count_nonzero(_is_learned(run, made, data.seeds[split].time[places])))
+    learned = int(np.count_nonzero(_is_learned(run, labelled, data.seeds[split].time[places])))
     about = _about(
         split,
         is_own,
         learned if split != "train" else 0,
         len(places),
-        len(made.table(split)) - len(places),
+        len(labelled.table(split)) - len(places),
     )
     notices = (*opened.notices, *late, *about)
     return Scored(data, labels, parts, is_own, learned, taken, notices)

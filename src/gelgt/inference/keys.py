@@ -46,7 +46,7 @@ def _key_parts(entities: Any, names: list[str], table: str) -> list[list[Any]]:
         )
     if len(names) == 1:
         return [[_single(value, names[0]) for value in values]]
-    found: list[list[Any]] = [[] for _ in names]
+    columns: list[list[Any]] = [[] for _ in names]
     for value in values:
         parts = [value.get(name) for name in names] if isinstance(value, Mapping) else value
         if (
@@ -60,9 +60,9 @@ def _key_parts(entities: Any, names: list[str], table: str) -> list[list[Any]]:
                 f"{', '.join(names)}.",
                 hint="Give tuples in this order, or mappings with these names.",
             )
-        for column, part in zip(found, parts):
+        for column, part in zip(columns, parts):
             column.append(_plain(part))
-    return found
+    return columns
 
 
 def _single(value: Any, name: str) -> Any:

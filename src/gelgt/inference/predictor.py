@@ -126,11 +126,11 @@ class Predictor:
         for start in range(0, max(1, len(rows)), size):
             part = slice(start, start + size)
             seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
-            made = key_table(self.db, table, rows[part], self.keys)
+            chunk = key_table(self.db, table, rows[part], self.keys)
             for name, values in {"time": times_column(seeds.time), **columns(seeds)}.items():
-                made = made.append_column(name, values)
-            schema = schema or made.schema
-            yield made.cast(schema)
+                chunk = chunk.append_column(name, values)
+            schema = schema or chunk.schema
+            yield chunk.cast(schema)
 
     def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
         columns = prediction_columns(self.target, self.scorer.predict(seeds).together)

@@ -47,19 +47,19 @@ def write_relbench(
             f"RelBench takes no predictions of {kind} tasks.",
             hint=f"It takes {' and '.join(SUPPORTED)}.",
         )
-    found = score_split(run, source, split, device=device)
-    if found.learned and split != "train":
+    scored = score_split(run, source, split, device=device)
+    if scored.learned and split != "train":
         raise GelgtError(
             "learned_test",
-            f"The model was retrained and has learned {found.learned:,} of the "
-            f"{len(found.labels):,} labels of '{split}'.",
+            f"The model was retrained and has learned {scored.learned:,} of the "
+            f"{len(scored.labels):,} labels of '{split}'.",
             hint="Train without --retrain-all."
             if split == "test"
             else "Train with train.retrain = false.",
         )
-    task = found.data.task
+    task = scored.data.task
     frame: pd.DataFrame = task.table(split).select([task.entity_col, task.time_col]).to_pandas()
-    frame[task.label_col] = found.parts.together
+    frame[task.label_col] = scored.parts.together
     path = Path(out).expanduser()
     path = path if path.suffix.lower() == ".csv" else path / f"{run.schema.name}__{task.name}.csv"
     with written_text(path) as file:

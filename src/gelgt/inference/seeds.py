@@ -198,8 +198,8 @@ def _check_there(
     db: Database, graph: Graph, task: Definition, rows: NDArray[np.int64], times: NDArray[np.int64]
 ) -> None:
     """Whether every entity exists at its seed time."""
-    own = graph.node_time[graph.nodes(task.entity_table, rows)]
-    late = np.flatnonzero((own > times) & (own != TIMELESS))
+    created = graph.node_time[graph.nodes(task.entity_table, rows)]
+    late = np.flatnonzero((created > times) & (created != TIMELESS))
     if len(late) == 0:
         return
     keys = db.keys(task.entity_table)
@@ -214,7 +214,7 @@ def _check_there(
     )
     why = (
         "have no time"
-        if own[late[0]] == NEVER
+        if created[late[0]] == NEVER
         else "do not exist yet at the time of their prediction"
     )
     raise GelgtError(

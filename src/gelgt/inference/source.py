@@ -138,7 +138,7 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
 def _stated_fkeys(table: TableSchema, schema: DatabaseSchema) -> dict[str, str] | None:
     """Foreign keys as a statement; None where they cannot be put so (two keys of one column), and
     the source has to declare them."""
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     for fk in table.foreign_keys:
         parent = schema.tables[fk.table].primary_key
         column, target = "+".join(fk.columns), fk.table
@@ -146,10 +146,10 @@ def _stated_fkeys(table: TableSchema, schema: DatabaseSchema) -> dict[str, str] 
             if len(fk.referred) > 1 or "." in fk.referred[0]:
                 return None
             target = f"{fk.table}.{fk.referred[0]}"
-        if column in found:
+        if column in targets:
             return None
-        found[column] = target
-    return found
+        targets[column] = target
+    return targets
 
 
 def _is_folder(source: Any) -> bool:

@@ -60,22 +60,22 @@ def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Ta
         GelgtError: ``other_task`` for another kind of answer, ``other_data`` for labels of another
             database.
     """
-    made = task if isinstance(task, Task) else db.task(task)
-    if made.database.folder != db.folder:
+    given = task if isinstance(task, Task) else db.task(task)
+    if given.database.folder != db.folder:
         raise GelgtError(
             "other_data",
             "The labels of the task belong to another database.",
             hint="Make the task on the one given.",
         )
     known = run_definition(run, db)
-    if (made.task_type, made.entity_table) != (known.task_type, known.entity_table):
+    if (given.task_type, given.entity_table) != (known.task_type, known.entity_table):
         raise GelgtError(
             "other_task",
             f"The run predicts a {known.task_type} for '{known.entity_table}', not a "
-            f"{made.task_type} for '{made.entity_table}'.",
+            f"{given.task_type} for '{given.entity_table}'.",
             hint="Train on this task.",
         )
-    return made, is_training_data(run, db) and made.table(split).equals(
+    return given, is_training_data(run, db) and given.table(split).equals(
         _own_task(run, db).table(split)
     )
 

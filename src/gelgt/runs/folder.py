@@ -151,7 +151,7 @@ def finish_run(path: Path) -> None:
 
 def _files(path: Path) -> list[str]:
     """The files that belong to a run; reports and checkpoints come and go."""
-    own = [
+    files = [
         *path.glob("*.json"),
         *path.glob("*.yaml"),
         path / "model.safetensors",
@@ -159,7 +159,7 @@ def _files(path: Path) -> list[str]:
     ]
     return [
         str(p.relative_to(path))
-        for p in [*own, *path.glob("labels/*.parquet")]
+        for p in [*files, *path.glob("labels/*.parquet")]
         if p.is_file() and not p.name.startswith(".")
     ]
 

@@ -54,11 +54,11 @@ def make_baselines(
     if not has_lightgbm():
         progress.notice("LightGBM, the baseline, is not installed")
     for number in hops if has_lightgbm() else ():
-        predictions[lightgbm_name(number)], made = lightgbm_predictions(data, config, number)
-        labels = {"train": made.train_rows} | (
-            {} if made.known_rows is None else {"known": made.known_rows}
+        predictions[lightgbm_name(number)], result = lightgbm_predictions(data, config, number)
+        labels = {"train": result.train_rows} | (
+            {} if result.known_rows is None else {"known": result.known_rows}
         )
-        for text in made.notices:
+        for text in result.notices:
             progress.notice(text)
     predictions["entity-median" if data.target.task_type == "regression" else "entity-mean"] = (
         past_predictions(data)
@@ -85,11 +85,11 @@ def lightgbm_predictions(
     if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
     visible = TaskData(data.db, data.graph, data.features, data.task, data.sampling)
-    made = lightgbm_baseline(visible, examples=examples, hops=hops, seed=config.train.seed)
+    result = lightgbm_baseline(visible, examples=examples, hops=hops, seed=config.train.seed)
     return {
-        split: _everyone(data, split, places, made.predictions[split])
+        split: _everyone(data, split, places, result.predictions[split])
         for split, places in there.items()
-    }, made
+    }, result
 
 
 def past_predictions(data: TrainingData) -> Predictions:
@@ -122,11 +122,11 @@ def _examples(
 
 
 def _everyone(
-    data: TrainingData, split: str, places: NDArray[np.int64], found: NDArray[np.float64]
+    data: TrainingData, split: str, places: NDArray[np.int64], predicted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Predictions for all rows of a split from those of the rows that exist at their seed time."""
     base: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(
         len(data.seeds[split]), axis=0
     )
-    base[places] = found
+    base[places] = predicted
     return base

@@ -178,9 +178,9 @@ def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, Sna
     return state, Snapshot.of(tensors, len(state.best_epochs))
 
 
-def check_key(found: str | None, key: str, folder: Path) -> None:
+def check_key(stored: str | None, key: str, folder: Path) -> None:
     """Refuse to go on with a run that was started otherwise."""
-    if found != key:
+    if stored != key:
         raise GelgtError(
             "other_run",
             f"{folder} holds a run with another configuration, task or data.",

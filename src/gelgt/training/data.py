@@ -207,21 +207,21 @@ class TrainingData(SeedData):
     def notices(self, windows: Windows = 1, retrain: bool = False) -> list[str]:
         """What to say of entities that do not exist yet at their seed time, and of labels that
         cannot be made here or differ."""
-        found = []
+        notices = []
         if (retrain or self._seed_times_each(windows) > 1) and self.differing_labels:
-            found.append(
+            notices.append(
                 f"{self.differing_labels:,} labels of training and validation are not what the "
                 f"SQL of '{self.task.name}' gives: the model "
                 "learns from the label files alone, without overlapping windows"
             )
         if windows == "auto" and not has_engine() and has_windows(self.task):
-            found.append(
+            notices.append(
                 "train.windows = 1: overlapping label windows need the package duckdb, which is "
                 "not installed"
             )
         if self.target.task_type == "regression" and (alike := mostly_alike(self.labels("train"))):
             value, share = alike
-            found.append(
+            notices.append(
                 f"train: {share:.0%} of the labels are {value:g}, and so may be nearly every "
                 "prediction: that has the least mean absolute "
                 f"error; to tell rows apart, predict whether it is {value:g}"
@@ -235,11 +235,11 @@ class TrainingData(SeedData):
                     else "get the base rate as their prediction"
                 )
                 rows = f"{late:,} rows" if late > 1 else "1 row"
-                found.append(
+                notices.append(
                     f"{split}: {rows} whose row of '{self.task.entity_table}' does not exist yet "
                     f"at the seed time {what}"
                 )
-        return found
+        return notices
 
     def labels(self, split: str) -> NDArray[Any]:
         return self.target.labels(self.task, split)

@@ -22,10 +22,10 @@ def learnable(
 ) -> tuple[Seeds, NDArray[Any]]:
     """Seeds and labels of some splits, without labels that are missing and entities that do not
     exist yet."""
-    found = [data.learned(split, config) for split in splits]
+    examples = [data.learned(split, config) for split in splits]
     seeds, labels = (
-        joined([seeds for seeds, _ in found]),
-        np.concatenate([labels for _, labels in found]),
+        joined([seeds for seeds, _ in examples]),
+        np.concatenate([labels for _, labels in examples]),
     )
     usable = np.flatnonzero(
         np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds)
@@ -37,14 +37,14 @@ def nothing_to_learn(data: "TrainingData") -> GelgtError:
     """What to say where no training label is left."""
     task, table = data.task, data.db.table(data.task.entity_table)
     late = int(np.count_nonzero(~data.exists(data.seeds["train"])))
-    made, hint = "", "Check the labels."
+    reason, hint = "", "Check the labels."
     if late:
         time = (
             f"'{table.time_col}'"
             if table.time_col
             else f"time ({dated_text(data.db.schema, table)})"
         )
-        made = f" {late:,} are of rows whose {time} lies after the seed time."
+        reason = f" {late:,} are of rows whose {time} lies after the seed time."
         hint = (
             f"Is {time} when a row of '{table.name}' comes to be? A schema can name another "
             "column, or none."
@@ -52,7 +52,7 @@ def nothing_to_learn(data: "TrainingData") -> GelgtError:
     return GelgtError(
         "no_labels",
         f"None of the {task.rows['train']:,} training labels of '{task.name}' can be learned "
-        f"from.{made}",
+        f"from.{reason}",
         hint=hint,
     )
 

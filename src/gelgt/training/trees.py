@@ -142,7 +142,7 @@ def grow(
     leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
     dumps, taken = [], []
     for number in range(SEEDS):
-        own = {
+        of_forest = {
             "min_data_in_leaf": leaf,
             "seed": (config.seed + 7_919 * number) % 2**31,
             "num_threads": torch.get_num_threads(),
@@ -158,7 +158,7 @@ def grow(
                 "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)],
             }
         most = ROUNDS if watched is not None else rounds[number]
-        model = lightgbm.train(PARAMETERS | _objective(data) | own, table, most, **more)
+        model = lightgbm.train(PARAMETERS | _objective(data) | of_forest, table, most, **more)
         taken.append(model.best_iteration if watched is not None else most)
         dumps.append(model.dump_model(num_iteration=taken[-1]))
     return Trees.of(dumps, data.target.outputs), tuple(taken)
@@ -166,7 +166,7 @@ def grow(
 
 def _objective(data: TrainingData) -> dict[str, Any]:
     target = data.target
-    found: dict[str, Any] = {"objective": OBJECTIVES[target.task_type]}
+    objective: dict[str, Any] = {"objective": OBJECTIVES[target.task_type]}
     if target.task_type == "multiclass_classification":
-        found |= {"num_class": target.outputs}
-    return found
+        objective |= {"num_class": target.outputs}
+    return objective
