@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 
 class GelGT:
-    """A Gaussian Relational Graph Transformer that is trained on a database and a task, and
-    predicts.
+    """A model that is trained on a database and a task, and predicts.
 
     Args:
         preset: ``cpu``, ``gpu`` or ``paper``.
@@ -280,19 +279,17 @@ def load(path: str | Path) -> GelGT:
     """
     run = load_run(path)
     config, sampling = run.config, run.config.sampling
-    chosen = [
-        path.split(".")
-        for path, origin in config.origins.items()
-        if origin == "set" and path != "train.seed"
-    ]
+    settings = {}
+    for name, origin in config.origins.items():
+        if origin == "set" and name != "train.seed":
+            section, key = name.split(".")
+            settings[name] = getattr(getattr(config, section), key)
     model = GelGT(
         config.preset if config.preset in PRESETS else "cpu",
         model=config.kind,
         seed=config.train.seed,
         visibility=sampling.visibility,
-        settings={
-            f"{section}.{key}": getattr(getattr(config, section), key) for section, key in chosen
-        },
+        settings=settings,
     )
     model.as_of = sampling.horizon if sampling.visibility == "seed-time" else None
     model._run = run

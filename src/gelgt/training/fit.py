@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gelgt.config import TrainConfig
 from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
@@ -28,10 +27,10 @@ from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_che
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.objective import Objective
-from gelgt.training.optimiser import make_optimiser
+from gelgt.training.optimiser import make_optimiser, set_rates
 from gelgt.training.session import Goal, Session
 from gelgt.training.steps import EagerSteps, RecordedSteps, StepSetup
-from gelgt.training.weights import BestEpochs, MovingAverage, Weights, mean_weights
+from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
 
 # How much worse than the best epoch the mean of several may be, in uncertainties of its score.
 TOLERANCE = 0.25
@@ -235,9 +234,7 @@ class Trainer:
     def _step(self, parts: list[Any]) -> None:
         """A step, by replay where its batch is packed; losses are added in order, some of them
         later."""
-        factor = self._rate(self.state.total)
-        for group, rate in zip(self.optimiser.param_groups, self.rates):
-            group["lr"] = _set(group["lr"], rate * factor)
+        set_rates(self.optimiser, self.rates, self._rate(self.state.total))
         self.model.train()
         state, recorded = self.state, self.recorded
         if recorded is None:
@@ -293,16 +290,7 @@ class Trainer:
             # ends it again.
             self.state.ended = "" if self.state.step else self._enough()
         self.model.load_state_dict(snapshot.model)
-        self.best.weights = [_on(weights, self.device) for weights in snapshot.best]
-        self.average.values = _on(snapshot.average, self.device)
+        self.best.weights = [moved(weights, self.device) for weights in snapshot.best]
+        self.average.values = moved(snapshot.average, self.device)
         self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": snapshot.moments})
         session.progress.resumed(self.state.epoch, self.state.step)
-
-
-def _on(weights: Weights, device: torch.device) -> Weights:
-    return {name: tensor.to(device) for name, tensor in weights.items()}
-
-
-def _set(rate: float | Tensor, value: float) -> float | Tensor:
-    """A rate on the device is changed where it is; a recorded step reads it there."""
-    return rate.fill_(value) if isinstance(rate, Tensor) else value

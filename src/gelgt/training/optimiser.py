@@ -28,3 +28,13 @@ def limit_gradients(parameters: Iterable[Tensor], clip: float | None) -> None:
     """Scale gradients down to a norm, if there is one to keep to."""
     if clip is not None:
         torch.nn.utils.clip_grad_norm_(parameters, clip)
+
+
+def set_rates(optimiser: torch.optim.Optimizer, rates: list[float], factor: float) -> None:
+    """Set the learning rate of each group to its own times a factor. A rate on the device is
+    changed where it is: a recorded step reads it there."""
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate * factor)
+        else:
+            group["lr"] = rate * factor

@@ -106,3 +106,8 @@ def mean_weights(weights: list[Weights]) -> Weights:
         else tensor
         for name, tensor in weights[0].items()
     }
+
+
+def moved(weights: Weights, device: torch.device) -> Weights:
+    """The same weights on a device."""
+    return {name: tensor.to(device) for name, tensor in weights.items()}
