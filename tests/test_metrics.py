@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from gelgt.metrics import is_better, mrr, roc_auc, score
+from gelgt.metrics import SMALLER_IS_BETTER, WORDS, is_better, mrr, roc_auc, score
 
 RNG = np.random.default_rng(0)
 
@@ -71,3 +71,19 @@ def test_better_depends_on_the_metric() -> None:
     assert not is_better("mae", 0.8, 0.7)
     assert is_better("mae", 0.6, 0.7)
     assert is_better("mae", 9.0, None)
+
+
+def test_every_metric_has_words() -> None:
+    labels, p = RNG.integers(0, 2, (50, 2)), RNG.random((50, 2))
+    names = {
+        name
+        for task_type, truth, predictions in (
+            ("binary_classification", labels[:, 0], p[:, 0]),
+            ("regression", p[:, 1], p[:, 0]),
+            ("multiclass_classification", labels[:, 0], p),
+            ("multilabel_classification", labels, p),
+        )
+        for name in score(task_type, truth, predictions)
+    }
+    assert names == set(WORDS)
+    assert set(WORDS) >= SMALLER_IS_BETTER

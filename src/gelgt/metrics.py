@@ -22,6 +22,23 @@ MAIN = {
     "multilabel_classification": "macro_auprc",
 }
 SMALLER_IS_BETTER = frozenset({"mae", "rmse", "nmae", "log_loss"})
+# Metrics as they are called in a sentence.
+WORDS = {
+    "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "log_loss": "log loss",
+    "mae": "MAE",
+    "nmae": "normalised MAE",
+    "rmse": "RMSE",
+    "r2": "R²",
+    "mrr": "MRR",
+    "macro_f1": "macro F1",
+    "macro_roc_auc": "macro ROC-AUC",
+    "macro_auprc": "macro average precision",
+    "micro_auprc": "micro average precision",
+}
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:

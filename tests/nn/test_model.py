@@ -19,6 +19,7 @@ from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelContext, ModelInput
 from gelgt.nn.base import duration
+from gelgt.nn.bias import TemporalBias
 from gelgt.presets import RunConfig
 from gelgt.sampling import Sampler, Seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
@@ -191,6 +192,32 @@ def test_time_parameters_have_a_rate_of_their_own(world: World) -> None:
     counted = sum(p.numel() for group in (others, times) for p in group["params"])
     assert counted == sum(p.numel() for p in model.parameters())
     assert len(model_of(world, bias="none").parameter_groups(1e-3)) == 1
+
+
+class Recency(TemporalBias):
+    """A bias that is no Gaussian, with one learned duration."""
+
+    def __init__(self) -> None:
+        super().__init__(heads=4)
+        self.days = torch.nn.Parameter(torch.ones(()))
+
+    def start_from(self, ages: torch.Tensor) -> None:
+        self.days.data.copy_(ages.median())
+
+    def time_parameters(self) -> list[torch.nn.Parameter]:
+        return [self.days]
+
+    def profile(self) -> list[dict[str, float | list[float]]]:
+        return [{"centre_days": 0.0, "width_days": self.days.item(), "weights": [1.0] * 4}]
+
+
+def test_any_bias_may_have_times_of_its_own(world: World) -> None:
+    model = model_of(world)
+    model.biases = torch.nn.ModuleList([Recency()])
+    model.start_times(torch.tensor([1.0, 5.0, 30.0]))
+    _, times = model.parameter_groups(1e-3)
+    assert [p.item() for p in times["params"]] == [5.0]
+    assert model.temporal_profile()[0][0]["text"] == "centre 0.0 hours, width 5.0 days"
 
 
 def test_bf16_autocast(world: World) -> None:

@@ -11,11 +11,12 @@ sweep-hops   deeper neighbourhoods
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.bench.cells import BASELINES
 from gelgt.bench.study import Settings, Study, Variant
+from gelgt.config import Bias
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import RunConfig
 from gelgt.registry import model_names
@@ -96,8 +97,7 @@ def ablation(only: Sequence[str] = ()) -> Study:
 def bias() -> Study:
     """Kinds of temporal bias in GelGT."""
     variants = tuple(
-        Variant(name, settings=_fixed({"model.bias": name}))
-        for name in ("gaussian", "linear-decay", "time-bins", "none")
+        Variant(name, settings=_fixed({"model.bias": name})) for name in get_args(Bias)
     )
     return Study("bias", "Kinds of temporal bias", variants, "gaussian")
 

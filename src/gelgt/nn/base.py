@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gelgt.config import AttentionConfig, ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn.bias import GaussianBias, TemporalBias, make_bias
+from gelgt.nn.bias import TemporalBias, make_bias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import TableColumns
 from gelgt.nn.history import HistoryEncoder
@@ -187,8 +187,8 @@ class RelationalModel(nn.Module):
     # How it starts and learns.
     @torch.no_grad()
     def start(self, base: Tensor, ages: Tensor, history: Tensor | None = None) -> None:
-        """Start the head from the base rates (outputs,), and μ and σ from the ages (days) of rows
-        seen in training.
+        """Start the head from the base rates (outputs,), and time biases from the ages (days) of
+        rows seen in training.
 
         Args:
             history: (S, F) aggregates of the training seeds, whose quantiles are taken.
@@ -201,18 +201,13 @@ class RelationalModel(nn.Module):
             self.history.fit(history)
 
     def start_times(self, ages: Tensor) -> None:
-        for bias in self.biases:
-            if isinstance(bias, GaussianBias):
-                bias.start_from(ages)
+        for bias in self.time_biases():
+            bias.start_from(ages)
 
     def parameter_groups(self, rate: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
-        """Parameters for an optimiser: μ and σ have a rate of their own and no decay."""
-        times = [
-            p
-            for bias in self.biases
-            if isinstance(bias, GaussianBias)
-            for p in (bias.centre, bias.width)
-        ]
+        """Parameters for an optimiser: those of time biases that are times (μ, σ) have a rate of
+        their own and no decay."""
+        times = [p for bias in self.time_biases() for p in bias.time_parameters()]
         apart = {id(p) for p in times}
         others = [p for p in self.parameters() if id(p) not in apart and p.requires_grad]
         groups: list[dict[str, Any]] = [
@@ -231,9 +226,9 @@ class RelationalModel(nn.Module):
         Example: ``model.temporal_profile()[0][2]["text"]`` is ``"centre 31 days, width 4 days"``.
         """
         return [
-            [dict(kernel) | {"text": _sentence(kernel)} for kernel in bias.profile()]
-            for bias in self.biases
-            if isinstance(bias, GaussianBias)
+            [dict(kernel) | {"text": _sentence(kernel)} for kernel in kernels]
+            for bias in self.time_biases()
+            if (kernels := bias.profile())
         ]
 
     def time_biases(self) -> list[TemporalBias]:

@@ -42,6 +42,18 @@ class TemporalBias(nn.Module):
         """(B, N, N) days → (B, H, N, N)."""
         raise NotImplementedError
 
+    # What a bias with parameters that are times replaces.
+    def start_from(self, ages: Tensor) -> None:
+        """Start from the ages (days) of rows seen in training."""
+
+    def time_parameters(self) -> list[nn.Parameter]:
+        """Parameters that are times: they learn at `time_rate` and do not decay."""
+        return []
+
+    def profile(self) -> list[dict[str, float | list[float]]]:
+        """Each kernel as durations: centre and width in days, and its weight in each head."""
+        return []
+
 
 @dataclass(frozen=True)
 class KernelForm:
@@ -118,6 +130,9 @@ class GaussianBias(TemporalBias):
         width = torch.maximum((edges[1:] - edges[:-1]) / 2, centre * 0.1)
         self.start(centre.float(), width.float())
 
+    def time_parameters(self) -> list[nn.Parameter]:
+        return [self.centre, self.width]
+
     @property
     def mu(self) -> Tensor:
         """(G,) centres, in the unit of the time scale."""
@@ -159,7 +174,6 @@ class GaussianBias(TemporalBias):
         return torch.exp(-((time[..., None] - self.mu) ** 2) / (self.factor * self.sigma**2))
 
     def profile(self) -> list[dict[str, float | list[float]]]:
-        """Each kernel as durations: centre and width in days, and its weight in each head."""
         mu, sigma, weight = self.mu.detach(), self.sigma.detach(), self.weight.detach()
         days, width = (
             (torch.expm1(mu), (1 + torch.expm1(mu)) * sigma) if self.is_log_time else (mu, sigma)

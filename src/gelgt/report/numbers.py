@@ -4,26 +4,12 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
+from gelgt.metrics import SMALLER_IS_BETTER, WORDS
+
 MISSING = "–"
 LEVEL = "95\u00a0%"  # of every interval; no line may break inside it
-LOWER_IS_BETTER = ("mae", "nmae", "rmse", "mse", "mape", "log_loss", "brier", "loss")
 _WORDS = {
-    "roc_auc": "ROC-AUC",
-    "average_precision": "average precision",
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "log_loss": "log loss",
-    "brier": "Brier score",
-    "mae": "MAE",
-    "nmae": "normalised MAE",
-    "rmse": "RMSE",
-    "mse": "MSE",
-    "r2": "R²",
-    "mrr": "MRR",
-    "macro_f1": "macro F1",
-    "macro_roc_auc": "macro ROC-AUC",
-    "macro_auprc": "macro average precision",
-    "micro_auprc": "micro average precision",
+    **WORDS,
     "lightgbm": "LightGBM",
     "lightgbm-2hop": "LightGBM, two hops",
     "entity-mean": "entity mean",
@@ -43,7 +29,7 @@ def heading(name: str) -> str:
 
 
 def is_lower_better(metric: str) -> bool:
-    return metric in LOWER_IS_BETTER
+    return metric in SMALLER_IS_BETTER
 
 
 def is_number(value: float | None) -> bool:
