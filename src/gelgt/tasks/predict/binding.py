@@ -75,15 +75,11 @@ class Binding:
                 part.span,
                 "Compare an aggregate.",
             )
-        name = self.name(part)
-        empty = AGGREGATES[part.function]
-        value = f"{name}.value"
+        value, function = f"{self.name(part)}.value", AGGREGATES[part.function]
         inner = self.inner(part)
-        kind = (
-            "number" if part.function in ("COUNT", "COUNT_DISTINCT", "SUM", "AVG") else inner.type
-        )
+        kind = function.gives or inner.type
         return Meaning(
-            value if empty is None else f"COALESCE({value}, {empty})",
+            value if function.empty is None else f"COALESCE({value}, {function.empty})",
             kind,
             inner.key_table if kind == "key" else None,
             inner.referred,
@@ -114,23 +110,11 @@ class Binding:
                 )
             return Meaning("*", "number")
         meaning = self.scope.meaning(table, self.scope.column(aggregate.column, table, "here"), "a")
-        if function in ("SUM", "AVG") and meaning.type not in ("number", "boolean"):
+        if meaning.type not in AGGREGATES[function].takes:
             raise self.scope.error(
                 "bad_type",
-                f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.",
-                span,
-            )
-        if function in ("MIN", "MAX") and meaning.type in ("key", "list"):
-            raise self.scope.error(
-                "bad_type",
-                f"{function} needs a number, but '{aggregate.column.name}' is a {meaning.type}.",
-                span,
-            )
-        if function == "LIST_DISTINCT" and (meaning.type != "key" or meaning.key_table is None):
-            raise self.scope.error(
-                "bad_type",
-                f"LIST_DISTINCT needs a foreign key, but '{aggregate.column.name}' is a "
-                f"{meaning.type}.",
+                f"{function} needs {AGGREGATES[function].needs}, but '{aggregate.column.name}' is "
+                f"a {meaning.type}.",
                 span,
             )
         return meaning

@@ -94,10 +94,12 @@ class _Writer:
             return f"{self.population}.{quote(_carried(column))}", ""
         if isinstance(target, Aggregate):
             value = self.binding.lookup_value(target).sql
-            return value, f"{value} IS NOT NULL" if AGGREGATES[target.function] is None else ""
+            return value, f"{value} IS NOT NULL" if AGGREGATES[
+                target.function
+            ].empty is None else ""
         text = self.scope.condition(target, self.binding.lookup_value)
         value = f"CAST({text} AS BIGINT)"
-        nullable = [a for a in aggregates(target) if AGGREGATES[a.function] is None]
+        nullable = [a for a in aggregates(target) if AGGREGATES[a.function].empty is None]
         if not nullable:
             return value, ""
         if isinstance(target, Comparison) and len(nullable) == 1:

@@ -17,17 +17,36 @@ from gelgt.tasks.predict.tokens import Span
 
 _ANYWHERE = Span(0, 1)
 
-# Function -> what it gives where no row falls into the window (None: the entity is left out).
-AGGREGATES: dict[str, int | None] = {
-    "COUNT": 0,
-    "COUNT_DISTINCT": 0,
-    "SUM": 0,
-    "AVG": None,
-    "MIN": None,
-    "MAX": None,
-    "FIRST": None,
-    "LAST": None,
-    "LIST_DISTINCT": None,
+
+@dataclass(frozen=True)
+class Function:
+    """An aggregate function.
+
+    Attributes:
+        empty: Its value where no row falls into the window; None leaves the entity out.
+        gives: The type of its value; None for that of the column.
+        takes: The types of columns that it takes.
+        needs: These in words, for an error.
+    """
+
+    empty: int | None = None
+    gives: str | None = None
+    takes: tuple[str, ...] = ("number", "boolean", "text", "time", "list", "key")
+    needs: str = "a column"
+
+
+_NUMBERS, _ORDERED = ("number", "boolean"), ("number", "boolean", "text", "time")
+# How each is written in SQL is in `compile.py`.
+AGGREGATES = {
+    "COUNT": Function(empty=0, gives="number"),
+    "COUNT_DISTINCT": Function(empty=0, gives="number"),
+    "SUM": Function(empty=0, gives="number", takes=_NUMBERS, needs="a number"),
+    "AVG": Function(gives="number", takes=_NUMBERS, needs="a number"),
+    "MIN": Function(takes=_ORDERED, needs="a number"),
+    "MAX": Function(takes=_ORDERED, needs="a number"),
+    "FIRST": Function(),
+    "LAST": Function(),
+    "LIST_DISTINCT": Function(takes=("key",), needs="a foreign key"),
 }
 # Unit -> seconds; a month counts 30 days where a duration is needed and is a calendar month in the
 # SQL.
