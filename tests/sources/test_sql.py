@@ -5,8 +5,9 @@ import pytest
 import sqlalchemy as sa
 
 import gelgt
+from gelgt.sources.address import parse_url
 from gelgt.sources.canonical import STRINGS, TIME
-from gelgt.sources.sql import SQLSource, open_sql, parse_url
+from gelgt.sources.sql import SQLSource, open_sql
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,7 @@ def address_of(source: str) -> str:
     if "://" not in source or source.startswith(("hf://", "duckdb://")):
         return source
     # imported here: SQLAlchemy is needed for SQL sources only
-    from gelgt.sources.address import safe_address
-    from gelgt.sources.sql import parse_url
+    from gelgt.sources.address import parse_url, safe_address
 
     return safe_address(parse_url(source))
 

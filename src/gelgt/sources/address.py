@@ -1,9 +1,8 @@
 """Addresses of sources: the same from every working folder, and without their passwords.
 
-A run keeps the address of its source and opens it again from wherever predictions are asked for, so
-it has to be absolute. A password is used to connect and nowhere else: not in a file, a log, an
-error or a report. Every message that a driver gives is passed through `scrub` before a user sees
-it.
+A run stores the address of its source and opens it again from any working folder, so it has to be
+absolute. A password is used to connect and nowhere else: not in a file, a log, an error or a
+report. Every message of a driver passes through `scrub` before a user sees it.
 """
 
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote
 
+from gelgt.errors import SourceError
 from gelgt.sources.hub import is_hub_address
 
 if TYPE_CHECKING:  # SQLAlchemy is imported where an address is SQL
@@ -22,12 +22,14 @@ _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "sslpassword", 
 
 
 def absolute_source(source: Any) -> Any:
-    """A source that means the same from every working folder; symbolic links stay as they are, to
-    be followed when it is opened.
+    """A source that means the same from every working folder; symbolic links stay as they are and
+    are followed when it is opened.
 
     Example:
-        >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop"), absolute_source("rel-no-such-folder")
-        ('/data/exports', 'postgresql://host/shop', 'hf://rel-no-such-folder')
+        >>> absolute_source("/data/exports"), absolute_source("postgresql://host/shop")
+        ('/data/exports', 'postgresql://host/shop')
+        >>> absolute_source("rel-no-such-folder")
+        'hf://rel-no-such-folder'
     """
     if isinstance(source, Path):
         return source.expanduser().absolute()
@@ -44,14 +46,12 @@ def absolute_source(source: Any) -> Any:
 
 
 def address_of(source: Any) -> str:
-    """What a run keeps of a source: absolute, and without its password."""
+    """The address of a source as a run stores it: absolute, and without its password."""
     if isinstance(source, Mapping):
         return "frames"
     text = str(absolute_source(source))
     if "://" not in text or text.startswith((HUB, DUCKDB)):
         return text
-    from gelgt.sources.sql import parse_url
-
     return safe_address(parse_url(text))
 
 
@@ -60,10 +60,26 @@ def duckdb_path(address: str) -> Path:
     return Path(address.removeprefix(f"{DUCKDB}/").removeprefix(DUCKDB)).expanduser()
 
 
+def parse_url(text: str) -> "URL":
+    """A SQLAlchemy URL, or an error that does not repeat what it could not read (it may hold a
+    password)."""
+    import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+    try:
+        return sa.make_url(text)
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        scheme = text.split("://", 1)[0]
+        raise SourceError(
+            "bad_url",
+            f"The address '{scheme}://…' is not a database URL.",
+            hint="Write dialect://user:password@host:port/database; characters such as @ or / in "
+            "a password are written %40, %2F.",
+        ) from None
+
+
 def _absolute_url(source: str) -> str:
     """SQLite names a file, all others a server."""
-    from gelgt.sources.sql import parse_url
-
     url = parse_url(source)
     if not url.drivername.startswith("sqlite") or not url.database or url.database == ":memory:":
         return source

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -20,16 +19,14 @@ import pyarrow.parquet as pq
 
 from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
-from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.raw import RawTable, StaticSource
 from gelgt.sources.text_types import TextProfile, parse_text
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
-class FilesSource:
+class FilesSource(StaticSource):
     """The CSV and Parquet files of a folder."""
-
-    splits: Splits | None = None
 
     def __init__(self, folder: Path, address: str) -> None:
         self.address = address
@@ -50,17 +47,6 @@ class FilesSource:
             f"{name}: {[p.name for p in paths]}" for name, paths in self._files.items()
         )
         return hash_files([p for paths in self._files.values() for p in paths], extra=names)
-
-    def __enter__(self) -> "FilesSource":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
 
 
 def find_tables(folder: Path) -> dict[str, list[Path]]:

@@ -2,20 +2,17 @@
 source."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from gelgt.errors import SourceError, some
-from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.raw import RawTable, StaticSource
 
 
-class FramesSource:
+class FramesSource(StaticSource):
     """Tables that are already in memory; they declare no keys, so `schema=` or inference names
     them."""
-
-    splits: Splits | None = None
 
     def __init__(self, frames: Mapping[str, Any]) -> None:
         self.address = "frames"
@@ -38,17 +35,6 @@ class FramesSource:
         return RawTable(name, {field.name: field.type for field in table.schema}, batches)
 
     def content_key(self) -> str | None:
-        return None
-
-    def __enter__(self) -> "FramesSource":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
         return None
 
 

@@ -1,10 +1,10 @@
-"""Imports any source into a RelBench v3 folder: gelgt's own project format.
+"""Imports any source into a RelBench v3 folder, the format that gelgt works on.
 
     stage      rows stream to Parquet in canonical types                             (stage.py)
     resolve    keys and times: stated, declared or inferred                          (resolve.py)
-    check      primary keys are unique and filled, referred columns are unique
-    order      rows by (time, key, all columns), foreign keys become row numbers (one DuckDB query a
-               table, out of core)
+    check      primary keys are unique and filled, referred columns are unique       (check.py)
+    order      rows by (time, key, all columns), foreign keys become row numbers: one DuckDB query
+               a table, on disk where memory is short                                (order.py)
     describe   split times, column kinds, what dates tables without a time, findings, manifest
 
 The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and
@@ -46,7 +46,7 @@ def import_source(
     """Import a source to `out`, or to the cache under a key of its content.
 
     Args:
-        source: An opener, not yet entered.
+        source: A source, not yet entered.
         out: A folder that does not exist or is empty.
         stated: Keys, times and kinds that the user states (see resolve.py).
         only: Names of the tables to import; all by default.
@@ -54,27 +54,24 @@ def import_source(
     Returns:
         The RelBench v3 folder.
     """
-    stated = stated or {}
-    wish = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
+    stated, imports = stated or {}, cache_root() / "imports"
+    options = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
     if out is not None:
         _refuse_existing(out)
     elif (content := source.content_key()) is not None:
-        known = cache_root() / "imports" / text_key(f"{content} {wish}")
-        if known.exists():
-            return known
-    root = out.resolve().parent if out is not None else cache_root() / "imports"
+        cached = imports / text_key(f"{content} {options}")
+        if cached.exists():
+            return cached
+    root = out.resolve().parent if out is not None else imports
     with scratch_folder(root, "gelgt-import") as work:
         with source:
             staged, left_out = _stage(source, work, stated, only)
         if out is None:
-            # A source whose content was not known before it was read is keyed by its staged rows.
-            content = source.content_key() or hash_files(
-                [t.path for t in staged.values()], extra=_declared(staged)
-            )
-            target = cache_root() / "imports" / text_key(f"{content} {wish}")
+            content = source.content_key() or _staged_key(staged)
+            target = imports / text_key(f"{content} {options}")
         else:
             if out.exists():
-                out.rmdir()  # it was found empty
+                out.rmdir()  # it is empty
             target = out
         return build_folder(
             target, lambda folder: _write(folder, staged, stated, source, work, left_out)
@@ -90,13 +87,8 @@ def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
     for name, table in schema.tables.items():
         if table.dating_keys:
             columns = [c for c in table.kinds if c not in stated_kinds(stated, name)]
-            tables[name] = replace(
-                table,
-                kinds={
-                    **table.kinds,
-                    **inferred_kinds(dated, name, columns, db.val_timestamp, times),
-                },
-            )
+            kinds = inferred_kinds(dated, name, columns, db.val_timestamp, times)
+            tables[name] = replace(table, kinds={**table.kinds, **kinds})
     return replace(schema, tables=tables)
 
 
@@ -110,28 +102,26 @@ def _refuse_existing(out: Path) -> None:
 
 
 def _frozen(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(
-                f"{k!r}: {_frozen(v)}" for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))
-            )
-            + "}"
-        )
-    return repr(value)
+    """A text of a statement, for a cache key; the order of its keys does not matter."""
+    if not isinstance(value, Mapping):
+        return repr(value)
+    items = sorted(value.items(), key=lambda item: str(item[0]))
+    return "{" + ", ".join(f"{k!r}: {_frozen(v)}" for k, v in items) + "}"
 
 
-def _declared(staged: Mapping[str, StagedTable]) -> str:
-    return repr(
-        [(name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()]
-    )
+def _staged_key(staged: Mapping[str, StagedTable]) -> str:
+    """The content key of a source that has none before it is read: of its staged rows and keys."""
+    declared = [
+        (name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()
+    ]
+    return hash_files([t.path for t in staged.values()], extra=repr(declared))
 
 
 def _stage(
     source: Source, work: Path, stated: Stated, only: list[str] | None
 ) -> tuple[dict[str, StagedTable], list[Finding]]:
-    """The tables on disk, and what there is to say about those that are left out because they have
-    nothing to read."""
+    """The tables on disk, and findings about those that are left out because none of their columns
+    can be read."""
     raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
     if only is not None:
         for name in only:
@@ -167,10 +157,9 @@ def _stage(
 def _check_names(raw: Mapping[str, RawTable]) -> None:
     """Names that would collide in SQL, or that cannot name a file, are refused before anything is
     read."""
-    for what, names in [
-        ("tables", list(raw)),
-        *((f"columns of '{t.name}'", list(t.columns)) for t in raw.values()),
-    ]:
+    checked = {"tables": list(raw)}
+    checked |= {f"columns of '{t.name}'": list(t.columns) for t in raw.values()}
+    for what, names in checked.items():
         seen: dict[str, str] = {}
         for name in names:
             other = seen.setdefault(name.casefold(), name)
@@ -194,12 +183,12 @@ def _check_names(raw: Mapping[str, RawTable]) -> None:
             )
 
 
-def _write(folder: Path, *made: Any) -> None:
-    """Write the folder; DuckDB's own trouble with the disk is the system's."""
+def _write(folder: Path, *arguments: Any) -> None:
+    """Write the folder; DuckDB's errors about disk and memory become the system's."""
     import duckdb
 
     try:
-        _write_folder(folder, *made)
+        _write_folder(folder, *arguments)
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise OSError(str(error)) from error
 
@@ -221,26 +210,22 @@ def _write_folder(
         for table in tables:
             writer.write_keys(table)
         written = {table: writer.write_rows(table) for table in tables}
-    findings = (
-        left_out
-        + [f for t in staged.values() for f in t.findings]
-        + [f for _, found in written.values() for f in found]
-    )
+    findings = left_out + [f for t in staged.values() for f in t.findings]
+    findings += [f for _, noticed in written.values() for f in noticed]
     schema = DatabaseSchema(
         source.name,
-        {table: done for table, (done, _) in written.items()},
+        {name: table for name, (table, _) in written.items()},
         val,
         test,
         split_origin=source.splits.origin if source.splits else "inferred",
     )
     schema = _with_dating(Database(folder, schema, source.address), stated)
     content = schema_to_dict(schema)
+    files = [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
     content["gelgt"] |= {
         "format": FORMAT,
         "source": source.address,
-        "content_hash": hash_files(
-            [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
-        ),
+        "content_hash": hash_files(files),
         "findings": [f.to_dict() for f in findings],
     }
     dump_yaml(content, folder / MANIFEST)

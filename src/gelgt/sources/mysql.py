@@ -17,12 +17,10 @@ class MySQLSource(SQLSource):
     extra = "mysql"
 
     def _engine(self) -> Engine:
-        url = (
-            self.url
-            if "+" in self.url.drivername
-            else self.url.set(drivername=f"{self.url.drivername}+pymysql")
-        )
-        return sa.create_engine(url, isolation_level="AUTOCOMMIT")  # the transaction below is ours
+        name = self.url.drivername
+        url = self.url if "+" in name else self.url.set(drivername=f"{name}+pymysql")
+        # `_begin` starts the transaction
+        return sa.create_engine(url, isolation_level="AUTOCOMMIT")
 
     def _begin(self) -> None:
         self._connection.exec_driver_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -32,7 +30,7 @@ class MySQLSource(SQLSource):
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         kind = column["type"]
         if isinstance(kind, mysql.TINYINT) and kind.display_width == 1:
-            return pa.bool_() if self._is_truth(table, column["name"]) else pa.int64()
+            return pa.bool_() if self._is_boolean(table, column["name"]) else pa.int64()
         if isinstance(kind, mysql.BIT):
             return pa.bool_() if (kind.length or 1) == 1 else None
         if isinstance(kind, mysql.YEAR):
@@ -43,8 +41,8 @@ class MySQLSource(SQLSource):
             return None
         return super()._arrow_type(table, column)
 
-    def _is_truth(self, table: str, column: str) -> bool:
-        """MySQL spells BOOLEAN as TINYINT(1), but so do people who mean small numbers."""
+    def _is_boolean(self, table: str, column: str) -> bool:
+        """Whether a TINYINT(1), which may be a BOOLEAN or a small number, holds only 0 and 1."""
         value: sa.ColumnElement[int] = sa.column(column)
         query = (
             sa.select(sa.func.count())

@@ -23,9 +23,12 @@ _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRIN
 
 # The rows of a partition come with the table that it is a part of.
 _HIDDEN = """
-    SELECT c.relname, c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (c.relispartition OR NOT has_table_privilege(c.oid, 'SELECT'))
-      AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :namespace END"""
+    SELECT c.relname, c.relispartition
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND (c.relispartition OR NOT has_table_privilege(c.oid, 'SELECT'))
+      AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid)
+               ELSE n.nspname = :namespace END"""
 
 
 class PostgresSource(SQLSource):
@@ -39,11 +42,8 @@ class PostgresSource(SQLSource):
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
 
     def _engine(self) -> Engine:
-        url = (
-            self.url
-            if "+" in self.url.drivername
-            else self.url.set(drivername="postgresql+psycopg")
-        )
+        has_driver = "+" in self.url.drivername
+        url = self.url if has_driver else self.url.set(drivername="postgresql+psycopg")
         return sa.create_engine(url, isolation_level="REPEATABLE READ")
 
     def _begin(self) -> None:
@@ -106,10 +106,8 @@ class PostgresSource(SQLSource):
     def _select(self, table: str, columns: dict[str, pa.DataType]) -> str:
         """Every column is cast on the server to the type it arrives in, so enums, UUIDs, JSON and
         numerics need no driver support."""
-        return (
-            f"SELECT {', '.join(self._cast(table, c, t) for c, t in columns.items())} FROM "
-            f"{self._qualified(table)}"
-        )
+        selected = ", ".join(self._cast(table, c, t) for c, t in columns.items())
+        return f"SELECT {selected} FROM {self._qualified(table)}"
 
     def _cast(self, table: str, column: str, arrow: pa.DataType) -> str:
         name = quote(column)
@@ -132,8 +130,5 @@ class PostgresSource(SQLSource):
                 hint="Write postgresql://user@host/database.",
             )
         # SQLAlchemy leaves spaces as they are, which libpq takes for the end of the address.
-        return (
-            self.url.set(drivername="postgresql")
-            .render_as_string(hide_password=False)
-            .replace(" ", "%20")
-        )
+        url = self.url.set(drivername="postgresql")
+        return url.render_as_string(hide_password=False).replace(" ", "%20")

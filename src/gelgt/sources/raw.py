@@ -1,10 +1,10 @@
-"""What every opener hands to the importer: tables as streams of Arrow batches, with the keys that
+"""What every source gives to the importer: tables as streams of Arrow batches, with the keys that
 the source declares."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -18,8 +18,7 @@ class RawTable:
     Attributes:
         columns: Arrow types of the columns that `batches` yields, in order.
         batches: Starts a fresh stream of the rows.
-        is_text: The source knows no types (CSV): all columns are strings whose types are to be
-            found.
+        is_text: The source has no types (CSV): all columns are strings, whose types are inferred.
         time_columns: Columns that the source declares to be dates or times although they arrive as
             text or numbers.
     """
@@ -42,16 +41,28 @@ class Splits:
     origin: Origin
 
 
+class StaticSource:
+    """A source that has nothing to connect to or to close."""
+
+    splits: Splits | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
 class Source(Protocol):
     """An opened source. Its tables are read inside one consistent, read-only view of the data."""
 
-    address: str  # what the user gave, without a password
+    address: str  # as the user gave it, without a password
     name: str
     splits: "Splits | None"  # split times, where the source names them
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        """What there is to read. A view is offered only if `only` names it; a table without columns
-        is left out, with its findings."""
+        """The tables that can be read; a view only if `only` names it. A table without columns is
+        left out of the import, with its findings."""
         ...
 
     def content_key(self) -> str | None:

@@ -1,5 +1,4 @@
-"""`gelgt.open`: one door for every kind of source. A new kind of source is one more entry in
-`OPENERS`."""
+"""`gelgt.open`: opens every kind of source. A new kind of source is one more entry in `OPENERS`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,56 +27,55 @@ def open(
             "sqlite:///shop.db"), a SQLite or DuckDB file, a folder of CSV or Parquet files, or a
             dict of frames.
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping
-            or a YAML file:
-            ``{"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"}, "kinds": {"note": "text"}}}``.
-            In the form of a manifest it states the split times too:
-            ``{"val_timestamp": …, "test_timestamp": …, "tables": {…}}``.
-        out: Import to this new folder instead of the cache; frames are then called as it is.
+            or a YAML file; see `gelgt.sources.stated`.
+        out: Import to this new folder instead of the cache; a database of frames gets its name.
         tables: Read only these tables.
         namespace: The schema of a SQL database ("public", "sales").
 
     Returns:
-        The database, in gelgt's own form (a RelBench v3 folder).
+        The database as a RelBench v3 folder.
 
     Raises:
         GelgtError: the source cannot be read, or its rows do not fit its keys.
 
     Example:
         >>> import pandas as pd
-        >>> customers = pd.DataFrame({"id": [1, 2], "joined_at": pd.to_datetime(["2024-01-01", "2024-02-01"])})
-        >>> orders = pd.DataFrame({"id": [10, 11, 12], "customer_id": [1, 1, 2], "placed_at": pd.date_range("2024-03-01", periods=3)})
+        >>> days = pd.date_range("2024-03-01", periods=3)
+        >>> customers = pd.DataFrame({"id": [1, 2], "joined_at": days[:2]})
+        >>> orders = pd.DataFrame({"id": [7, 8, 9], "customer_id": [1, 1, 2], "placed_at": days})
         >>> open({"customers": customers, "orders": orders})
         Database('frames': customers=2, orders=3)
     """
     from gelgt.sources.importer import import_source
-    from gelgt.sources.relbench_folder import folder_source, read_folder
+    from gelgt.sources.relbench_folder import read_folder
 
     stated, splits = read_stated(schema)
     source = absolute_source(source)
-    opened: Source
     folder = _relbench_folder(source)
+    is_plain = not stated and splits is None and out is None and tables is None
+    if folder is not None and is_plain:
+        database = read_folder(folder, address_of(source))
+        if database.follows_contract:
+            return database
     if folder is None:
         opened = _find(source, namespace)
     else:
-        if not stated and splits is None and out is None and tables is None:
-            database = read_folder(folder, address_of(source))
-            if database.follows_contract:
-                return database
+        from gelgt.sources.folder_import import folder_source
+
         opened, stated = folder_source(folder, str(source), stated, tables)
     if splits is not None:
         opened.splits = splits
-    if isinstance(source, Mapping) and out is not None:
-        opened.name = Path(out).expanduser().resolve().name  # frames have no name of their own
-    target = import_source(
-        opened, Path(out).expanduser() if out is not None else None, stated, tables
-    )
-    # not where the same rows were first imported from
-    return read_folder(target, address_of(source))
+    target = Path(out).expanduser() if out is not None else None
+    if isinstance(source, Mapping) and target is not None:
+        opened.name = target.resolve().name  # frames have no name
+    imported = import_source(opened, target, stated, tables)
+    # the same rows may have been imported from another address before
+    return read_folder(imported, address_of(source))
 
 
 def _relbench_folder(source: Any) -> Path | None:
     """The local RelBench folder that a source names: a path, or a name on the Hub, which is
-    downloaded where it is not yet here."""
+    downloaded if need be."""
     from gelgt.sources.hub import hub_folder, is_hub_address
     from gelgt.sources.relbench_folder import is_relbench_folder
 
@@ -114,8 +112,8 @@ def _find(source: Any, namespace: str | None) -> Source:
             f"{source} is neither a SQLite nor a DuckDB file.",
             hint="For CSV or Parquet files give the folder that holds them.",
         )
-    there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = did_you_mean(path.name, there)
+    names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = did_you_mean(path.name, names)
     raise SourceError(
         "not_found",
         f"There is no file or folder {source}.",
@@ -128,7 +126,7 @@ def _is_url(source: Any) -> bool:
 
 
 def _starts(source: Any, test: Callable[[bytes], bool]) -> bool:
-    """Whether a file begins as it should; names and endings of database files say nothing."""
+    """Whether a file begins with the right bytes; the names of database files say nothing."""
     if _is_url(source) or not isinstance(source, (str, Path)):
         return False
     path = Path(source).expanduser()

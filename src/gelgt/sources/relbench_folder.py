@@ -1,16 +1,15 @@
-"""Opens a RelBench v3 folder.
+"""Opens a RelBench v3 folder in place.
 
-A folder whose rows follow RelBench's contract (primary keys 0…n-1 in row order, rows ordered by
-time, foreign keys holding row numbers) is used in place. A folder that does not, or whose manifest
-was edited after the import, is imported again from its rows with the keys and times that the
-manifest names. Column kinds that it does not name are inferred.
+That needs rows that follow RelBench's contract: primary keys 0…n-1 in row order, rows ordered by
+time, foreign keys holding row numbers. A folder that does not follow it, or whose manifest was
+edited after the import, is imported again (`folder_import.py`). Column kinds that the manifest does
+not name are inferred.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,11 @@ import pyarrow.parquet as pq
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, load_yaml, parse_schema
 from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, Finding, TableSchema
-from gelgt.sources.cache import build_folder, cache_root, hash_files
-from gelgt.sources.canonical import ARROW_TYPES, canonical_name, canonical_type
+from gelgt.sources.cache import build_folder, cache_root
+from gelgt.sources.canonical import canonical_name, canonical_type
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
 from gelgt.sources.dating import needs_dating, with_dating
-from gelgt.sources.raw import RawTable, Splits
 from gelgt.sources.row_times import RowTimes
 
 DERIVED = 3  # raise it when what is derived from the same rows would come out differently
@@ -39,18 +37,20 @@ def read_folder(folder: Path, source: str) -> Database:
     """The database of a folder as its manifest states it; `follows_contract` says whether it can be
     used in place."""
     content = load_yaml(folder / MANIFEST)
-    ours: dict[str, Any] = content.get("gelgt") or {}
-    findings = [Finding(**entry) for entry in ours.get("findings") or []]
-    db = Database(folder, _read_schema(folder, content), source, findings)
-    if "format" in ours:
+    extra: dict[str, Any] = content.get("gelgt") or {}
+    findings = [Finding(**entry) for entry in extra.get("findings") or []]
+    db = Database(folder, read_schema(folder, content), source, findings)
+    is_imported = "format" in extra
+    if is_imported:
         db.follows_contract = not _is_edited(content)
         has_kinds = all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values())
         if db.follows_contract and has_kinds and not needs_dating(db.schema):
             return db
-    return _with_derived(db, trusted="format" in ours)
+    return _with_derived(db, is_imported)
 
 
-def _read_schema(folder: Path, content: Mapping[str, Any]) -> DatabaseSchema:
+def read_schema(folder: Path, content: Mapping[str, Any]) -> DatabaseSchema:
+    """The schema in a manifest, with the columns of the folder's files."""
     columns = {name: _columns(folder, name) for name in content.get("tables") or {}}
     return parse_schema(content, columns, f"{folder.name}/{MANIFEST}")
 
@@ -58,11 +58,11 @@ def _read_schema(folder: Path, content: Mapping[str, Any]) -> DatabaseSchema:
 def _columns(folder: Path, table: str) -> dict[str, str]:
     path = folder / "db" / f"{table}.parquet"
     if not path.is_file():
-        there = [p.stem for p in (folder / "db").glob("*.parquet")]
+        stems = [p.stem for p in (folder / "db").glob("*.parquet")]
         raise SourceError(
             "missing_table",
             f"{folder.name}/{MANIFEST} lists the table '{table}', but there is no db/{path.name}.",
-            hint=did_you_mean(table, there),
+            hint=did_you_mean(table, stems),
         )
     try:
         schema = pq.read_schema(path)
@@ -78,36 +78,46 @@ def _columns(folder: Path, table: str) -> dict[str, str]:
 
 def _is_edited(content: Mapping[str, Any]) -> bool:
     """Whether keys or times were changed by hand since gelgt numbered the rows by them."""
-    for name, spec in content["tables"].items():
-        mine = content["gelgt"]["tables"].get(name) or {}
-        keys = {
-            column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()
+    imported = imported_tables(content)
+    return any(
+        imported[name]
+        != {
+            "pkey": spec.get("pkey"),
+            "time_col": spec.get("time_col"),
+            "fkeys": dict(spec.get("fkeys") or {}),
         }
-        primary = "+".join((mine.get("primary_key") or {}).get("columns", ())) or None
-        time = (mine.get("time_column") or {}).get("column")
-        if (spec.get("pkey"), spec.get("time_col"), dict(spec.get("fkeys") or {})) != (
-            primary,
-            time,
-            keys,
-        ):
-            return True
-    return False
+        for name, spec in content["tables"].items()
+    )
+
+
+def imported_tables(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys and times of the tables when gelgt imported them, before any edit."""
+    tables = {}
+    for name in content["tables"]:
+        entry = content["gelgt"]["tables"].get(name) or {}
+        keys = entry.get("foreign_keys") or {}
+        tables[name] = {
+            "pkey": "+".join((entry.get("primary_key") or {}).get("columns", ())) or None,
+            "time_col": (entry.get("time_column") or {}).get("column"),
+            "fkeys": {column: key["table"] for column, key in keys.items()},
+        }
+    return tables
 
 
 def _features(table: TableSchema) -> list[str]:
     return [c for c in table.columns if c not in table.key_columns]
 
 
-def _with_derived(db: Database, trusted: bool) -> Database:
-    """Add what a hosted manifest does not say: kinds, what dates tables without a time, and whether
-    the rows follow the contract.
+def _with_derived(db: Database, is_imported: bool) -> Database:
+    """The database with what RelBench's manifest lacks: kinds, and what dates tables without a
+    time; and whether the rows follow the contract, which those of an import do.
 
-    Found once, then kept.
+    Derived once and cached.
     """
     target = cache_root() / f"derived-v{DERIVED}" / db.cache_dir.name
     build_folder(target, lambda folder: _derive(db, folder))
     derived = json.loads((target / "derived.json").read_text())
-    if not trusted and not derived["follows_contract"]:
+    if not is_imported and not derived["follows_contract"]:
         db.follows_contract = False
         return db
     tables = {
@@ -121,19 +131,16 @@ def _with_derived(db: Database, trusted: bool) -> Database:
         )
         for name, table in db.schema.tables.items()
     }
-    known = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
-    known.follows_contract = db.follows_contract
-    return known
+    complete = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
+    complete.follows_contract = db.follows_contract
+    return complete
 
 
 def _dating(entry: Mapping[str, Any] | None) -> Dating | None:
-    return (
-        None
-        if entry is None
-        else Dating(
-            tuple(entry["keys"]), tuple(entry["pointers"]), entry["origin"], entry["evidence"]
-        )
-    )
+    if entry is None:
+        return None
+    keys, pointers = tuple(entry["keys"]), tuple(entry["pointers"])
+    return Dating(keys, pointers, entry["origin"], entry["evidence"])
 
 
 def _derive(db: Database, folder: Path) -> None:
@@ -144,16 +151,8 @@ def _derive(db: Database, folder: Path) -> None:
     times = RowTimes(dated)
     for name, table in db.schema.tables.items() if contract else ():
         columns = [c for c in _features(table) if c not in table.kinds]
-        found = inferred_kinds(dated, name, columns, db.val_timestamp, times)
-        kinds[name] = {
-            c: {
-                "kind": k.kind,
-                "origin": k.origin,
-                "evidence": k.evidence,
-                "separator": k.separator,
-            }
-            for c, k in found.items()
-        }
+        inferred = inferred_kinds(dated, name, columns, db.val_timestamp, times)
+        kinds[name] = {c: asdict(kind) for c, kind in inferred.items()}
     dating = {
         name: asdict(table.dating)
         for name, table in schema.tables.items()
@@ -169,185 +168,38 @@ def _follows_contract(db: Database, table: TableSchema) -> bool:
     is_numbered = all(table.columns[fk.column] in ("int64", "float64") for fk in table.foreign_keys)
     if not is_numbered or (table.time_col and table.columns[table.time_col] != "timestamp"):
         return False
-    row, last, ended = 0, None, False
+    row, times = 0, _SortedTimes()
     for batch in db.batches(table.name, columns) if columns else ():
-        if table.pkey:
-            keys = batch.column(table.pkey)
-            if (
-                keys.null_count
-                or not pa.types.is_integer(keys.type)
-                or not np.array_equal(keys.to_numpy(), np.arange(row, row + len(keys)))
-            ):
-                return False
-        if table.time_col:
-            times = batch.column(table.time_col)
-            known = times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
-            nulls_last = times.null_count == 0 or not times.slice(0, len(known)).null_count
-            if (
-                (ended and len(known))
-                or not nulls_last
-                or np.any(np.diff(known) < 0)
-                or (last is not None and len(known) and known[0] < last)
-            ):
-                return False
-            ended, last = ended or times.null_count > 0, known[-1] if len(known) else last
+        if table.pkey and not _numbers_rows(batch.column(table.pkey), row):
+            return False
+        if table.time_col and not times.follows(batch.column(table.time_col)):
+            return False
         row += batch.num_rows
     return True
 
 
-class FolderSource:
-    """The rows of a RelBench folder with the user's own key values, to be imported anew."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        content = load_yaml(folder / MANIFEST)
-        ours = content.get("gelgt") or {}
-        before = {
-            **content,
-            "tables": _numbered_tables(content) if "format" in ours else content["tables"],
-        }
-        self.address = str(ours.get("source") or address)
-        self.name = str(content.get("name") or folder.name)
-        self._db = Database(folder, _read_schema(folder, before), self.address)
-        self.splits: Splits | None = Splits(
-            (self._db.schema.val_timestamp, self._db.schema.test_timestamp),
-            self._db.schema.split_origin,
-        )
-        self.folder = folder
-        self._is_numbered = "format" in ours
-
-    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        return [self._table(table) for table in self._db.schema.tables.values()]
-
-    def _table(self, table: TableSchema) -> RawTable:
-        originals = self._originals(table) if self._is_numbered else {}
-        # Columns that only gelgt needed (composite and shared keys) are dropped; the user's own
-        # come back.
-        own = {
-            fk.stored or ("+".join(fk.columns) if len(fk.columns) > 1 else "")
-            for fk in table.foreign_keys
-        }
-        if table.primary_key and len(table.primary_key.columns) > 1:
-            own.add("+".join(table.primary_key.columns))
-        columns = {
-            c: originals[c].type if c in originals else ARROW_TYPES[t]
-            for c, t in table.columns.items()
-            if c not in own or not self._is_numbered
-        }
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            row = 0
-            for batch in self._db.batches(table.name, list(columns)):
-                arrays = [
-                    originals[c].slice(row, batch.num_rows) if c in originals else batch.column(c)
-                    for c in columns
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-                row += batch.num_rows
-
-        return RawTable(table.name, columns, batches)
-
-    def _originals(self, table: TableSchema) -> dict[str, pa.Array]:
-        found: dict[str, pa.Array] = {}
-        keys = self._db.keys(table.name)
-        if keys is not None and table.primary_key and len(table.primary_key.columns) == 1:
-            found[keys.column_names[0]] = keys.column(0).combine_chunks()
-        for fk in table.foreign_keys:
-            if fk.stored or len(fk.columns) > 1:
-                continue
-            parent = self._db.keys(fk.table)
-            key = self._db.table(fk.table).primary_key or table.primary_key
-            assert key is not None  # a foreign key refers to some key
-            if fk.referred and fk.referred != key.columns:
-                parent = self._db.read(fk.table, list(fk.referred))
-            if parent is not None:
-                rows = self._db.read(table.name, [fk.column]).column(0).combine_chunks()
-                found[fk.column] = parent.column(0).combine_chunks().take(rows)
-        return found
-
-    def content_key(self) -> str | None:
-        extra = f"{(self.folder / MANIFEST).read_text(encoding='utf-8')}"
-        keys = self.folder / "gelgt" / "keys"
-        return hash_files(
-            [
-                *(self.folder / "db").glob("*.parquet"),
-                *(keys.glob("*.parquet") if keys.is_dir() else ()),
-            ],
-            extra=extra,
-        )
-
-    def __enter__(self) -> "FolderSource":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+def _numbers_rows(keys: pa.Array, first: int) -> bool:
+    """Whether keys are the numbers from `first` on."""
+    if keys.null_count or not pa.types.is_integer(keys.type):
+        return False
+    return bool(np.array_equal(keys.to_numpy(), np.arange(first, first + len(keys))))
 
 
-def _numbered_tables(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables as gelgt numbered them, before any edit."""
-    tables = {}
-    for name in content["tables"]:
-        mine = content["gelgt"]["tables"].get(name) or {}
-        tables[name] = {
-            "pkey": "+".join((mine.get("primary_key") or {}).get("columns", ())) or None,
-            "time_col": (mine.get("time_column") or {}).get("column"),
-            "fkeys": {
-                column: entry["table"] for column, entry in (mine.get("foreign_keys") or {}).items()
-            },
-        }
-    return tables
+class _SortedTimes:
+    """Checks, batch by batch, that times ascend and null times come last."""
 
+    def __init__(self) -> None:
+        self._latest: int | None = None
+        self._has_null = False
 
-def folder_source(
-    folder: Path,
-    address: str,
-    stated: Mapping[str, Mapping[str, Any]],
-    only: list[str] | None = None,
-) -> tuple[FolderSource, dict[str, dict[str, Any]]]:
-    """A folder to import anew, with the manifest's keys, times and kinds as the user's statement;
-    `stated` goes before them.
-
-    What the manifest says about tables that are not among `only`, where it is given, is left out.
-    """
-    content = load_yaml(folder / MANIFEST)
-    ours = (content.get("gelgt") or {}).get("tables") or {}
-    merged: dict[str, dict[str, Any]] = {}
-    wanted = {
-        name: spec for name, spec in content["tables"].items() if only is None or name in only
-    }
-    for name, spec in wanted.items():
-        kinds = {
-            c: k if isinstance(k, str) else k["kind"]
-            for c, k in ((ours.get(name) or {}).get("kinds") or {}).items()
-        }
-        links = {c: table for c, table in (spec.get("fkeys") or {}).items() if table in wanted}
-        fkeys = {_user_columns(c, ours.get(name) or {}): table for c, table in links.items()}
-        pkey = spec.get("pkey")
-        mine = (ours.get(name) or {}).get("primary_key") or {}
-        if pkey and "+".join(mine.get("columns", ())) == pkey:
-            pkey = list(mine["columns"])
-        keyed = {c for key in fkeys for c in key.split("+")} | set(
-            pkey if isinstance(pkey, list) else [pkey]
-        )
-        merged[name] = {
-            "pkey": pkey,
-            "time_col": spec.get("time_col"),
-            "fkeys": fkeys,
-            "kinds": {c: k for c, k in kinds.items() if c not in keyed},
-        }
-        if "dated_by" in (ours.get(name) or {}):
-            merged[name]["dated_by"] = ours[name]["dated_by"]
-        more = dict(stated.get(name) or {})
-        merged[name]["kinds"] |= more.pop("kinds", None) or {}
-        merged[name] |= more
-    merged |= {name: dict(entry) for name, entry in stated.items() if name not in merged}
-    return FolderSource(folder, address), merged
-
-
-def _user_columns(column: str, mine: Mapping[str, Any]) -> str:
-    entry = (mine.get("foreign_keys") or {}).get(column) or {}
-    return "+".join(entry.get("columns") or (column,))
+    def follows(self, times: pa.Array) -> bool:
+        """Whether a batch continues in order."""
+        values = times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if len(values):
+            is_late = self._latest is None or values[0] >= self._latest
+            if self._has_null or not is_late or np.any(np.diff(values) < 0):
+                return False
+            self._latest = values[-1]
+        has_nulls_last = bool(times.slice(0, len(values)).null_count == 0)
+        self._has_null = self._has_null or times.null_count > 0
+        return has_nulls_last

@@ -1,14 +1,13 @@
 """A SQL database as a source: SQLite, PostgreSQL, MySQL and MariaDB through SQLAlchemy's
 reflection.
 
-Keys are the database's own declarations. Rows are read inside one read-only transaction that sees
-one state of the data, a batch at a time. What differs between the systems is in `sqlite.py`,
+Keys are those that the database declares. Rows are read in one read-only transaction that sees one
+state of the data, a batch at a time. What differs between the systems is in `sqlite.py`,
 `postgres.py` and `mysql.py`.
 """
 
 import warnings
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
 from types import TracebackType
 from typing import Any
 
@@ -16,13 +15,13 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine.reflection import Inspector
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning, SQLAlchemyError
+from sqlalchemy.exc import SAWarning, SQLAlchemyError
 
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.model import Finding, ForeignKey
-from gelgt.sources.address import safe_address, scrub
-from gelgt.sources.canonical import STRINGS, TIME
+from gelgt.sources.address import parse_url, safe_address, scrub
 from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.sql_types import arrow_type, plain_value
 
 BATCH_ROWS = 50_000
 PARTITION = "a partition"
@@ -40,9 +39,8 @@ class SQLSource:
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         self.url = url
         self.address = safe_address(url)
-        self.name = (url.database or "database").rstrip("/").split("/")[-1].split(".")[
-            0
-        ] or "database"
+        path = (url.database or "database").rstrip("/")
+        self.name = path.split("/")[-1].split(".")[0] or "database"
         self._namespace = namespace
         self._engine_: Engine | None = None
         self._connection: Connection
@@ -99,6 +97,17 @@ class SQLSource:
             ) from None
 
     def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
+        names = sorted(set(self._names(inspector, only)))
+        hidden = self._hidden()
+        if only is None:
+            names = [name for name in names if hidden.get(name) != PARTITION]
+        return [
+            _unreadable(name) if hidden.get(name) == UNREADABLE else self._table(inspector, name)
+            for name in names
+        ]
+
+    def _names(self, inspector: Inspector, only: Sequence[str] | None) -> list[str]:
+        """The names of the tables to read; those of `only` may be views."""
         namespaces = inspector.get_schema_names()
         if self._namespace is not None and self._namespace not in namespaces:
             raise SourceError(
@@ -108,13 +117,13 @@ class SQLSource:
             )
         names = inspector.get_table_names(schema=self._namespace)
         if only is not None:
-            known = [*names, *self._views(inspector)]
+            readable = [*names, *self._views(inspector)]
             for name in only:
-                if name not in known:
+                if name not in readable:
                     raise SourceError(
                         "unknown_table",
                         f"{self.address} has no table '{name}'.",
-                        hint=did_you_mean(name, known),
+                        hint=did_you_mean(name, readable),
                     )
             names = list(only)
         if not names:
@@ -123,63 +132,26 @@ class SQLSource:
                 f"{self.address} has no tables that this user can see.",
                 hint=f"Name a schema with namespace= (--namespace). {did_you_mean('', namespaces)}",
             )
-        hidden = self._hidden()
-        wanted = [
-            name for name in sorted(set(names)) if only is not None or hidden.get(name) != PARTITION
-        ]
-        return [
-            RawTable(
-                name,
-                {},
-                lambda: iter(()),
-                findings=(Finding("unreadable_table", name, message=UNREADABLE),),
-            )
-            if hidden.get(name) == UNREADABLE
-            else self._table(inspector, name)
-            for name in wanted
-        ]
+        return names
 
     def _table(self, inspector: Inspector, name: str) -> RawTable:
         reflected = inspector.get_columns(name, schema=self._namespace)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
-        primary = tuple(
-            inspector.get_pk_constraint(name, schema=self._namespace).get("constrained_columns")
-            or ()
-        )
+        primary = inspector.get_pk_constraint(name, schema=self._namespace)
         keys = inspector.get_foreign_keys(name, schema=self._namespace)
-        foreign = tuple(
-            ForeignKey(
-                tuple(key["constrained_columns"]),
-                key["referred_table"],
-                tuple(key["referred_columns"] or ()),
-                "declared",
-                "FOREIGN KEY of the database",
-            )
-            for key in keys
-            if self._is_inside(key)
-        )
         dropped = [
             Finding("binary_column", name, c, message="binary data is left out")
             for c, t in types.items()
             if t is None
         ]
-        outside = [
-            Finding(
-                "outside_key",
-                name,
-                "+".join(key["constrained_columns"]),
-                message=f"refers to {_place(key)}, which is not read",
-            )
-            for key in keys
-            if not self._is_inside(key)
-        ]
+        outside = [_outside_key(name, key) for key in keys if not self._is_inside(key)]
         return RawTable(
             name,
             columns,
             lambda: self._guarded(name, columns),
-            primary,
-            foreign,
+            tuple(primary.get("constrained_columns") or ()),
+            tuple(_foreign_key(key) for key in keys if self._is_inside(key)),
             time_columns=self._time_columns(reflected),
             findings=(*dropped, *outside),
         )
@@ -197,7 +169,6 @@ class SQLSource:
             ) from None
 
     # --- what a dialect may replace
-    # -------------------------------------------------------------------------------
     def _engine(self) -> Engine:
         return sa.create_engine(self.url)
 
@@ -217,26 +188,7 @@ class SQLSource:
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         """The Arrow type of a reflected column; None leaves it out."""
-        kind = column["type"]
-        if isinstance(kind, sa.Boolean):
-            return pa.bool_()
-        if isinstance(kind, sa.Integer):
-            return pa.int64()
-        if isinstance(kind, (sa.Numeric, sa.Float)):
-            # NUMERIC(18, 0) is a whole number, often a key, and a float would run its large values
-            # together.
-            is_whole = (
-                getattr(kind, "scale", None) == 0
-                and 0 < (getattr(kind, "precision", None) or 0) <= 18
-            )
-            return pa.int64() if is_whole else pa.float64()
-        if isinstance(kind, (sa.DateTime, sa.Date)):
-            return TIME
-        if isinstance(kind, sa.LargeBinary):
-            return None
-        if isinstance(kind, sa.ARRAY):
-            return STRINGS
-        return pa.string()
+        return arrow_type(column["type"])
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(
@@ -254,7 +206,7 @@ class SQLSource:
         self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
     ) -> pa.Array:
         try:
-            return pa.array([_plain(v, arrow) for v in values], arrow)
+            return pa.array([plain_value(v, arrow) for v in values], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
             raise SourceError(
                 "bad_value",
@@ -263,63 +215,25 @@ class SQLSource:
             ) from None
 
 
-def _place(key: Any) -> str:
-    return f"'{key['referred_schema']}.{key['referred_table']}' in another schema"
+def _unreadable(table: str) -> RawTable:
+    findings = (Finding("unreadable_table", table, message=UNREADABLE),)
+    return RawTable(table, {}, lambda: iter(()), findings=findings)
 
 
-def _plain(value: Any, arrow: pa.DataType) -> Any:
-    """A driver's Python value as one that Arrow takes for the type."""
-    if value is None:
-        return None
-    if arrow == pa.float64():
-        return float(value)
-    if arrow == pa.bool_():
-        return bool(int.from_bytes(value, "big")) if isinstance(value, bytes) else bool(value)
-    if arrow == pa.int64():
-        return int(value)
-    if arrow == pa.string():
-        return (
-            value
-            if isinstance(value, str)
-            else value.hex()
-            if isinstance(value, bytes)
-            else str(value)
-        )
-    if arrow == TIME:
-        # PyMySQL hands out the zero dates of MySQL, which are no dates, as text.
-        return (
-            None
-            if isinstance(value, str)
-            else value
-            if isinstance(value, datetime)
-            else _midnight(value)
-        )
-    if arrow == STRINGS:
-        return (
-            sorted(str(v) for v in value)
-            if isinstance(value, (set, frozenset))
-            else [str(v) for v in value]
-        )
-    return value
+def _foreign_key(key: Any) -> ForeignKey:
+    return ForeignKey(
+        tuple(key["constrained_columns"]),
+        key["referred_table"],
+        tuple(key["referred_columns"] or ()),
+        "declared",
+        "FOREIGN KEY of the database",
+    )
 
 
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day)
-
-
-def parse_url(text: str) -> URL:
-    """A SQLAlchemy URL, or an error that does not repeat what it could not read (it may hold a
-    password)."""
-    try:
-        return sa.make_url(text)
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        scheme = text.split("://", 1)[0]
-        raise SourceError(
-            "bad_url",
-            f"The address '{scheme}://…' is not a database URL.",
-            hint="Write dialect://user:password@host:port/database; characters such as @ or / in "
-            "a password are written %40, %2F.",
-        ) from None
+def _outside_key(table: str, key: Any) -> Finding:
+    parent = f"'{key['referred_schema']}.{key['referred_table']}' in another schema"
+    message = f"refers to {parent}, which is not read"
+    return Finding("outside_key", table, "+".join(key["constrained_columns"]), message=message)
 
 
 def open_sql(text: str, namespace: str | None = None) -> SQLSource:
@@ -338,10 +252,10 @@ def open_sql(text: str, namespace: str | None = None) -> SQLSource:
         "mariadb": MySQLSource,
     }
     if dialect not in kinds:
-        known = ["sqlite", "postgresql", "mysql", "mariadb", "duckdb"]
+        readable = ["sqlite", "postgresql", "mysql", "mariadb", "duckdb"]
         raise SourceError(
             "unknown_dialect",
             f"gelgt cannot read '{dialect}' databases.",
-            hint=f"{did_you_mean(dialect, known)} Or export the tables to Parquet.",
+            hint=f"{did_you_mean(dialect, readable)} Or export the tables to Parquet.",
         )
     return kinds[dialect](url, namespace)

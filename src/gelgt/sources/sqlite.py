@@ -1,11 +1,11 @@
-"""SQLite. Any column may hold any type there, so each column is asked what it holds before it is
+"""SQLite. Any column may hold values of any type there, so the types are counted before a column is
 read."""
 
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -17,6 +17,17 @@ from gelgt.schema.model import Finding
 from gelgt.sources.duckdb_engine import quote
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import BATCH_ROWS, SQLSource
+
+
+class _Values(NamedTuple):
+    """How many values of each type a column holds, and the smallest and largest."""
+
+    integer: int
+    real: int
+    text: int
+    blob: int
+    low: Any
+    high: Any
 
 
 class SQLiteSource(SQLSource):
@@ -63,56 +74,44 @@ class SQLiteSource(SQLSource):
         return replace(raw, findings=(*raw.findings, *self._findings.get(name, [])))
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
-        c, kind = quote(column["name"]), column["type"]
-        kinds = ", ".join(
-            f"coalesce(sum(typeof({c}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob")
-        )
-        query = f"SELECT {kinds}, min({c}), max({c}) FROM {quote(table)}"
-        try:
-            integer, real, text, blob, low, high = self._connection.exec_driver_sql(query).one()
-        except SQLAlchemyError as error:
-            raise self._decode_error(table, column["name"], error) from None
-        if blob and not (integer or real or text):
+        name, kind, values = column["name"], column["type"], self._values(table, column["name"])
+        numbers, others = values.integer + values.real, values.text + values.blob
+        if values.blob and not (numbers or values.text):
             return None
+        is_number = isinstance(kind, (sa.Numeric, sa.Float, sa.Integer, sa.Boolean))
         # Stray texts must not turn declared numbers into text: one in a later row would change
         # every earlier one.
-        if (
-            isinstance(kind, (sa.Numeric, sa.Float, sa.Integer, sa.Boolean))
-            and 0 < text + blob < integer + real
-        ):
-            self._findings.setdefault(table, []).append(
-                Finding(
-                    "mixed_types",
-                    table,
-                    column["name"],
-                    text + blob,
-                    "text in a column of numbers counts as missing",
-                )
-            )
-            return (
-                pa.float64()
-                if real or not isinstance(kind, (sa.Integer, sa.Boolean))
-                else pa.int64()
-            )
-        if (text and (integer or real)) or blob:
-            self._findings.setdefault(table, []).append(
-                Finding(
-                    "mixed_types",
-                    table,
-                    column["name"],
-                    message="values of several types, read as text",
-                )
-            )
+        if is_number and 0 < others < numbers:
+            self._add_finding(table, name, "text in a column of numbers counts as missing", others)
+            is_whole = isinstance(kind, (sa.Integer, sa.Boolean)) and not values.real
+            return pa.int64() if is_whole else pa.float64()
+        if (values.text and numbers) or values.blob:
+            self._add_finding(table, name, "values of several types, read as text")
             return pa.string()
-        if text:
+        if values.text:
             return pa.string()
-        if isinstance(kind, sa.Boolean) and low in (0, 1, None) and high in (0, 1, None):
+        if isinstance(kind, sa.Boolean) and {values.low, values.high} <= {0, 1, None}:
             return pa.bool_()
-        if real or isinstance(kind, (sa.Numeric, sa.Float)):
+        if values.real or isinstance(kind, (sa.Numeric, sa.Float)):
             return pa.float64()
-        if integer:
+        if values.integer:
             return pa.int64()
         return super()._arrow_type(table, column)  # no value at all
+
+    def _values(self, table: str, column: str) -> _Values:
+        name = quote(column)
+        counts = ", ".join(
+            f"coalesce(sum(typeof({name}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob")
+        )
+        query = f"SELECT {counts}, min({name}), max({name}) FROM {quote(table)}"
+        try:
+            return _Values(*self._connection.exec_driver_sql(query).one())
+        except SQLAlchemyError as error:
+            raise self._decode_error(table, column, error) from None
+
+    def _add_finding(self, table: str, column: str, message: str, count: int | None = None) -> None:
+        finding = Finding("mixed_types", table, column, count, message)
+        self._findings.setdefault(table, []).append(finding)
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         number = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN {1} END"

@@ -1,8 +1,8 @@
-"""First pass over a source: rows stream to Parquet in canonical types, and what must be known of
-whole columns is noted.
+"""First pass over a source: rows stream to Parquet in canonical types, and the ranges, nulls and
+texts of whole columns are noted.
 
-Types that only the whole column can tell (text that is times, numbers that are epoch seconds) are
-settled afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch.
+Types that only a whole column shows (text that holds times, numbers that are epoch seconds) are
+decided afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch.
 """
 
 import os
@@ -25,7 +25,8 @@ from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
 # Names of whole-number columns that may hold epoch times.
 _TIMELIKE = re.compile(
-    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch",
+    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$"
+    r"|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch",
     re.ASCII,
 )
 _EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
@@ -140,43 +141,33 @@ def _file_schema(columns: Mapping[str, StagedColumn]) -> pa.Schema:
 
 
 def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> None:
-    """Decide the types that only whole columns tell, and rewrite the file if any changed."""
+    """Decide the types that only whole columns show, and rewrite the file if any changed."""
     changes: dict[str, tuple[pa.DataType, str]] = {}
     for name, column in staged.columns.items():
-        kept = forced.get(name) in ("text", "categorical", "multicategorical", "ignored")
+        is_forced = forced.get(name) in ("text", "categorical", "multicategorical", "ignored")
         if column.text is not None:
-            if kept and not raw.is_text:
+            if is_forced and not raw.is_text:
                 continue
-            verdict = pa.string() if kept else column.text.verdict(name in raw.time_columns)
+            verdict = pa.string() if is_forced else column.text.verdict(name in raw.time_columns)
             if verdict != pa.string():
                 changes[name] = (verdict, "")
             elif forced.get(name) == "numerical":
                 changes[name] = (pa.float64(), "")
-            elif not kept and (doubt := column.text.doubts()):
+            elif not is_forced and (doubt := column.text.doubts()):
                 staged.findings.append(Finding(doubt[0], staged.name, name, message=doubt[1]))
-        elif not kept and (unit := _epoch_unit(name, column, name in raw.time_columns)):
+        elif not is_forced and (unit := _epoch_unit(name, column, name in raw.time_columns)):
             changes[name] = (TIME, unit)
-            staged.findings.append(
-                Finding(
-                    "epoch_time",
-                    staged.name,
-                    name,
-                    message=f"whole numbers read as {unit} since 1970",
-                )
-            )
+            message = f"whole numbers read as {unit} since 1970"
+            staged.findings.append(Finding("epoch_time", staged.name, name, message=message))
     if changes:
         _rewrite(staged, changes)
 
 
 def _epoch_unit(name: str, column: StagedColumn, declared_time: bool) -> str | None:
-    """The unit in which a column of whole numbers counts from 1970, if all of them do and the name
-    says so."""
-    if (
-        column.low is None
-        or column.high is None
-        or not column.is_whole
-        or column.type not in (pa.int64(), pa.float64())
-    ):
+    """The unit in which a column of whole numbers counts from 1970, if all values fit and its name
+    or its declared type is one of a time."""
+    is_whole = column.is_whole and column.type in (pa.int64(), pa.float64())
+    if column.low is None or column.high is None or not is_whole:
         return None
     if not (declared_time or _TIMELIKE.search(name) or _TIMELIKE.search(name.lower())):
         return None
@@ -215,15 +206,8 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
     os.replace(target, staged.path)
     for name, count in lost.items():
         if count:
-            staged.findings.append(
-                Finding(
-                    "missing_words",
-                    staged.name,
-                    name,
-                    count,
-                    "words among numbers or times count as missing",
-                )
-            )
+            message = "words among numbers or times count as missing"
+            staged.findings.append(Finding("missing_words", staged.name, name, count, message))
 
 
 def _from_epoch(values: pa.Array, unit: str) -> pa.Array:

@@ -1,13 +1,11 @@
-"""Finds what a column of strings really holds: whole numbers, numbers, truth values, times, or
-text.
+"""Infers what a column of strings holds: whole numbers, numbers, booleans, times, or text.
 
 A type is given only if every value fits it; "007" stays text because a number would lose the zeros.
-Times are ISO 8601 dates or date-times, or 31.12.2024 and 2024/12/31, which can be read in one way
-only. A column that is nearly all times is an error, not text: a time column that silently became
-text would let rows be seen before they happened. For the same reason dates whose order of day and
-month is open (01/02/2024) stay text and are reported. Sources without types write a missing value
-as a word: those words do not make numbers or times text, so one in a later row changes nothing
-before it.
+Times are ISO 8601 dates or date-times, or unambiguous dates such as 31.12.2024 and 2024/12/31. A
+column that is nearly all times is an error, not text: without its time column, a table would show
+rows before they happened. Ambiguous dates (01/02/2024) stay text and are reported. Sources without
+types write a missing value as a word, such as NA: such words do not make a column of numbers or
+times text, so that one in a later row changes nothing before it.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +17,10 @@ from gelgt.errors import SourceError, some
 from gelgt.sources.canonical import TIME
 
 _INT = r"^[+-]?(0|[1-9][0-9]{0,17})$"
-_FLOAT = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(nan|NaN|inf|Inf|Infinity)$"
+_FLOAT = (
+    r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+    r"|^[+-]?(nan|NaN|inf|Inf|Infinity)$"
+)
 _BOOL = r"^(true|false|True|False|TRUE|FALSE)$"
 _ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
 _TIME = (
@@ -28,7 +29,7 @@ _TIME = (
     + r"?)?$"
 )
 _ZONED = r"[0-9]:[0-9]{2}([.][0-9]+)?" + _ZONE + "$"
-# One way to read them: the dot puts the day first, a year in front puts the month second.
+# Unambiguous: with dots the day comes first, after a leading year the month.
 _DOTTED = [
     (r"^([0-9])[.]", r"0\1."),
     (r"^([0-9]{2})[.]([0-9])[.]", r"\1.0\2."),
@@ -44,12 +45,12 @@ MISSING = ("NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "none", "-", "--"
 
 @dataclass
 class TextProfile:
-    """Running verdict on one column of strings. Cheap for prose: each candidate is dropped at its
-    first misfit."""
+    """What one column of strings may hold, batch by batch. Prose costs little: a type is dropped at
+    its first misfit."""
 
     table: str
     column: str
-    numbers: bool  # look for numbers and truth values too (sources without types)
+    numbers: bool  # look for numbers and booleans too (sources without types)
     filled: int = 0
     times: int = 0
     zoned: list[str] = field(default_factory=list)  # an example of each, for the error
@@ -64,9 +65,9 @@ class TextProfile:
     def add(self, values: pa.Array) -> None:
         values = values.drop_null()
         if self.numbers and any(self.maybe.values()):
-            told = pc.invert(_is_missing(values))
-            self.missing += len(values) - (pc.sum(told).as_py() or 0)
-            values = values.filter(told)
+            is_filled = pc.invert(_is_missing(values))
+            self.missing += len(values) - (pc.sum(is_filled).as_py() or 0)
+            values = values.filter(is_filled)
         if len(values) == 0:
             return
         if len(self.head) < HEAD:
@@ -127,7 +128,7 @@ class TextProfile:
         return TIME
 
     def doubts(self) -> tuple[str, str] | None:
-        """Why a column that stays text may be meant otherwise, as the code and message of a
+        """Why a column that stays text may be dates or numbers, as the code and message of a
         finding."""
         head = pa.array(self.head, pa.string())
         if len(head) == 0:
@@ -180,7 +181,7 @@ def parse_text(
 
 
 def parse_numbers(values: pa.Array) -> pa.Array:
-    """Strings as numbers because the user says so; what is none becomes null."""
+    """Strings as numbers because the user says so; other texts become null."""
     fits = pc.fill_null(pc.match_substring_regex(values, _FLOAT), False)
     return pc.utf8_ltrim(pc.if_else(fits, values, pa.scalar(None, pa.string())), "+").cast(
         pa.float64()
@@ -192,8 +193,8 @@ def _is_missing(values: pa.Array) -> pa.Array:
 
 
 def _to_iso(values: pa.Array) -> pa.Array:
-    for pattern, written in (*_DOTTED, *_SLASHED):
-        values = pc.replace_substring_regex(values, pattern, written)
+    for pattern, replacement in (*_DOTTED, *_SLASHED):
+        values = pc.replace_substring_regex(values, pattern, replacement)
     return values
 
 
