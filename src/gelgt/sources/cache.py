@@ -1,8 +1,8 @@
-"""Where gelgt keeps what it can make again: imported sources, graphs, features, label tables.
+"""The cache: imported sources, graphs, features and label tables, all of which can be rebuilt.
 
 `$GELGT_CACHE`, else `$XDG_CACHE_HOME/gelgt`, else `~/.cache/gelgt`. Every entry is a folder that is
-built under a temporary name and renamed when it is whole, so an interrupted build leaves nothing
-that could be mistaken for data. What a killed process left behind is removed by the next build in
+built under a temporary name and renamed when it is complete, so an interrupted build leaves nothing
+that could be mistaken for data. The leftovers of a killed process are removed by the next build in
 the same place.
 """
 
@@ -30,7 +30,7 @@ def cache_root() -> Path:
 
 def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
     """Fill a folder by `build` and put it in place whole; if another process was faster, its result
-    is kept."""
+    stays."""
     if target.exists():
         return target
     with scratch_folder(target.parent, target.name) as temporary:
@@ -45,11 +45,11 @@ def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A hidden folder in `parent` that is gone afterwards, unless it was renamed. It stays locked
-    as long as its process lives.
+    """A hidden folder in `parent` that is removed afterwards, unless it was renamed. It stays
+    locked as long as its process lives.
 
     Raises:
-        SourceError: the system does not let us write there (no right, no space, no such disk).
+        SourceError: the folder cannot be written (no permission, no space, no such disk).
     """
     lock = -1
     temporary = parent / f".{name}.{uuid.uuid4().hex[:8]}.tmp"
@@ -63,8 +63,8 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
         raise SourceError(
             "cannot_write",
             f"Cannot write to {parent}: {error.strerror or error}.",
-            hint="Make room or get the right to write there, or choose another folder (the cache "
-            "is where GELGT_CACHE says).",
+            hint="Free space or get permission to write there, or choose another folder "
+            "(GELGT_CACHE sets the cache).",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -73,7 +73,7 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def _lock(folder: Path) -> int:
-    """A lock that ends with the process; -1 where there is none to have: taken, or a system without
+    """A lock that ends with the process; -1 where another process holds it, or on a system without
     such locks."""
     try:
         import fcntl
@@ -91,13 +91,13 @@ def _lock(folder: Path) -> int:
 
 def _sweep(parent: Path) -> None:
     """Remove scratch folders whose process was killed."""
-    for left in parent.glob(".*.tmp"):
+    for folder in parent.glob(".*.tmp"):
         try:
-            is_old = left.is_dir() and time.time() - left.stat().st_mtime > _YOUNG
-        except OSError:  # its owner was done in between
+            is_old = folder.is_dir() and time.time() - folder.stat().st_mtime > _YOUNG
+        except OSError:  # its process has just finished
             continue
-        if is_old and (lock := _lock(left)) >= 0:
-            shutil.rmtree(left, ignore_errors=True)
+        if is_old and (lock := _lock(folder)) >= 0:
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
 

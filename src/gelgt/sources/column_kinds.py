@@ -1,4 +1,4 @@
-"""Column kinds that nobody stated, inferred from the rows that exist up to a time."""
+"""Column kinds that are not stated, inferred from the rows that exist up to a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ def inferred_kinds(
 
 
 def with_kinds_until(db: Database, until: Any) -> Database:
-    """The database with inferred kinds from rows up to a time, for a task whose training ends
-    before the database's own.
+    """The database with kinds inferred from rows up to a time, for a task whose validation time is
+    earlier than the database's.
 
-    What was stated stays. The database itself comes back where nothing changes.
+    Stated kinds stay. Where nothing changes, the same object is returned.
     """
     if until is None or (db.val_timestamp is not None and db.val_timestamp <= until):
         return db

@@ -3,9 +3,9 @@
     folder/manifest.yaml            keys, times, split times; origins and kinds under `gelgt:`
     folder/db/TABLE.parquet         rows ordered by time; the primary key numbers them 0…n-1
     folder/tasks/TASK/…             tasks and their label tables
-    folder/gelgt/keys/TABLE.parquet the user's own key values, row by row
+    folder/gelgt/keys/TABLE.parquet the user's key values, row by row
 
-What can be made again (graph, features) lives in the cache, never in the user's folder.
+What can be rebuilt (graph, features) lives in the cache, never in the user's folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Database:
     """Tables, keys and times of one database, read from a RelBench v3 folder.
 
     Obtain one with `gelgt.open`. Row `i` of a table is the row whose primary key column holds `i`;
-    `keys(table)` gives the user's own key values in that order.
+    `keys(table)` gives the user's key values in that order.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Database:
         self.folder = folder
         self.schema = schema
         self.source = source  # the address that was opened, without a password
-        self.import_findings = list(findings)  # what the import noticed and the rows no longer show
-        self.follows_contract = True  # rows are ordered and numbered as this class promises
+        self.import_findings = list(findings)  # noticed by the import, no longer seen in the rows
+        self.follows_contract = True  # rows are ordered and numbered as described above
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name}={self.num_rows(name):,}" for name in self.table_names)
@@ -79,8 +79,8 @@ class Database:
         self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a table in order, in canonical types, a bounded number at a time."""
-        wanted = list(self.table(table).columns) if columns is None else list(columns)
-        if not wanted:
+        names = list(self.table(table).columns) if columns is None else list(columns)
+        if not names:
             yield from (
                 pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([])))
                 for n in _sizes(self.num_rows(table), batch_size)
@@ -88,16 +88,16 @@ class Database:
             return
         # A fresh reader each time: batches() may be used from several threads at once.
         with pq.ParquetFile(self.path(table), memory_map=True) as file:
-            for batch in file.iter_batches(batch_size=batch_size, columns=wanted):
-                arrays = [canonical_array(batch.column(c), table, c) for c in wanted]
-                yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+            for batch in file.iter_batches(batch_size=batch_size, columns=names):
+                arrays = [canonical_array(batch.column(c), table, c) for c in names]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table (or some columns of it) in memory, in canonical types."""
-        wanted = list(self.table(table).columns) if columns is None else list(columns)
+        names = list(self.table(table).columns) if columns is None else list(columns)
         fields = pq.read_schema(self.path(table))
-        empty = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in wanted])
-        return pa.Table.from_batches(list(self.batches(table, wanted)), schema=empty)
+        schema = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in names])
+        return pa.Table.from_batches(list(self.batches(table, names)), schema=schema)
 
     def row_times(self, table: str) -> NDArray[np.int64]:
         """(rows,) when each row becomes visible, in microseconds since 1970; see
@@ -107,8 +107,8 @@ class Database:
         return RowTimes(self).of(table)
 
     def keys(self, table: str) -> pa.Table | None:
-        """The user's own key values, one row for each row of the table; None where the row numbers
-        are the keys."""
+        """The user's key values, one row for each row of the table; None where the row numbers are
+        the keys."""
         path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
         return pq.read_table(path) if path.exists() else None
 
@@ -122,8 +122,8 @@ class Database:
 
     @cached_property
     def cache_dir(self) -> Path:
-        """Where derived data of this very folder goes; another key as soon as a file or the schema
-        changes."""
+        """Where data derived from this folder goes; its key changes with every file and with the
+        schema."""
         files = [self.folder / "db" / f"{name}.parquet" for name in self.table_names]
         return cache_root() / "derived" / stat_key(files, extra=repr(self.schema))
 

@@ -1,28 +1,27 @@
 """What dates the rows of tables without a time column, inferred from the rows.
 
 A line of an order cannot be older than the order. So a table without a time is dated by every
-foreign key that leads to a table with one, through other such tables too, and a row is as new as
-the newest row that it names. Taken as always visible, the lines of next month's orders would tell
-every prediction what will be sold.
+foreign key that leads to a table with one, also through other such tables, and a row has the time
+of the newest row that it names. If they were always visible, the lines of next month's orders would
+tell every prediction what will be sold.
 
 Three kinds of keys do not date:
 
-    pointers    `users.last_order_id` is changed with every order: dated by it, a user would appear
-                with the last order only. The rows show it: the order that a user points to comes
-                after other orders that name the user. A model does not follow such a key at all, in
-                a table with a time column either. That the last order is known would tell that none
-                comes after it.
-    options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and say
-                nothing about when a row was made. So are keys that are empty in some rows and
-                elsewhere name rows that are newer than those the other keys name
-                (`order_items.return_id`): dated by it, a line would be hidden until it is returned,
-                and the lines that are seen would be those that never will be. A model does not
-                follow them either: what they hold today was not known before.
+    pointers    `users.last_order_id` changes with every order: dated by it, a user would appear
+                only with the last order. The rows show it: the order that a user points to comes
+                after other orders that name the user. A model does not follow such a key at all,
+                not in a table with a time column either: it says that no later order exists.
+    options     keys that are empty in most rows (`coupons.used_in_order`) are filled later and do
+                not say when a row came to be. The same holds for keys that are empty in some rows
+                and elsewhere name newer rows than the other keys do (`order_items.return_id`):
+                dated by it, a line would be hidden until it is returned, so that every visible line
+                would be one that is never returned. A model does not follow them either: their
+                values were not there before.
     cycles      a key that leads back, through tables without a time, to the table itself
                 (`comments.reply_to`).
 
-Rows of a dated table that name no dated row are never visible, as rows without a time in a table
-that has one.
+Rows of a dated table that name no dated row are never visible, like rows without a time in a table
+with a time column.
 """
 
 from collections.abc import Sequence
@@ -34,14 +33,14 @@ from gelgt.schema.model import DatabaseSchema, Dating, ForeignKey, TableSchema, 
 from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, RowTimes, instant
 
-# share of rows that may point behind others of their own: real tables have a few wrong dates
+# share of rows that may be the other way round: real tables have a few wrong dates
 TOLERATED = 0.05
-LEAST_DATED = 0.5  # share of rows that a date must be found for
+LEAST_DATED = 0.5  # share of rows that keys must date
 
 
 def with_dating(db: Database) -> DatabaseSchema:
-    """The schema of a database with `Dating` for every table that has no time column, names others
-    and states nothing."""
+    """The schema of a database with `Dating` for every table that has no time column and names
+    other tables, where none is stated."""
     schema = db.schema
     undecided = [
         t.name
@@ -53,13 +52,11 @@ def with_dating(db: Database) -> DatabaseSchema:
         ready = [
             name for name in undecided if not _waits(schema.tables[name], undecided, reachable)
         ]
-        # In a cycle of tables that wait for each other, the first one that some key dates is
-        # decided without the others.
-        name = (
-            ready[0]
-            if ready
-            else next((n for n in undecided if _candidates(schema, schema.tables[n])), undecided[0])
-        )
+        if not ready:
+            # In a cycle of tables that wait for each other, the first one that some key dates is
+            # decided without the others.
+            ready = [n for n in undecided if _candidates(schema, schema.tables[n])] or undecided
+        name = ready[0]
         decided = replace(schema.tables[name], dating=_decide(db, schema, schema.tables[name]))
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
@@ -67,41 +64,35 @@ def with_dating(db: Database) -> DatabaseSchema:
 
 
 def _with_pointers(db: Database, schema: DatabaseSchema) -> DatabaseSchema:
-    """The schema with the pointers of tables that have a time column, which would tell them apart
-    just as well."""
+    """The schema with the pointers of tables that have a time column: a model must not follow these
+    either."""
     view = Database(db.folder, schema, db.source)
     times, tables = RowTimes(view), dict(schema.tables)
     for table in schema.tables.values():
         if table.time_column is not None and table.dating is None:
-            pointers = tuple(
-                fk.column
-                for fk in _candidates(schema, table)
-                if _is_pointer(view, times, table, fk)
-            )
+            keys = _candidates(schema, table)
+            pointers = tuple(fk.column for fk in keys if _is_pointer(view, times, table, fk))
             if pointers:
-                tables[table.name] = replace(
-                    table,
-                    dating=Dating(
-                        (), pointers, evidence="its keys are changed after a row is made"
-                    ),
-                )
+                evidence = "its keys are changed after a row is made"
+                dating = Dating((), pointers, evidence=evidence)
+                tables[table.name] = replace(table, dating=dating)
     return replace(schema, tables=tables)
 
 
 def _reachable(schema: DatabaseSchema) -> set[str]:
     """Tables without a time from which keys lead to one that has a time, through such tables
     alone."""
-    found: set[str] = set()
+    reachable: set[str] = set()
     changed = True
     while changed:
         changed = False
         for table in schema.tables.values():
-            if table.time_column is None and table.name not in found:
+            if table.time_column is None and table.name not in reachable:
                 parents = (schema.tables[fk.table] for fk in table.foreign_keys)
-                if any(p.has_time or p.name in found for p in parents if p.name != table.name):
-                    found.add(table.name)
+                if any(p.has_time or p.name in reachable for p in parents if p.name != table.name):
+                    reachable.add(table.name)
                     changed = True
-    return found
+    return reachable
 
 
 def _waits(table: TableSchema, undecided: Sequence[str], reachable: set[str]) -> bool:
@@ -128,8 +119,8 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     pointers = tuple(fk for fk in keys if _is_pointer(view, times, table, fk))
     dating = tuple(fk for fk in keys if fk not in pointers)
     until = _validation(db)
-    # A key that later rows show to be filled afterwards is none that dates, even if the training
-    # period has not shown it yet.
+    # A key does not date if later rows show that it is filled afterwards, even where the training
+    # period does not show it yet.
     limits = {until, NEVER - 1}
     later = tuple(
         fk
@@ -140,15 +131,12 @@ def _decide(db: Database, schema: DatabaseSchema, table: TableSchema) -> Dating:
     if dating and _dated_share(times, table, dating, until) < LEAST_DATED:
         pointers, dating = (*pointers, *dating), ()
     chosen = Dating(tuple(fk.column for fk in dating), tuple(fk.column for fk in pointers))
-    if not dating:
-        return replace(
-            chosen, evidence="always visible: its keys are filled or changed after a row is made"
-        )
-    text = dated_text(schema, replace(table, dating=chosen))
-    return replace(
-        chosen,
-        evidence=f"no time column: a row is as new as {'the newest of ' * (' and ' in text)}{text}",
-    )
+    evidence = "always visible: its keys are filled or changed after a row is made"
+    if dating:
+        text = dated_text(schema, replace(table, dating=chosen))
+        newest = "the newest of " * (" and " in text)
+        evidence = f"no time column: a row is as new as {newest}{text}"
+    return replace(chosen, evidence=evidence)
 
 
 def _validation(db: Database) -> int:
@@ -166,11 +154,11 @@ def _dated_share(
 
 
 def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKey) -> bool:
-    """Whether rows point by a key behind older rows of the same table that name them, these up to
-    the validation time.
+    """Whether the rows that a key points to come after other rows of that table that name the row
+    with the key, as a user's last order comes after the first.
 
-    Where they point to is looked at whenever it is: a user who still orders points behind the
-    validation time.
+    The first ones count up to the validation time; the ones pointed to at any time, because a user
+    who still orders points to an order after it.
     """
     target = db.table(fk.table)
     backwards = [other for other in target.foreign_keys if other.table == table.name]
@@ -180,8 +168,8 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
     moments, first = times.of(target.name), np.full(db.num_rows(table.name), NEVER, np.int64)
     for other in backwards:
         parents = times.parents(target, other)
-        known = (parents >= 0) & (moments <= until)
-        np.minimum.at(first, parents[known], moments[known])
+        is_past = (parents >= 0) & (moments <= until)
+        np.minimum.at(first, parents[is_past], moments[is_past])
     pointed = times.newest_parent(table, (fk,))
     both = (first != NEVER) & (pointed != NEVER)
     return bool(both.any()) and float(np.mean(first[both] < pointed[both])) > TOLERATED
@@ -190,17 +178,17 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
 def _is_filled_later(
     times: RowTimes, table: TableSchema, fk: ForeignKey, keys: tuple[ForeignKey, ...], until: int
 ) -> bool:
-    """Whether a key is, up to a time, empty in rows that others date, and elsewhere names newer
-    rows than they do, hardly ever older ones.
+    """Whether a key is, up to a time, empty in rows that other keys date, and elsewhere names newer
+    rows than these, hardly ever older ones.
 
-    Without it as many rows have a date: of `post_id` and `photo_id`, one of which is filled in each
-    row, both date.
+    The other keys must date nearly all rows without it: of `post_id` and `photo_id`, one of which
+    is filled in each row, both date.
     """
     others = tuple(other for other in keys if other is not fk)
     if not others:
         return False
-    own, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
-    is_filled, is_dated = own <= until, rest <= until
+    date, rest = times.newest_parent(table, (fk,)), times.newest_parent(table, others)
+    is_filled, is_dated = date <= until, rest <= until
     both, either = is_filled & is_dated, is_filled | is_dated
     if (
         not both.any()
@@ -208,12 +196,12 @@ def _is_filled_later(
         or np.mean(is_filled[is_dated]) >= 1 - TOLERATED
     ):
         return False
-    older, newer = np.mean(own[both] < rest[both]), np.mean(own[both] > rest[both])
+    older, newer = np.mean(date[both] < rest[both]), np.mean(date[both] > rest[both])
     return bool(older <= TOLERATED and newer > 1 / 2)
 
 
 def needs_dating(schema: DatabaseSchema) -> bool:
-    """Whether a table has no time, names others, and nothing was said about when its rows become
+    """Whether a table has no time column and names others, and nothing says when its rows become
     visible."""
     return any(
         t.time_column is None and t.dating is None and t.foreign_keys

@@ -1,5 +1,5 @@
-"""A DuckDB file as a source, through DuckDB's own catalogue (SQLAlchemy's dialect fails to reflect
-keys with DuckDB 2)."""
+"""A DuckDB file as a source, through DuckDB's catalogue (SQLAlchemy's dialect fails to reflect keys
+with DuckDB 2)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -124,27 +124,18 @@ class DuckDBSource:
             if kind == "PRIMARY KEY":
                 primary = tuple(columns)
             elif kind == "FOREIGN KEY":
-                foreign.append(
-                    ForeignKey(
-                        tuple(columns),
-                        referred_table,
-                        tuple(referred),
-                        "declared",
-                        "FOREIGN KEY of the database",
-                    )
-                )
+                key = tuple(columns), referred_table, tuple(referred)
+                foreign.append(ForeignKey(*key, "declared", "FOREIGN KEY of the database"))
         return primary, tuple(foreign)
 
 
 def _select(column: str, data_type: str) -> str:
-    # Types that Arrow or pandas cannot carry as values arrive as text.
-    as_text = data_type.startswith(("INTERVAL", "UUID", "TIME")) and not data_type.startswith(
-        "TIMESTAMP"
-    )
+    name = quote(column)
     # infinity has no place on a time axis and is null
     if data_type.startswith(("TIMESTAMP", "DATE")):
-        return f"CASE WHEN isfinite({quote(column)}) THEN {quote(column)} END AS {quote(column)}"
-    as_number = data_type.startswith(("HUGEINT", "UHUGEINT", "DECIMAL"))
-    if as_text:
-        return f"CAST({quote(column)} AS VARCHAR) AS {quote(column)}"
-    return f"CAST({quote(column)} AS DOUBLE) AS {quote(column)}" if as_number else quote(column)
+        return f"CASE WHEN isfinite({name}) THEN {name} END AS {name}"
+    # types that Arrow or pandas cannot hold arrive as text
+    if data_type.startswith(("INTERVAL", "UUID", "TIME")):
+        return f"CAST({name} AS VARCHAR) AS {name}"
+    is_number = data_type.startswith(("HUGEINT", "UHUGEINT", "DECIMAL"))
+    return f"CAST({name} AS DOUBLE) AS {name}" if is_number else name

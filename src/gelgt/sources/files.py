@@ -1,7 +1,7 @@
 """A folder of CSV or Parquet files as a source: one file (or one sub-folder of Parquet parts) is
 one table.
 
-CSV files know no types: all columns arrive as strings and `stage.py` finds the types. An empty
+CSV files have no types: all columns arrive as strings and `stage.py` infers the types. An empty
 field is null.
 """
 
@@ -51,7 +51,7 @@ class FilesSource(StaticSource):
 
 def find_tables(folder: Path) -> dict[str, list[Path]]:
     """Table name → files."""
-    found: dict[str, list[Path]] = {}
+    tables: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")):
             continue
@@ -61,26 +61,24 @@ def find_tables(folder: Path) -> dict[str, list[Path]]:
                 continue
             name, files = path.name, parts
         elif path.suffix == ".parquet" or path.name.lower().endswith(CSV_ENDINGS):
-            name, files = (
-                path.name.split(".")[0] if path.suffix != ".parquet" else path.stem,
-                [path],
-            )
+            name = path.stem if path.suffix == ".parquet" else path.name.split(".")[0]
+            files = [path]
         else:
             continue
-        if name in found:
+        if name in tables:
             raise SourceError(
                 "duplicate_table",
-                f"Two files give the table '{name}': {found[name][0].name} and {path.name}.",
+                f"Two files give the table '{name}': {tables[name][0].name} and {path.name}.",
                 hint="Remove or rename one of them.",
             )
-        found[name] = files
-    if not found:
+        tables[name] = files
+    if not tables:
         raise SourceError(
             "no_tables",
             f"There are no .csv, .tsv or .parquet files in {folder}.",
-            hint="Give the folder that holds one file a table.",
+            hint="Give the folder that holds one file for each table.",
         )
-    return found
+    return tables
 
 
 def _parquet_table(name: str, paths: list[Path]) -> RawTable:
@@ -95,22 +93,22 @@ def _parquet_table(name: str, paths: list[Path]) -> RawTable:
             f"Table '{name}': {paths[0].name} is not readable as Parquet: {error}",
             hint="Write the file again.",
         ) from None
-    wanted = [field for field in schema if not field.name.startswith("__index_level_")]
+    fields = [field for field in schema if not field.name.startswith("__index_level_")]
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with pq.ParquetFile(path, memory_map=True) as file:
-                present = [f.name for f in wanted if f.name in file.schema_arrow.names]
+                present = [f.name for f in fields if f.name in file.schema_arrow.names]
                 for batch in file.iter_batches(batch_size=1 << 17, columns=present):
                     arrays = [
                         batch.column(f.name).cast(f.type)
                         if f.name in present
                         else pa.nulls(batch.num_rows, f.type)
-                        for f in wanted
+                        for f in fields
                     ]
-                    yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in wanted])
+                    yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in fields])
 
-    return RawTable(name, {field.name: field.type for field in wanted}, batches)
+    return RawTable(name, {field.name: field.type for field in fields}, batches)
 
 
 def _csv_table(name: str, path: Path) -> RawTable:
@@ -141,7 +139,7 @@ def _csv_table(name: str, path: Path) -> RawTable:
 
 
 def read_csv(path: Path) -> pa.Table:
-    """A CSV file in memory, in the types that an import would find."""
+    """A CSV file in memory, in the types that an import would infer."""
     raw = _csv_table(path.stem, path)
     table = pa.Table.from_batches(
         list(raw.batches()), pa.schema([pa.field(c, t) for c, t in raw.columns.items()])

@@ -1,5 +1,4 @@
-"""A dict of pandas frames (or anything that speaks Arrow: polars frames, Arrow tables) as a
-source."""
+"""A dict of frames as a source: pandas, polars, or Arrow tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -85,8 +84,8 @@ def _column(table: str, column: str, values: Any) -> pa.Array:
 
 
 def _check_zones(table: str, column: str, values: Any) -> None:
-    """Arrow would read times without a zone as UTC beside zoned ones; what was meant is not
-    known."""
+    """Times with and without a zone in one column are an error: Arrow would read the latter as UTC,
+    which nobody stated."""
     from datetime import datetime
 
     times = [v for v in values if isinstance(v, datetime) and v == v]

@@ -1,5 +1,5 @@
-"""RelBench data sets by name ("rel-f1") or Hub address ("hf://org/repo/folder"), through RelBench's
-own downloader.
+"""RelBench data sets by name ("rel-f1") or Hub address ("hf://org/repo/folder"), downloaded by the
+package relbench.
 
 Only these two forms reach the network, so a mistyped path never does.
 """
@@ -24,7 +24,7 @@ def hub_folder(source: str) -> Path:
     try:
         folder = Path(hf.download_dataset_dir(source))
     except Exception as error:
-        # the Hub client raises a family of its own, of its transport and of the system
+        # the Hub client raises errors of its own, of its transport and of the system
         raise _unreachable(source, error) from None
     if not (folder / "manifest.yaml").is_file():
         raise SourceError(

@@ -1,4 +1,4 @@
-"""Answers to `schema.infer.Probe`, by DuckDB over the staged Parquet files. Each answer is kept."""
+"""`schema.infer.Probe` over the staged Parquet files, by DuckDB; answers are cached."""
 
 from functools import cache
 from typing import Any
@@ -41,11 +41,8 @@ class StagedProbe:
         return bool(self.distinct(table, column) == self.tables[table].rows)
 
     def _distinct(self, table: str, column: str) -> int:
-        return int(
-            self.one(
-                f"SELECT count(DISTINCT {self.value(table, column)}) FROM {self.relation(table)}"
-            )[0]
-        )
+        count = f"count(DISTINCT {self.value(table, column)})"
+        return int(self.one(f"SELECT {count} FROM {self.relation(table)}")[0])
 
     def contained(self, table: str, column: str, parent: str, key: str) -> int:
         child = f"SELECT DISTINCT {self.value(table, column)} AS v FROM {self.relation(table)}"
@@ -60,12 +57,10 @@ class StagedProbe:
             f"SELECT rank() OVER (ORDER BY {x}) AS a, rank() OVER (ORDER BY {y}) AS b FROM "
             f"{self.relation(table)} WHERE {x} IS NOT NULL"
         )
-        found = self.one(f"SELECT corr(a, b) FROM ({ranks})")[0]
-        return float(found) if found is not None else 0.0
+        correlation = self.one(f"SELECT corr(a, b) FROM ({ranks})")[0]
+        return float(correlation) if correlation is not None else 0.0
 
     def _median(self, table: str, column: str) -> float | None:
-        found = self.one(
-            f"SELECT epoch(quantile_disc({self.value(table, column)}, 0.5)) FROM "
-            f"{self.relation(table)}"
-        )[0]
-        return None if found is None else float(found)
+        value = f"epoch(quantile_disc({self.value(table, column)}, 0.5))"
+        median = self.one(f"SELECT {value} FROM {self.relation(table)}")[0]
+        return None if median is None else float(median)

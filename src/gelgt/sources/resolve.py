@@ -1,14 +1,5 @@
-"""Settles the schema of a source: what the user states, else what the source declares, else what
-can be inferred.
-
-A user states it as a mapping in the form of a manifest's `tables`, for example
-
-    {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"},
-    "kinds": {"note": "text"}}}
-
-where `pkey` may be a list, an fkey may name a column ("customers.email"), and null means: there is
-none, do not guess. `dated_by` names the foreign keys that date a table without a time column.
-"""
+"""Decides the schema of a source: what the user states (`stated.py`), else what the source
+declares, else what is inferred."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -84,7 +75,7 @@ def stated_kinds(stated: Stated, table: str) -> dict[str, ColumnKind]:
 def resolve(
     staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProbe
 ) -> dict[str, TableSchema]:
-    """Keys and times of every table; kinds follow when the rows are in order."""
+    """Keys and times of every table; kinds are inferred later, when the rows are sorted."""
     facts = {name: _facts(table) for name, table in staged.items()}
     keys = {
         name: _primary_key(table, stated.get(name, {}), facts[name], probe)
@@ -96,11 +87,9 @@ def resolve(
         foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
         time = _time_column(table, entry, facts[name], keys[name], probe)
         columns = [fk.column for fk in foreign]
-        dating = (
-            parse_dating(name, entry["dated_by"], columns, "schema")
-            if "dated_by" in entry
-            else None
-        )
+        dating = None
+        if "dated_by" in entry:
+            dating = parse_dating(name, entry["dated_by"], columns, "schema")
         resolved[name] = TableSchema(
             name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating
         )
@@ -109,11 +98,11 @@ def resolve(
 
 def _facts(table: StagedTable) -> list[ColumnFacts]:
     types = table.types()
+    columns = table.columns.items()
+    is_whole = {name: column.is_whole and not column.non_finite for name, column in columns}
     return [
-        ColumnFacts(
-            c, types[c], column.nulls, table.rows, column.is_whole and not column.non_finite
-        )
-        for c, column in table.columns.items()
+        ColumnFacts(name, types[name], column.nulls, table.rows, is_whole[name])
+        for name, column in columns
     ]
 
 
@@ -146,57 +135,57 @@ def _foreign_keys(
     probe: StagedProbe,
 ) -> tuple[ForeignKey, ...]:
     if "fkeys" in entry:
-        found = [
+        foreign = [
             _stated_key(column, str(target), table.columns, staged)
             for column, target in (entry["fkeys"] or {}).items()
         ]
     else:
-        found = [
+        foreign = [
             fk
             for fk in table.foreign_keys
             if fk.table in staged and set(fk.columns) <= set(table.columns)
         ]
-        taken = {c for fk in found for c in fk.columns}
-        found += infer_foreign_keys(table.name, facts, keys, taken, probe)
+        declared = {c for fk in foreign for c in fk.columns}
+        foreign += infer_foreign_keys(table.name, facts, keys, declared, probe)
     position = {c: i for i, c in enumerate(table.columns)}
-    found.sort(key=lambda fk: (position[fk.columns[0]], len(fk.columns), fk.table))
-    return _name_apart(found, keys[table.name], set(table.columns))
+    foreign.sort(key=lambda fk: (position[fk.columns[0]], len(fk.columns), fk.table))
+    return _with_stored_names(foreign, keys[table.name], set(table.columns))
 
 
 def _stated_key(
-    column: str, target: str, own: Iterable[str], staged: Mapping[str, StagedTable]
+    column: str, target: str, names: Iterable[str], staged: Mapping[str, StagedTable]
 ) -> ForeignKey:
     parent, referred = _target(target, staged)
-    # a column of the user's own may hold a plus
-    columns = (column,) if column in own else tuple(column.split("+"))
+    # the name of a column may hold a plus
+    columns = (column,) if column in names else tuple(column.split("+"))
     return ForeignKey(columns, parent, referred, "manifest", "stated by the user")
 
 
 def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """'customers' or 'customers.email'; a table whose own name holds a dot is taken as a table."""
+    """Table and columns of 'customers' or 'customers.email'; the name of a table may hold a dot."""
     if target in tables or "." not in target:
         return target, ()
     table, column = target.rsplit(".", 1)
     return table, (column,)
 
 
-def _name_apart(
-    found: list[ForeignKey], key: PrimaryKey | None, columns: set[str]
+def _with_stored_names(
+    foreign: list[ForeignKey], key: PrimaryKey | None, columns: set[str]
 ) -> tuple[ForeignKey, ...]:
-    """Give a stored name of its own to a key whose column already holds other row numbers (shared
-    or doubled keys)."""
+    """The keys, each once; one whose column already holds the row numbers of another key is stored
+    in a new column."""
     used = {key_column(key.columns)} if key else set()
     named: list[ForeignKey] = []
-    for fk in found:
-        if any(
-            (fk.columns, fk.table, fk.referred) == (other.columns, other.table, other.referred)
-            for other in named
-        ):
+    for fk in foreign:
+        same = (
+            (fk.columns, fk.table, fk.referred) == (o.columns, o.table, o.referred) for o in named
+        )
+        if any(same):
             continue  # declared twice
         name = key_column(fk.columns)
         if name in used or (len(fk.columns) > 1 and name in columns):
             name = f"{name}@{fk.table}"
-            while name in used or name in columns:  # a column of the user's own may be called so
+            while name in used or name in columns:  # one of the user's columns may be called so
                 name += "@"
             fk = replace(fk, stored=name)
         used.add(name)
@@ -220,7 +209,7 @@ def _time_column(
     if kind != "timestamp":
         raise SchemaError(
             "not_a_time",
-            f"'{table.name}.{column}' is to be the time column but holds {kind} values.",
+            f"The time column '{table.name}.{column}' must hold times, but holds {kind} values.",
             hint="Use dates or times (2024-05-31 17:04:05), or whole numbers that count from 1970 "
             "in a column named like a time.",
         )

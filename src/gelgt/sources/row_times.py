@@ -1,12 +1,12 @@
 """When each row of a table becomes visible, in microseconds since 1970.
 
-    a time column       its own value; no value: NEVER, because as "always" it would be visible
-                        before it happened
-    dated by its keys   the newest of the rows that it names (`Dating`); no such row: NEVER, for the
-                        same reason
+    a time column       the row's value; NEVER where it is null, because a row that is always
+                        visible would be seen before it happened
+    dated by its keys   the newest of the rows that it names (`Dating`); NEVER where it names none,
+                        for the same reason
     neither             TIMELESS: always visible
 
-Labels, graph, feature statistics and populations all take their times from here.
+Labels, graph, feature statistics and eligible entities all use these times.
 """
 
 from typing import Any
@@ -28,8 +28,7 @@ Times = NDArray[np.int64]
 
 
 class RowTimes:
-    """Times of the rows of a database, table by table; those that date other tables are read once
-    and kept.
+    """Times of the rows of a database, table by table; those that date other tables are read once.
 
     Args:
         db: The database; its schema says what dates a table.
@@ -38,20 +37,19 @@ class RowTimes:
     def __init__(self, db: Database) -> None:
         self.db = db
         self._dating = {fk.table for table in db.schema.tables.values() for fk in table.dating_keys}
-        self._known: dict[str, Times] = {}
+        self._cache: dict[str, Times] = {}
 
     def of(self, table: str) -> Times:
         """(rows,) the time of each row, `TIMELESS` or `NEVER`."""
-        if table in self._known:
-            return self._known[table]
+        if table in self._cache:
+            return self._cache[table]
         schema = self.db.table(table)
-        times = (
-            self._read(schema)
-            if schema.time_col is not None
-            else self.newest_parent(schema, schema.dating_keys)
-        )
+        if schema.time_col is not None:
+            times = self._read(schema)
+        else:
+            times = self.newest_parent(schema, schema.dating_keys)
         if table in self._dating:
-            self._known[table] = times
+            self._cache[table] = times
         return times
 
     def newest_parent(self, table: TableSchema, keys: tuple[ForeignKey, ...]) -> Times:
@@ -81,16 +79,16 @@ class RowTimes:
         assert table.time_col is not None
         parts = []
         for batch in self.db.batches(table.name, [table.time_col]):
-            values, known = microseconds(batch.column(0), table)
-            parts.append(np.where(known, values, NEVER))
+            values, is_filled = microseconds(batch.column(0), table)
+            parts.append(np.where(is_filled, values, NEVER))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def parent_rows(
     column: pa.Array, count: int, table: TableSchema, fk: ForeignKey
 ) -> tuple[NDArray[np.int64], int]:
-    """Row numbers of the parents (-1 for none) and how many values name no row of the `count` that
-    there are."""
+    """Row numbers of the parents (-1 for none), and how many values name none of the parent's
+    `count` rows."""
     if column.null_count == len(column):
         return np.full(len(column), -1, np.int64), 0
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
@@ -103,12 +101,12 @@ def parent_rows(
     missing = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, -1).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
-        known = (values >= 0) & (values < count) & ~missing
+        is_row = (values >= 0) & (values < count) & ~missing
         if values.dtype.kind == "f":
-            known &= values == np.floor(values)
+            is_row &= values == np.floor(values)
     rows = np.full(len(values), -1, np.int64)
-    rows[known] = values[known].astype(np.int64)
-    return rows, int(len(values) - np.count_nonzero(missing) - np.count_nonzero(known))
+    rows[is_row] = values[is_row].astype(np.int64)
+    return rows, int(len(values) - np.count_nonzero(missing) - np.count_nonzero(is_row))
 
 
 def instant(time: Any) -> int:

@@ -16,7 +16,7 @@ def split_times(
     """Validation and test times as ISO text; None for a database without times.
 
     A few stray times (1970-01-01, 9999-12-31) must not stretch the range: where the middle 99.8 %
-    of the rows span less than half of it, the split is made there.
+    of the rows span less than half of it, their range is split.
     """
     spans = []
     for name, table in tables.items():
@@ -39,7 +39,7 @@ def split_times(
 
 
 def _iso(micros: int, span: int) -> str:
-    """Whole days where the range is long enough that a day does not matter."""
+    """Whole days in a range of at least 100 days."""
     if span >= 100 * _DAY:
         micros -= micros % _DAY
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

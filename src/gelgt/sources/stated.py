@@ -2,12 +2,13 @@
 split times too.
 
     {"orders": {"pkey": "id", "time_col": "placed_at", "fkeys": {"customer_id": "customers"},
-    "kinds": {"note": "text"}}} {"val_timestamp": "2025-09-01", "test_timestamp": "2025-11-01",
-    "tables": {"orders": {…}}}
+                "kinds": {"note": "text"}}}
+    {"val_timestamp": "2025-09-01", "test_timestamp": "2025-11-01", "tables": {"orders": {…}}}
 
-A table without a time may say what dates it: `"dated_by": "order_id"`, several foreign keys, or
-null for rows that are always visible. Split times stated at the import are the ones that kinds are
-inferred up to, so they are stated there and not afterwards.
+`pkey` may be a list, an fkey may name a column ("customers.email"), and null means that there is
+none and nothing is inferred. For a table without a time, `dated_by` names the foreign key or keys
+that date its rows, null for rows that are always visible. Kinds are inferred from rows up to the
+validation time, so split times are stated at the import and not afterwards.
 """
 
 from collections.abc import Mapping
@@ -41,12 +42,12 @@ def read_stated(
     if isinstance(content, Mapping) and _is_manifest(content):
         splits = _splits(content)
         content = content.get("tables") or {}
-    if not isinstance(content, Mapping) or not all(
-        isinstance(entry, Mapping) or entry is None for entry in content.values()
-    ):
+    entries = content.values() if isinstance(content, Mapping) else [content]
+    bad = [entry for entry in entries if not (isinstance(entry, Mapping) or entry is None)]
+    if bad:
         raise SourceError(
             "bad_schema",
-            "schema does not map tables to their keys.",
+            f"schema must map each table to its keys, times and kinds, got {bad[0]!r}.",
             hint="Give {'table': {'pkey': …, 'time_col': …}}.",
         )
     return {str(name): dict(entry or {}) for name, entry in content.items()}, splits
@@ -84,7 +85,7 @@ def _time(word: str, value: Any) -> datetime:
     except (TypeError, ValueError):
         raise SourceError(
             "bad_time",
-            f"schema: {word} is {value!r}, which is no time.",
+            f"schema: {word} must be a time, got {value!r}.",
             hint="State both split times, like '2025-09-01'.",
         ) from None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
