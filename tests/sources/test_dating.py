@@ -236,7 +236,7 @@ def test_the_user_may_state_it() -> None:
     assert times_of(stated, "users") == {10: 40, 11: 30, 12: 50}
     assert stated.table("users").dating.origin == "manifest"  # type: ignore[union-attr]
     with pytest.raises(
-        SchemaError, match="'lines' is to be dated by 'price', which is no foreign key"
+        SchemaError, match="'lines' must be dated by one of its foreign keys, got 'price'"
     ):
         gelgt.open(frames, schema={"lines": {"dated_by": "price"}})
 

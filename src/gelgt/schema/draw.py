@@ -71,14 +71,14 @@ def mermaid(schema: DatabaseSchema) -> str:
 
 def _words(names: Iterable[str]) -> dict[str, str]:
     """Names as Mermaid takes them: letters, digits and _, no digit in front, and no two alike."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name in names:
         word = re.sub(r"\W", "_", name) or "_"
         word = f"_{word}" if word[0].isdigit() else word
-        while word in found.values():
+        while word in words.values():
             word += "_"
-        found[name] = word
-    return found
+        words[name] = word
+    return words
 
 
 def escape(text: str) -> str:
@@ -137,15 +137,15 @@ def _places(schema: DatabaseSchema, heights: Mapping[str, int]) -> dict[str, tup
     for _ in range(len(parents)):
         changed = False
         for name, above in parents.items():
-            wanted = min(max((depth[p] + 1 for p in above), default=0), len(parents) - 1)
-            if wanted > depth[name]:
-                depth[name], changed = wanted, True
+            below = min(max((depth[p] + 1 for p in above), default=0), len(parents) - 1)
+            if below > depth[name]:
+                depth[name], changed = below, True
         if not changed:
             break
     # a table without parents stands next to its nearest child
     for name in [n for n, above in parents.items() if not above]:
-        below = [depth[child] for child, above in parents.items() if name in above]
-        depth[name] = max(min(below) - 1, 0) if below else 0
+        children = [depth[child] for child, above in parents.items() if name in above]
+        depth[name] = max(min(children) - 1, 0) if children else 0
     levels = {level: i for i, level in enumerate(sorted(set(depth.values())))}
     places: dict[str, tuple[int, int]] = {}
     for level, position in levels.items():

@@ -1,9 +1,9 @@
 """Keys and time columns that a source does not declare, inferred from names, types, uniqueness and
 containment.
 
-Every guess carries its evidence. Containment alone proves nothing for whole numbers (1…n lies in
+Each inference states its evidence. Containment alone proves nothing for whole numbers (1…n lies in
 every longer 1…m), so a foreign key needs a name that points to its table; only text keys may be
-found by their values.
+inferred from their values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from gelgt.schema.names import SELF_WORDS, is_keylike, names_own_table, points_t
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What the first pass knows of a column."""
+    """What the first pass over the rows counted in a column."""
 
     name: str
     type: str  # int64, float64, bool, string, timestamp, list
@@ -26,11 +26,7 @@ class ColumnFacts:
 
     @property
     def is_key_type(self) -> bool:
-        return (
-            self.type == "string"
-            or self.type == "int64"
-            or (self.type == "float64" and self.is_whole)
-        )
+        return self.type in ("string", "int64") or (self.type == "float64" and self.is_whole)
 
     @property
     def family(self) -> str:
@@ -58,6 +54,9 @@ class Probe(Protocol):
 Facts = Mapping[str, Sequence[ColumnFacts]]
 
 
+_RANKS = {4: "named id", 3: "named after its table", 2: "named like a key", 1: "first column"}
+
+
 def infer_primary_key(
     table: str, columns: Sequence[ColumnFacts], probe: Probe
 ) -> PrimaryKey | None:
@@ -74,13 +73,8 @@ def infer_primary_key(
         if column.nulls or not column.is_key_type or (rows < 2 and rank < 3):
             continue
         if probe.is_unique(table, column.name):
-            why = {
-                4: "named id",
-                3: "named after its table",
-                2: "named like a key",
-                1: "first column",
-            }[rank]
-            return PrimaryKey((column.name,), "inferred", f"{why}, unique in {rows:,} rows")
+            evidence = f"{_RANKS[rank]}, unique in {rows:,} rows"
+            return PrimaryKey((column.name,), "inferred", evidence)
     return None
 
 
@@ -95,103 +89,102 @@ def _key_rank(table: str, position: int, column: ColumnFacts) -> int:
 
 
 def infer_foreign_keys(
-    table: str, facts: Facts, keys: Mapping[str, PrimaryKey | None], taken: set[str], probe: Probe
+    table: str,
+    facts: Facts,
+    keys: Mapping[str, PrimaryKey | None],
+    declared: set[str],
+    probe: Probe,
 ) -> list[ForeignKey]:
-    """Foreign keys of a table, beyond the columns that are `taken` by declared ones."""
-    own = keys.get(table)
-    found = []
+    """Foreign keys of a table, besides the columns of `declared` ones."""
+    primary = keys.get(table)
+    inferred = []
     for column in facts[table]:
-        if column.name in taken or not column.is_key_type or column.nulls == column.rows:
+        if column.name in declared or not column.is_key_type or column.nulls == column.rows:
             continue
-        is_own_key = own is not None and own.columns == (column.name,)
-        guess = _best_parent(table, column, facts, keys, is_own_key, probe)
-        if guess is not None:
-            found.append(guess)
-    return found
+        is_primary = primary is not None and primary.columns == (column.name,)
+        for candidate in _candidates(table, column, facts, keys, is_primary):
+            foreign = _by_values(table, column, candidate, is_primary, probe)
+            if foreign is not None:
+                inferred.append(foreign)
+                break
+    return inferred
 
 
-def _best_parent(
+Candidate = tuple[int, str, str]  # score of the name, parent table, its key column
+
+
+def _candidates(
     table: str,
     column: ColumnFacts,
     facts: Facts,
     keys: Mapping[str, PrimaryKey | None],
-    is_own_key: bool,
-    probe: Probe,
-) -> ForeignKey | None:
+    is_primary: bool,
+) -> list[Candidate]:
+    """Parents that a column may refer to, the best name first; `is_primary` says that it is the
+    primary key of its table."""
     candidates = []
     for parent, key in keys.items():
-        if key is None or len(key.columns) != 1 or (parent == table and is_own_key):
+        if key is None or len(key.columns) != 1 or (parent == table and is_primary):
             continue
         key_facts = next(c for c in facts[parent] if c.name == key.columns[0])
         if key_facts.family != column.family:
             continue
         score = points_to(column.name, parent, key.columns[0])
-        if is_own_key and (score < 20 or names_own_table(column.name, table)):
+        if is_primary and (score < 20 or names_own_table(column.name, table)):
             continue
-        if (
-            parent == table
-            and not is_own_key
-            and stem(column.name)[:1]
-            and set(stem(column.name)) & SELF_WORDS
-            and is_keylike(column.name)
-        ):
+        is_self_word = bool(set(stem(column.name)) & SELF_WORDS) and is_keylike(column.name)
+        if parent == table and is_self_word:
             score = max(score, 10)
         candidates.append((score, parent, key.columns[0]))
-    candidates.sort(reverse=True)
-    for score, parent, key_column in candidates:
-        if score == 0 and (column.family != "text" or is_own_key):
-            continue
-        distinct = probe.distinct(table, column.name)
-        inside = probe.contained(table, column.name, parent, key_column)
-        share = inside / distinct if distinct else 0.0
-        needed = 0.8 if score >= 20 else 0.95
-        if score == 0 and (
-            distinct < 3 or (distinct < 10 and 10 * inside < probe.distinct(parent, key_column))
-        ):
-            continue
-        if share >= needed:
-            why = f"the name points to '{parent}', " if score else "by value: "
-            return ForeignKey(
-                (column.name,),
-                parent,
-                (),
-                "inferred",
-                f"{why}{inside:,} of {distinct:,} distinct values are keys there",
-            )
-    return None
+    return sorted(candidates, reverse=True)
 
 
-# A row becomes known when it is created; what is planned, ends, changes or lies in a person's past
-# is another time.
+def _by_values(
+    table: str, column: ColumnFacts, candidate: Candidate, is_primary: bool, probe: Probe
+) -> ForeignKey | None:
+    """The foreign key to a candidate, if enough values are keys there."""
+    score, parent, key_column = candidate
+    if score == 0 and (column.family != "text" or is_primary):
+        return None
+    distinct = probe.distinct(table, column.name)
+    inside = probe.contained(table, column.name, parent, key_column)
+    if score == 0 and (
+        distinct < 3 or (distinct < 10 and 10 * inside < probe.distinct(parent, key_column))
+    ):
+        return None
+    if distinct == 0 or inside / distinct < (0.8 if score >= 20 else 0.95):
+        return None
+    reason = f"the name points to '{parent}', " if score else "by value: "
+    evidence = f"{reason}{inside:,} of {distinct:,} distinct values are keys there"
+    return ForeignKey((column.name,), parent, (), "inferred", evidence)
+
+
+# A row exists from its creation on; planned, final and changed times and those of a person's past
+# are others.
 _STRONG = (
-    "creat",
-    "timestamp",
-    "ts",
-    "date",
-    "time",
-    "datetime",
-    "insert",
-    "record",
-    "occur",
-    "place",
-    "post",
+    *("creat", "timestamp", "ts", "date", "time", "datetime"),
+    *("insert", "record", "occur", "place", "post"),
 )
-# fmt: off
 _CREATED = (
-    *_STRONG, "at", "on", "when", "dt", "day", "order", "purchas", "regist", "signup", "sign", "join", "log", "sent", "receiv",
-    "paid", "publish", "observ", "visit", "event", "open", "start", "admit", "enter", "submit", "issu", "add", "since", "moment",
-    "epoch",
+    *_STRONG,
+    *("at", "on", "when", "dt", "day", "since", "moment", "epoch"),
+    *("order", "purchas", "paid", "regist", "signup", "sign", "join", "log", "sent", "receiv"),
+    *("publish", "observ", "visit", "event", "open", "start", "admit", "enter", "submit", "issu"),
+    "add",
 )
 _OTHER = (
-    "birth", "dob", "born", "death", "died", "expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish",
-    "complet", "deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit", "last", "latest", "delet", "remov",
-    "schedul", "plan", "planned", "estimat", "expect", "target", "found", "establish", "built", "manufactur", "releas", "retir",
-    "terminat", "next", "renew", "effectiv",
+    *("birth", "dob", "born", "death", "died", "found", "establish", "built", "manufactur"),
+    *("expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish"),
+    *("complet", "deliver", "arriv", "return", "cancel", "resol", "releas", "retir", "terminat"),
+    *("updat", "modif", "chang", "edit", "last", "latest", "delet", "remov"),
+    *("schedul", "plan", "planned", "estimat", "expect", "target", "next", "renew", "effectiv"),
 )
-# Of these, what a table of such events is made by: `returns.returned_at`. Plans and ends are not
-# known when they are named.
-_EVENTS = ("deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit", "delet", "remov", "terminat", "renew")
-# fmt: on
+# Of these, the ones that create the rows of a table of such events: `returns.returned_at`. Planned
+# and final times lie after the row's creation there too.
+_EVENTS = (
+    *("deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit"),
+    *("delet", "remov", "terminat", "renew"),
+)
 
 
 def _says(name: str, prefixes: tuple[str, ...]) -> bool:
@@ -202,44 +195,40 @@ def _says(name: str, prefixes: tuple[str, ...]) -> bool:
 def infer_time_column(
     table: str, columns: Sequence[ColumnFacts], key: PrimaryKey | None, probe: Probe
 ) -> TimeColumn | None:
-    """The column that says when a row became known; None where no column clearly does."""
+    """The column that says since when a row exists; None where no column clearly does."""
     times = [c for c in columns if c.type == "timestamp" and c.nulls < max(c.rows, 1)]
     likely = [c for c in times if _says(c.name, _CREATED) and not _says(c.name, _OTHER)]
     if likely:
-        # The best name first, then the fullest column, then the earliest time: a row is known from
-        # its first moment.
+        # The best name first, then the fullest column, then the earliest time: a row exists from
+        # its first moment on.
         best = min(
             likely,
             key=lambda c: (not _says(c.name, _STRONG), c.nulls, probe.median(table, c.name) or 0.0),
         )
-        return TimeColumn(
-            best.name,
-            "inferred",
-            f"named like the moment of an event, {best.rows - best.nulls:,} of {best.rows:,} "
-            "filled",
-        )
-    event = [p for p in _EVENTS if _says(table, (p,))]
-    # Filled in nearly every row: a delivery that waits for its `delivered_at` is known before.
-    named = [c for c in times if c.nulls <= c.rows / 20 and any(_says(c.name, (p,)) for p in event)]
+        return _time_column(best, "named like the moment of an event")
+    events = [p for p in _EVENTS if _says(table, (p,))]
+    # Filled in nearly every row: a delivery that waits for its `delivered_at` exists before.
+    filled = [c for c in times if c.nulls <= c.rows / 20]
+    named = [c for c in filled if any(_says(c.name, (p,)) for p in events)]
     if len(named) == 1:
-        only = named[0]
-        return TimeColumn(
-            only.name,
-            "inferred",
-            f"named after the events of '{table}', {only.rows - only.nulls:,} of {only.rows:,} "
-            "filled",
-        )
-    unnamed = [c for c in times if not _says(c.name, _OTHER)]
-    for column in unnamed:
-        number_key = (
-            key is not None
-            and len(key.columns) == 1
-            and any(c.name == key.columns[0] and c.family == "number" for c in columns)
-        )
-        if (
-            number_key
-            and key is not None
-            and probe.rank_correlation(table, column.name, key.columns[0]) > 0.9
+        return _time_column(named[0], f"named after the events of '{table}'")
+    number = _number_key(columns, key)
+    for column in times if number is not None else ():
+        if not _says(column.name, _OTHER) and (
+            probe.rank_correlation(table, column.name, str(number)) > 0.9
         ):
-            return TimeColumn(column.name, "inferred", f"grows with '{key.columns[0]}'")
+            return TimeColumn(column.name, "inferred", f"grows with '{number}'")
     return None
+
+
+def _time_column(column: ColumnFacts, reason: str) -> TimeColumn:
+    filled = f"{column.rows - column.nulls:,} of {column.rows:,} filled"
+    return TimeColumn(column.name, "inferred", f"{reason}, {filled}")
+
+
+def _number_key(columns: Sequence[ColumnFacts], key: PrimaryKey | None) -> str | None:
+    """The primary key, if it is one column of numbers."""
+    if key is None or len(key.columns) != 1:
+        return None
+    numbers = [c.name for c in columns if c.family == "number"]
+    return key.columns[0] if key.columns[0] in numbers else None

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gelgt.schema.model import ColumnKind
+from gelgt.schema.model import ColumnKind, Kind
 
 SAMPLE_ROWS = 50_000
-MAX_CATEGORIES = 10_000  # above this a category list learns nothing that a hashed text does not
+MAX_CATEGORIES = 10_000  # more categories than this are better read as hashed text
 SEPARATORS = ("|", ";", ",")
 
 # Whole numbers that name something rather than measure it.
@@ -32,9 +32,9 @@ _WORDS = (
     "state",
     "zone",
 )
+_CAPITALS = (*(word.capitalize() for word in _WORDS), "ID")
 _CODE = re.compile(
-    rf"(^|[_\s])({'|'.join(_WORDS)})s?$|(?<=[a-z])({'|'.join(w.capitalize() for w in _WORDS)}|ID)s?$",
-    re.ASCII,
+    rf"(^|[_\s])({'|'.join(_WORDS)})s?$|(?<=[a-z])({'|'.join(_CAPITALS)})s?$", re.ASCII
 )
 _IDENTIFIER = re.compile(
     r"(^|[_\s])(id|uuid|guid|key)$|(?<=[a-z])(Id|ID|Uuid|UUID|Guid|GUID|Key)$", re.ASCII
@@ -44,18 +44,16 @@ _IDENTIFIER = re.compile(
 def is_identifier(name: str) -> bool:
     """Whether a column name says that its values identify something: `id`, `user_id`, `userId`,
     `uuid`, `ID`."""
-    return bool(
-        _IDENTIFIER.search(name)
-        or _IDENTIFIER.search(name.lower() if name.isupper() else name[:1].lower() + name[1:])
-    )
+    return bool(_IDENTIFIER.search(name) or _IDENTIFIER.search(_uncapitalised(name)))
 
 
 def is_code(name: str) -> bool:
     """Whether a column name says that its numbers name things: `statusId`, `vote_type`, `Class`."""
-    return bool(
-        _CODE.search(name)
-        or _CODE.search(name.lower() if name.isupper() else name[:1].lower() + name[1:])
-    )
+    return bool(_CODE.search(name) or _CODE.search(_uncapitalised(name)))
+
+
+def _uncapitalised(name: str) -> str:
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
 
 
 def infer_kind(name: str, sample: pa.Array) -> ColumnKind:
@@ -76,9 +74,8 @@ def infer_kind(name: str, sample: pa.Array) -> ColumnKind:
         return ColumnKind("multicategorical", evidence="lists of strings")
     distinct = pc.count_distinct(values).as_py()
     if distinct == 1 and filled == rows:
-        return ColumnKind(
-            "ignored", evidence=f"one value in all {rows:,} rows: {_short(values[0])}"
-        )
+        evidence = f"one value in all {rows:,} rows: {_short(values[0])}"
+        return ColumnKind("ignored", evidence=evidence)
     counted = f"{distinct:,} distinct in {filled:,} values"
     if pa.types.is_string(values.type):
         return _string_kind(name, values, distinct, counted)
@@ -86,7 +83,7 @@ def infer_kind(name: str, sample: pa.Array) -> ColumnKind:
 
 
 def _by_type(arrow: pa.DataType) -> ColumnKind:
-    kind = "numerical"
+    kind: Kind = "numerical"
     if pa.types.is_boolean(arrow):
         kind = "categorical"
     elif pa.types.is_timestamp(arrow):
@@ -95,17 +92,17 @@ def _by_type(arrow: pa.DataType) -> ColumnKind:
         kind = "multicategorical"
     elif pa.types.is_string(arrow):
         kind = "text"
-    return ColumnKind(kind, evidence="by type: no row up to the validation time")  # type: ignore[arg-type]
+    return ColumnKind(kind, evidence="by type: no row up to the validation time")
 
 
 def _number_kind(name: str, values: pa.Array, distinct: int, counted: str) -> ColumnKind:
     numbers = values.to_numpy(zero_copy_only=False)
-    whole = bool(np.all(numbers == np.floor(numbers)))
-    if whole and distinct >= 100 and distinct > 0.95 * len(values) and is_identifier(name):
+    is_whole = bool(np.all(numbers == np.floor(numbers)))
+    if is_whole and distinct >= 100 and distinct > 0.95 * len(values) and is_identifier(name):
         return ColumnKind("ignored", evidence=f"an identifier by name, {counted}")
-    if whole and distinct <= 2:
+    if is_whole and distinct <= 2:
         return ColumnKind("categorical", evidence=f"whole numbers, {counted}")
-    if whole and is_code(name) and distinct <= 1000 and len(values) >= 4 * distinct:
+    if is_whole and is_code(name) and distinct <= 1000 and len(values) >= 4 * distinct:
         return ColumnKind("categorical", evidence=f"a code by name, {counted}")
     return ColumnKind("numerical", evidence=f"numbers, {counted}")
 
@@ -113,16 +110,13 @@ def _number_kind(name: str, values: pa.Array, distinct: int, counted: str) -> Co
 def _string_kind(name: str, values: pa.Array, distinct: int, counted: str) -> ColumnKind:
     length = pc.mean(pc.utf8_length(values)).as_py()
     for separator in SEPARATORS:
-        parts_of = _parts(values, separator)
-        if parts_of is None:
+        counts = _parts(values, separator)
+        if counts is None:
             continue
-        total, parts = parts_of
+        total, parts = counts
         if parts < distinct and parts <= 1000 and total >= 5 * parts:
-            return ColumnKind(
-                "multicategorical",
-                evidence=f"{parts:,} parts between '{separator}'",
-                separator=separator,
-            )
+            evidence = f"{parts:,} parts between '{separator}'"
+            return ColumnKind("multicategorical", evidence=evidence, separator=separator)
     repeated = len(values) >= 4 * distinct or (distinct <= 20 and len(values) >= 2 * distinct)
     if repeated and distinct <= MAX_CATEGORIES and length <= 100:
         return ColumnKind("categorical", evidence=counted)
@@ -149,24 +143,24 @@ def _short(value: pa.Scalar) -> str:
 
 
 class Sampler:
-    """Keeps every k-th row of a stream whose length is known, at most `SAMPLE_ROWS` of them."""
+    """Samples every k-th row of a stream of `total` rows, at most `SAMPLE_ROWS` of them."""
 
     def __init__(self, total: int) -> None:
         self.step = max(1, -(-total // SAMPLE_ROWS))
         self.total = total
         self.seen = 0
-        self.kept: list[pa.RecordBatch] = []
+        self.batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         stop = min(self.total, self.seen + batch.num_rows)
         first = -(-self.seen // self.step) * self.step
         if first < stop:
             rows = np.arange(first - self.seen, stop - self.seen, self.step)
-            self.kept.append(batch.take(pa.array(rows)))
+            self.batches.append(batch.take(pa.array(rows)))
         self.seen += batch.num_rows
 
     def column(self, name: str, arrow: pa.DataType) -> pa.Array:
-        chunks = [batch.column(name) for batch in self.kept]
+        chunks = [batch.column(name) for batch in self.batches]
         return pa.concat_arrays(chunks) if chunks else pa.array([], arrow)
 
 

@@ -1,4 +1,4 @@
-"""Columns that may tell the future: what they hold was not yet known at the row's own time.
+"""Columns that may tell the future: their values were not yet known at the time of the row.
 
 Signs: a date later than the row's time; a column that is empty in the newest rows and full in older
 ones; a column that is empty exactly where such a date is; a number that equals how many child rows
@@ -6,7 +6,7 @@ there are today; a foreign key to rows that are newer than its own. They are sig
 user decides, and sets the kind of the column to `ignored` in the manifest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
 
+Nulls = np.ndarray[Any, Any]  # (rows,) where a column is null, in time order
 MIN_ROWS = 50  # below this, shares say nothing
 _REPAIR = "if it is only known later, set its kind to 'ignored' in the manifest"
 
@@ -35,24 +36,25 @@ class LeakRows(Protocol):
 
 def find_leaks(db: LeakRows) -> list[Finding]:
     """Suspected leaks of all tables."""
-    found = []
+    findings = []
     for table in db.schema.tables.values():
         if db.num_rows(table.name) < MIN_ROWS:
             continue
         if table.time_col is not None:
-            found += _after_the_fact(db, table)
-            found += _newer_parents(db, table)
+            findings += _after_the_fact(db, table)
+            findings += _newer_parents(db, table)
         elif table.dating_keys:
-            found += _after_the_date(db, table)
-        found += _counters(db, table)
-    return found
+            findings += _after_the_date(db, table)
+        findings += _counters(db, table)
+    return findings
 
 
 def _after_the_fact(db: LeakRows, table: TableSchema) -> list[Finding]:
+    """Dates later than the row's time, and columns that are filled after it."""
     columns = [c for c, k in table.kinds.items() if c != table.time_col and k.kind != "ignored"]
     times = [c for c in columns if table.columns[c] == "timestamp"]
     nulls, later, filled = _scan(db, table, columns, times)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     late = {}
     for c in times:
         share = later[c] / filled[c] if filled[c] else 0.0
@@ -62,59 +64,52 @@ def _after_the_fact(db: LeakRows, table: TableSchema) -> list[Finding]:
                 f"later than '{table.time_col}' in {share:.0%} of its rows: a row would "
                 f"tell its own future; {_REPAIR}"
             )
-            found.append(Finding("suspected_leak", table.name, c, later[c], message))
+            findings.append(Finding("suspected_leak", table.name, c, later[c], message))
     for c in columns:
-        if c in late:
-            continue
-        recent, before = _recent_and_before(nulls[c])
-        twin = next(
-            (
-                t
-                for t, n in late.items()
-                if 0.02 < n.mean() < 0.98 and (n == nulls[c]).mean() > 0.99
-            ),
-            None,
+        message = "" if c in late else _filled_later(nulls[c], late, str(table.time_col))
+        if message:
+            count = int(nulls[c].size - nulls[c].sum())
+            findings.append(Finding("suspected_leak", table.name, c, count, message))
+    return findings
+
+
+def _filled_later(nulls: Nulls, late: Mapping[str, Nulls], time_col: str) -> str:
+    """Why a column seems to be filled after its row came to be; empty where it does not.
+
+    Args:
+        nulls: Where the column is null.
+        late: The same of the columns with dates later than the row's time.
+        time_col: The time column.
+    """
+    for name, other in late.items():
+        if 0.02 < other.mean() < 0.98 and (other == nulls).mean() > 0.99:
+            return f"filled exactly where '{name}' is, which is later than '{time_col}'; {_REPAIR}"
+    recent, before = _recent_and_before(nulls)
+    if recent >= 0.5 and recent - before >= 0.4:
+        return (
+            f"missing in {recent:.0%} of the newest rows but in {before:.0%} of older "
+            f"ones: filled after the fact; {_REPAIR}"
         )
-        if twin is not None:
-            message = (
-                f"filled exactly where '{twin}' is, which is later than '{table.time_col}'; "
-                f"{_REPAIR}"
-            )
-        elif recent >= 0.5 and recent - before >= 0.4:
-            message = (
-                f"missing in {recent:.0%} of the newest rows but in {before:.0%} of older "
-                f"ones: filled after the fact; {_REPAIR}"
-            )
-        else:
-            continue
-        found.append(
-            Finding("suspected_leak", table.name, c, int(nulls[c].size - nulls[c].sum()), message)
-        )
-    return found
+    return ""
 
 
 def _after_the_date(db: LeakRows, table: TableSchema) -> list[Finding]:
-    """Dates of a table without a time column that lie after the rows that date it: they may be when
-    its rows came to be."""
+    """Dates of a table without a time column that lie after the rows that date it: its rows may
+    have come to be then."""
     columns = [
         c for c, k in table.kinds.items() if table.columns[c] == "timestamp" and k.kind != "ignored"
     ]
-    dates, found = (db.row_times(table.name) if columns else np.zeros(0, np.int64)), []
+    row_times = db.row_times(table.name) if columns else np.zeros(0, np.int64)
+    findings = []
     for column in columns:
         later, filled, start = 0, 0, 0
         for batch in db.batches(table.name, [column]):
-            values, known = (
-                batch.column(0).cast(pa.int64()),
-                batch.column(0).is_valid().to_numpy(zero_copy_only=False),
-            )
-            part = dates[start : start + batch.num_rows]
-            known &= part != np.iinfo(np.int64).max
-            later += int(
-                np.count_nonzero(
-                    values.fill_null(0).to_numpy(zero_copy_only=False)[known] > part[known]
-                )
-            )
-            filled += int(np.count_nonzero(known))
+            is_filled = batch.column(0).is_valid().to_numpy(zero_copy_only=False)
+            values = batch.column(0).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            part = row_times[start : start + batch.num_rows]
+            both = is_filled & (part != np.iinfo(np.int64).max)
+            later += int(np.count_nonzero(values[both] > part[both]))
+            filled += int(np.count_nonzero(both))
             start += batch.num_rows
         if filled >= MIN_ROWS and later >= filled / 2:
             message = (
@@ -122,39 +117,21 @@ def _after_the_date(db: LeakRows, table: TableSchema) -> list[Finding]:
                 f"{later / filled:.0%} of them: "
                 f"if rows come to be then, name it as their time_col in the manifest; {_REPAIR}"
             )
-            found.append(Finding("suspected_leak", table.name, column, later, message))
-    return found
+            findings.append(Finding("suspected_leak", table.name, column, later, message))
+    return findings
 
 
 def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Foreign keys that mostly name newer rows which themselves name the row, such as
     `users.last_order_id`."""
-    assert table.time_col is not None
-    found = []
+    findings = []
     for fk in table.foreign_keys:
         target = db.schema.tables[fk.table]
-        time = target.time_col
         is_named_back = any(back.table == table.name for back in target.foreign_keys)
-        if (
-            time is None
-            or fk.table == table.name
-            or fk.column in table.pointers
-            or not is_named_back
-        ):
+        is_other = fk.table != table.name and fk.column not in table.pointers
+        if target.time_col is None or not is_other or not is_named_back:
             continue
-        parents = np.concatenate(
-            [_floats(batch.column(0).cast(pa.int64())) for batch in db.batches(fk.table, [time])]
-            or [np.zeros(0)]
-        )
-        newer, filled = 0, 0
-        for batch in db.batches(table.name, [table.time_col, fk.column]):
-            own, rows = (
-                _floats(batch.column(i).cast(pa.int64() if i == 0 else pa.float64()))
-                for i in (0, 1)
-            )
-            known = ~np.isnan(own) & (rows >= 0) & (rows < len(parents))
-            newer += int(np.count_nonzero(parents[rows[known].astype(np.int64)] > own[known]))
-            filled += int(np.count_nonzero(known))
+        newer, filled = _count_newer(db, table, fk.column, (fk.table, target.time_col))
         if filled >= MIN_ROWS and newer >= filled / 2:
             message = (
                 f"names rows of '{fk.table}' that are newer than the row itself in "
@@ -162,17 +139,37 @@ def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
                 "filled or updated later; if it is updated, take it out of the table's fkeys in "
                 "the manifest and set its kind to 'ignored'"
             )
-            found.append(Finding("suspected_leak", table.name, fk.column, newer, message))
-    return found
+            findings.append(Finding("suspected_leak", table.name, fk.column, newer, message))
+    return findings
+
+
+def _count_newer(
+    db: LeakRows, table: TableSchema, column: str, parent: tuple[str, str]
+) -> tuple[int, int]:
+    """How many rows name a newer row by a key, and how many name a row at all; `parent` is the
+    table and its time column."""
+    assert table.time_col is not None
+    batches = db.batches(parent[0], [parent[1]])
+    parts = [_floats(batch.column(0).cast(pa.int64())) for batch in batches]
+    parent_times = np.concatenate(parts or [np.zeros(0)])
+    newer, filled = 0, 0
+    for batch in db.batches(table.name, [table.time_col, column]):
+        times = _floats(batch.column(0).cast(pa.int64()))
+        parents = _floats(batch.column(1).cast(pa.float64()))
+        is_row = ~np.isnan(times) & (parents >= 0) & (parents < len(parent_times))
+        named = parent_times[parents[is_row].astype(np.int64)]
+        newer += int(np.count_nonzero(named > times[is_row]))
+        filled += int(np.count_nonzero(is_row))
+    return newer, filled
 
 
 def _scan(
     db: LeakRows, table: TableSchema, columns: list[str], times: list[str]
-) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, int], dict[str, int]]:
+) -> tuple[dict[str, Nulls], dict[str, int], dict[str, int]]:
     """Where each column is null (row by row, in time order), and how many of its dates lie after
     the row's time."""
     assert table.time_col is not None
-    nulls: dict[str, list[np.ndarray[Any, Any]]] = {c: [] for c in columns}
+    nulls: dict[str, list[Nulls]] = {c: [] for c in columns}
     later, filled = dict.fromkeys(times, 0), dict.fromkeys(times, 0)
     for batch in db.batches(table.name, [table.time_col, *columns]):
         row_time = batch.column(0)
@@ -189,7 +186,7 @@ def _scan(
     )
 
 
-def _recent_and_before(nulls: np.ndarray[Any, Any]) -> tuple[float, float]:
+def _recent_and_before(nulls: Nulls) -> tuple[float, float]:
     """Share of nulls in the newest rows (at least 30, at most 5 %) and in the middle half."""
     size = nulls.size
     newest = max(30, size // 20)
@@ -197,7 +194,7 @@ def _recent_and_before(nulls: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def _counters(db: LeakRows, table: TableSchema) -> list[Finding]:
-    """Whole-number columns that equal the number of child rows of today."""
+    """Whole-number columns that equal today's number of child rows."""
     numbers = [c for c, k in table.kinds.items() if k.kind == "numerical"]
     children = [
         (other, fk)
@@ -212,24 +209,25 @@ def _counters(db: LeakRows, table: TableSchema) -> list[Finding]:
         c: np.concatenate([_floats(batch.column(c)) for batch in db.batches(table.name, [c])])
         for c in numbers
     }
-    found = []
+    findings = []
     for other, fk in children:
         counts = np.zeros(rows, dtype=np.int64)
         for batch in db.batches(other.name, [fk.column]):
             parents = batch.column(0).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
             counts += np.bincount(parents[(parents >= 0) & (parents < rows)], minlength=rows)
-        some = counts > 0
-        if some.sum() < MIN_ROWS or np.unique(counts[some]).size < 3:
+        has_child = counts > 0
+        if has_child.sum() < MIN_ROWS or np.unique(counts[has_child]).size < 3:
             continue
         for c in numbers:
-            equal = float((values[c][some] == counts[some]).mean())
+            equal = float((values[c][has_child] == counts[has_child]).mean())
             if equal >= 0.9:
                 message = (
                     f"equals today's number of '{other.name}' rows in {equal:.0%} of the "
                     f"rows: it counts the future too; {_REPAIR}"
                 )
-                found.append(Finding("suspected_leak", table.name, c, int(some.sum()), message))
-    return found
+                count = int(has_child.sum())
+                findings.append(Finding("suspected_leak", table.name, c, count, message))
+    return findings
 
 
 def _floats(values: pa.Array) -> np.ndarray[Any, Any]:

@@ -1,11 +1,11 @@
 """Reads and writes `manifest.yaml`, the RelBench v3 description of a database folder.
 
-    name: shop                          # RelBench's own keys …
+    name: shop                          # RelBench's keys …
     val_timestamp: '2025-09-01'
     test_timestamp: '2025-11-01'
     tables:
       orders: {pkey: id, time_col: placed_at, fkeys: {customer_id: customers}}
-    gelgt:                              # … and ours, which RelBench ignores
+    gelgt:                              # … and gelgt's, which RelBench ignores
       source: sqlite:///shop.db         # never with a password
       split_origin: inferred
       tables:
@@ -17,12 +17,13 @@
         order_items:                    # no time column: a line is as new as its order
           dated_by: {keys: [order_id], pointers: [], origin: inferred, evidence: …}
 
-`tables` is the authority on keys and times, `gelgt.tables.*.kinds` on column kinds; a kind may be
-written short (`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list,
-or null for rows that are always visible). What was edited by hand shows the origin `manifest`.
+`tables` states keys and times, `gelgt.tables.*.kinds` column kinds. A kind may be written short
+(`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list, or null for
+rows that are always visible). What was edited by hand has the origin `manifest`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from gelgt.schema.model import (
     DatabaseSchema,
     Dating,
     ForeignKey,
+    Origin,
     PrimaryKey,
     TableSchema,
     TimeColumn,
@@ -57,7 +59,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise SchemaError(
             "bad_manifest",
-            f"{path} holds no mapping.",
+            f"{path} must hold a mapping, got {type(content).__name__}.",
             hint="A manifest starts with 'name:' and 'tables:'.",
         )
     return content
@@ -96,22 +98,18 @@ _Dumper.add_representer(str, _represent_text)
 def parse_schema(
     content: Mapping[str, Any], columns: Mapping[str, Mapping[str, str]], where: str
 ) -> DatabaseSchema:
-    """The schema that a manifest describes, given the columns that the files really have."""
-    ours = content.get("gelgt") or {}
+    """The schema that a manifest describes, given the columns of the files."""
+    extra = content.get("gelgt") or {}
     tables = content.get("tables") or {}
     if not tables:
         raise SchemaError(
             "bad_manifest", f"{where} lists no tables.", hint="Add them under 'tables:'."
         )
+    details = extra.get("tables") or {}
     parsed = {
-        name: _parse_table(
-            name,
-            spec or {},
-            (ours.get("tables") or {}).get(name) or {},
-            columns[name],
-            tables,
-            where,
-        )
+        name: _TableEntry(
+            name, spec or {}, details.get(name) or {}, columns[name], tables, where
+        ).schema()
         for name, spec in tables.items()
     }
     return DatabaseSchema(
@@ -119,7 +117,7 @@ def parse_schema(
         tables=parsed,
         val_timestamp=_text(content.get("val_timestamp")),
         test_timestamp=_text(content.get("test_timestamp")),
-        split_origin=ours.get("split_origin", "declared"),
+        split_origin=extra.get("split_origin", "declared"),
         description=str(content.get("description") or ""),
     )
 
@@ -128,80 +126,93 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _parse_table(
-    name: str,
-    spec: Mapping[str, Any],
-    ours: Mapping[str, Any],
-    columns: Mapping[str, str],
-    tables: Mapping[str, Any],
-    where: str,
-) -> TableSchema:
-    def known(column: str, role: str) -> str:
-        if column not in columns:
-            raise SchemaError(
-                "unknown_column",
-                f"{where}: table '{name}' has no column '{column}' ({role}).",
-                hint=did_you_mean(column, columns),
-            )
-        return column
+@dataclass(frozen=True)
+class _TableEntry:
+    """What a manifest says about one table.
 
-    primary_key = None
-    if spec.get("pkey"):
-        known(spec["pkey"], "primary key")
-        mine = ours.get("primary_key") or {}
-        same = "+".join(mine.get("columns", ())) == spec["pkey"]
-        primary_key = (
-            PrimaryKey(
-                tuple(mine["columns"]), mine.get("origin", "declared"), mine.get("evidence", "")
-            )
-            if same
-            else PrimaryKey(
-                (spec["pkey"],), "manifest" if ours else "declared", "named in the manifest"
-            )
+    Attributes:
+        spec: RelBench's entry, which states keys and times.
+        extra: gelgt's entry: origins, evidence and kinds. A part of it counts only where it agrees
+            with `spec`; what differs was edited by hand.
+        columns: The columns of the file.
+        tables: All tables of the manifest.
+        where: The manifest, for errors.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    extra: Mapping[str, Any]
+    columns: Mapping[str, str]
+    tables: Mapping[str, Any]
+    where: str
+
+    def schema(self) -> TableSchema:
+        primary_key, time_column = self._primary_key(), self._time_column()
+        keys = tuple(
+            self._foreign_key(column, table)
+            for column, table in (self.spec.get("fkeys") or {}).items()
         )
-    time_column = None
-    if spec.get("time_col"):
-        known(spec["time_col"], "time column")
-        mine = ours.get("time_column") or {}
-        same = mine.get("column") == spec["time_col"]
-        time_column = TimeColumn(
-            spec["time_col"],
-            mine.get("origin", "declared") if same else ("manifest" if ours else "declared"),
-            mine.get("evidence", "") if same else "named in the manifest",
+        kinds = {
+            self._checked(column, "kind"): parse_kind(self.name, column, entry, self.where)
+            for column, entry in (self.extra.get("kinds") or {}).items()
+        }
+        dating = None
+        if "dated_by" in self.extra:
+            columns = [fk.column for fk in keys]
+            dating = parse_dating(self.name, self.extra["dated_by"], columns, self.where)
+        return TableSchema(
+            self.name, dict(self.columns), primary_key, time_column, keys, kinds, dating
         )
-    foreign_keys = []
-    for column, table in (spec.get("fkeys") or {}).items():
-        known(column, "foreign key")
-        if table not in tables:
+
+    def _primary_key(self) -> PrimaryKey | None:
+        if not self.spec.get("pkey"):
+            return None
+        name = self._checked(self.spec["pkey"], "primary key")
+        entry = self.extra.get("primary_key") or {}
+        columns = tuple(entry.get("columns", ()))
+        is_same = "+".join(columns) == name
+        return PrimaryKey(columns if is_same else (name,), *self._origin(entry, is_same))
+
+    def _time_column(self) -> TimeColumn | None:
+        if not self.spec.get("time_col"):
+            return None
+        name = self._checked(self.spec["time_col"], "time column")
+        entry = self.extra.get("time_column") or {}
+        return TimeColumn(name, *self._origin(entry, entry.get("column") == name))
+
+    def _foreign_key(self, column: str, table: str) -> ForeignKey:
+        self._checked(column, "foreign key")
+        if table not in self.tables:
             raise SchemaError(
                 "unknown_table",
-                f"{where}: '{name}.{column}' refers to a table '{table}' that is not listed.",
-                hint=did_you_mean(table, tables),
+                f"{self.where}: '{self.name}.{column}' refers to a table '{table}' that is not "
+                "listed.",
+                hint=did_you_mean(table, self.tables),
             )
-        mine = (ours.get("foreign_keys") or {}).get(column) or {}
-        same = mine.get("table") == table
-        foreign_keys.append(
-            ForeignKey(
-                tuple(mine["columns"]) if same and "columns" in mine else (column,),
-                table,
-                tuple(mine.get("referred", ())) if same else (),
-                mine.get("origin", "declared") if same else ("manifest" if ours else "declared"),
-                mine.get("evidence", "") if same else "named in the manifest",
-                column if same and mine.get("stored") else "",
-            )
+        entry = (self.extra.get("foreign_keys") or {}).get(column) or {}
+        is_same = entry.get("table") == table
+        return ForeignKey(
+            tuple(entry["columns"]) if is_same and "columns" in entry else (column,),
+            table,
+            tuple(entry.get("referred", ())) if is_same else (),
+            *self._origin(entry, is_same),
+            column if is_same and entry.get("stored") else "",
         )
-    kinds = {
-        known(c, "kind"): parse_kind(name, c, entry, where)
-        for c, entry in (ours.get("kinds") or {}).items()
-    }
-    dating = (
-        parse_dating(name, ours["dated_by"], [fk.column for fk in foreign_keys], where)
-        if "dated_by" in ours
-        else None
-    )
-    return TableSchema(
-        name, dict(columns), primary_key, time_column, tuple(foreign_keys), kinds, dating
-    )
+
+    def _origin(self, entry: Mapping[str, Any], is_same: bool) -> tuple[Origin, str]:
+        """Origin and evidence of a key or time."""
+        if is_same:
+            return entry.get("origin", "declared"), entry.get("evidence", "")
+        return "manifest" if self.extra else "declared", "named in the manifest"
+
+    def _checked(self, column: str, role: str) -> str:
+        if column not in self.columns:
+            raise SchemaError(
+                "unknown_column",
+                f"{self.where}: table '{self.name}' has no column '{column}' ({role}).",
+                hint=did_you_mean(column, self.columns),
+            )
+        return column
 
 
 def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dating:
@@ -215,7 +226,7 @@ def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dat
         if column not in keys:
             raise SchemaError(
                 "unknown_column",
-                f"{where}: '{table}' is to be dated by '{column}', which is no foreign key of it.",
+                f"{where}: '{table}' must be dated by one of its foreign keys, got '{column}'.",
                 hint=did_you_mean(str(column), keys),
             )
     if is_short:
@@ -225,23 +236,22 @@ def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dat
 
 def parse_kind(table: str, column: str, entry: Any, where: str) -> ColumnKind:
     """A kind written short (`note: text`) or with its evidence."""
-    short = isinstance(entry, str)
-    kind = entry if short else (entry or {}).get("kind")
+    is_short = isinstance(entry, str)
+    kind = entry if is_short else (entry or {}).get("kind")
     if kind not in KINDS:
         raise SchemaError(
             "unknown_kind",
             f"{where}: '{table}.{column}' has the kind {kind!r}.",
             hint=did_you_mean(str(kind), KINDS),
         )
-    if short:
+    if is_short:
         return ColumnKind(kind, "manifest", "named in the manifest")
-    return ColumnKind(
-        kind, entry.get("origin", "manifest"), entry.get("evidence", ""), entry.get("separator")
-    )
+    origin, evidence = entry.get("origin", "manifest"), entry.get("evidence", "")
+    return ColumnKind(kind, origin, evidence, entry.get("separator"))
 
 
 def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
-    """The manifest of a schema: RelBench's keys first, ours under `gelgt`."""
+    """The manifest of a schema: RelBench's keys first, gelgt's under `gelgt`."""
     content: dict[str, Any] = {"name": schema.name, "manifest_version": 1}
     if schema.description:
         content["description"] = schema.description
@@ -263,45 +273,26 @@ def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
 
 
 def _provenance(table: TableSchema) -> dict[str, Any]:
+    """gelgt's entry of a table: origins, evidence and kinds."""
     entry: dict[str, Any] = {}
     if table.primary_key:
-        pk = table.primary_key
-        entry["primary_key"] = {
-            "columns": list(pk.columns),
-            "origin": pk.origin,
-            "evidence": pk.evidence,
-        }
+        entry["primary_key"] = _entry(table.primary_key)
     if table.time_column:
-        tc = table.time_column
-        entry["time_column"] = {"column": tc.column, "origin": tc.origin, "evidence": tc.evidence}
+        entry["time_column"] = _entry(table.time_column)
     if table.foreign_keys:
         entry["foreign_keys"] = {
-            fk.column: {
-                "columns": list(fk.columns),
-                "table": fk.table,
-                "referred": list(fk.referred),
-                "origin": fk.origin,
-                "evidence": fk.evidence,
-                "stored": bool(fk.stored),
-            }
-            for fk in table.foreign_keys
+            fk.column: _entry(fk) | {"stored": bool(fk.stored)} for fk in table.foreign_keys
         }
     if table.dating is not None:
-        dating = table.dating
-        entry["dated_by"] = {
-            "keys": list(dating.keys),
-            "pointers": list(dating.pointers),
-            "origin": dating.origin,
-            "evidence": dating.evidence,
-        }
+        entry["dated_by"] = _entry(table.dating)
     if table.kinds:
-        entry["kinds"] = {
-            c: {
-                "kind": k.kind,
-                "origin": k.origin,
-                "evidence": k.evidence,
-                **({"separator": k.separator} if k.separator else {}),
-            }
-            for c, k in table.kinds.items()
-        }
+        entry["kinds"] = {c: _entry(kind) for c, kind in table.kinds.items()}
+        for kind in entry["kinds"].values():
+            if not kind["separator"]:
+                del kind["separator"]
     return entry
+
+
+def _entry(record: PrimaryKey | TimeColumn | ForeignKey | Dating | ColumnKind) -> dict[str, Any]:
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

@@ -1,5 +1,4 @@
-"""What gelgt knows about a database: keys, times and column kinds, each with its origin and
-evidence.
+"""The schema of a database: keys, times and column kinds, each with its origin and evidence.
 
 These are plain frozen records. `schema/manifest.py` reads and writes them, `schema/infer.py` fills
 in what a source does not declare, `sources/importer.py` checks them against the rows.
@@ -23,7 +22,7 @@ KINDS: tuple[Kind, ...] = (
 
 @dataclass(frozen=True)
 class PrimaryKey:
-    """The columns that identify a row; `columns` are the user's own, one or several."""
+    """The columns of the user's table that identify a row."""
 
     columns: tuple[str, ...]
     origin: Origin = "declared"
@@ -40,17 +39,17 @@ class ForeignKey:
     referred: tuple[str, ...] = ()
     origin: Origin = "declared"
     evidence: str = ""
-    stored: str = ""  # set where `columns` alone would not name a column of its own
+    stored: str = ""  # the column of row numbers, where the key shares `columns` with another
 
     @property
     def column(self) -> str:
-        """The single column that holds the row number of the parent in gelgt's own files."""
+        """The single column that holds the row number of the parent in gelgt's files."""
         return self.stored or key_column(self.columns)
 
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The column that says when a row became known."""
+    """The column that says since when a row exists."""
 
     column: str
     origin: Origin = "declared"
@@ -65,8 +64,8 @@ class Dating:
     Attributes:
         keys: Columns of the foreign keys that date a row; empty where its rows are always visible.
         pointers: Columns of foreign keys that a model does not follow, because they are filled or
-            changed after the row was made (`users.last_order_id`): what they hold now would tell
-            the past about the future.
+            changed after the row came to be (`users.last_order_id`): their values of today are
+            about the future of a seed.
     """
 
     keys: tuple[str, ...] = ()
@@ -97,12 +96,12 @@ class TableSchema:
     foreign_keys: tuple[ForeignKey, ...] = ()
     # feature columns only, never keys
     kinds: Mapping[str, ColumnKind] = field(default_factory=dict)
-    # None while nothing has been said or inferred; with a time column it names pointers alone
+    # None while nothing is stated or inferred; beside a time column it only names pointers
     dating: Dating | None = None
 
     @property
     def pkey(self) -> str | None:
-        """Name of the column that numbers the rows 0…n-1 in gelgt's own files."""
+        """Name of the column that numbers the rows 0…n-1 in gelgt's files."""
         return key_column(self.primary_key.columns) if self.primary_key else None
 
     @property
@@ -119,8 +118,8 @@ class TableSchema:
 
     @property
     def has_time(self) -> bool:
-        """Whether rows become visible at some time: by their own time column, or by the rows that
-        they name."""
+        """Whether rows become visible at some time: by a time column, or by the rows that they
+        name."""
         return self.time_column is not None or bool(self.dating_keys)
 
     @property
@@ -131,8 +130,8 @@ class TableSchema:
     @property
     def key_columns(self) -> set[str]:
         """Columns that hold row numbers and are therefore never features."""
-        found = {fk.column for fk in self.foreign_keys}
-        return found | {self.pkey} if self.pkey else found
+        columns = {fk.column for fk in self.foreign_keys}
+        return columns | {self.pkey} if self.pkey else columns
 
 
 @dataclass(frozen=True)
@@ -182,5 +181,5 @@ def dated_text(schema: DatabaseSchema, table: TableSchema) -> str:
 
 
 def key_column(columns: tuple[str, ...]) -> str:
-    """A composite key lives in one column of row numbers, named after its parts."""
+    """The column of row numbers of a key, named after its columns."""
     return "+".join(columns)

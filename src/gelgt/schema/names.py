@@ -9,21 +9,8 @@ import re
 
 KEY_WORDS = frozenset({"id", "key", "uuid", "guid", "fk", "pk", "sk", "code", "nr", "no"})
 SELF_WORDS = frozenset(
-    {
-        "parent",
-        "manager",
-        "supervisor",
-        "previous",
-        "prev",
-        "next",
-        "original",
-        "root",
-        "ancestor",
-        "reply",
-        "predecessor",
-        "successor",
-        "boss",
-    }
+    {"parent", "root", "ancestor", "manager", "supervisor", "boss", "reply", "original"}
+    | {"previous", "prev", "next", "predecessor", "successor"}
 )
 _TABLE_PREFIXES = frozenset({"dim", "fact", "fct", "tbl", "tb", "stg", "t", "d", "f"})
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_A-Za-z]+")
@@ -81,23 +68,23 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     True
     >>> points_to("PostTypeId", "posts", "Id")
     0
-    >>> points_to("order", "orders", "id") > points_to("orders", "orders", "id")  # the latter counts them
+    >>> points_to("order", "orders", "id") > points_to("orders", "orders", "id")  # a number of them
     True
     """
-    mine, theirs = stem(column), table_words(table)
-    if not mine:
+    names, tables = stem(column), table_words(table)
+    if not names:
         return 0
     score = 0
     if table_key is not None and column.lower() == table_key.lower():
         score += 30
-    ends_in_table = bool(theirs) and len(mine) > len(theirs) and mine[-len(theirs) :] == theirs
-    if mine == theirs and (is_keylike(column) or not _is_plural(column)):
+    ends_in_table = bool(tables) and len(names) > len(tables) and names[-len(tables) :] == tables
+    if names == tables and (is_keylike(column) or not _is_plural(column)):
         score += 20
     elif is_keylike(column) and (
-        ends_in_table or (table_key is not None and mine == stem(table_key))
+        ends_in_table or (table_key is not None and names == stem(table_key))
     ):
         score += 10
-    return score + len(theirs) if score else 0
+    return score + len(tables) if score else 0
 
 
 def _is_plural(column: str) -> bool:
@@ -108,13 +95,10 @@ def _is_plural(column: str) -> bool:
 def names_own_table(column: str, table: str) -> bool:
     """Whether a key column is named after its own table: `qualifyId` in `qualifying`,
     `driverStandingsId` in `standings`."""
-    mine, own = stem(column), table_words(table)
-    if not mine or not own or not is_keylike(column):
+    names, tables = stem(column), table_words(table)
+    if not names or not tables or not is_keylike(column):
         return False
-    similar = (
-        len(mine[-1]) >= 4
-        and len(mine) == len(own)
-        and own[:-1] == mine[:-1]
-        and (own[-1].startswith(mine[-1]) or mine[-1].startswith(own[-1]))
-    )
-    return mine == own or mine[-len(own) :] == own or similar
+    last, table_last = names[-1], tables[-1]
+    is_similar = len(last) >= 4 and (table_last.startswith(last) or last.startswith(table_last))
+    is_same_start = len(names) == len(tables) and tables[:-1] == names[:-1]
+    return names[-len(tables) :] == tables or (is_similar and is_same_start)

@@ -6,7 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gelgt.schema.findings import Rows, find, statistics
-from gelgt.schema.model import TableSchema, dated_text
+from gelgt.schema.model import (
+    ColumnKind,
+    Dating,
+    ForeignKey,
+    PrimaryKey,
+    TableSchema,
+    TimeColumn,
+    dated_text,
+)
 
 
 def inspect(db: Rows) -> dict[str, Any]:
@@ -27,16 +35,8 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
     key, time = table.primary_key, table.time_column
     return {
         "rows": db.num_rows(table.name),
-        "primary_key": {
-            "columns": list(key.columns),
-            "origin": key.origin,
-            "evidence": key.evidence,
-        }
-        if key
-        else None,
-        "time_column": {"column": time.column, "origin": time.origin, "evidence": time.evidence}
-        if time
-        else None,
+        "primary_key": key and {"columns": list(key.columns), **_origin(key)},
+        "time_column": time and {"column": time.column, **_origin(time)},
         "dated_by": _dated_by(db, table),
         "time_range": _time_range(db, table),
         "foreign_keys": [
@@ -44,8 +44,7 @@ def _table(db: Rows, table: TableSchema) -> dict[str, Any]:
                 "column": fk.column,
                 "columns": list(fk.columns),
                 "table": fk.table,
-                "origin": fk.origin,
-                "evidence": fk.evidence,
+                **_origin(fk),
             }
             for fk in table.foreign_keys
         ],
@@ -58,21 +57,18 @@ def _dated_by(db: Rows, table: TableSchema) -> dict[str, Any] | None:
     nothing does."""
     if not table.dating_keys or table.dating is None:
         return None
-    dating = table.dating
-    text = dated_text(db.schema, table)
-    return {
-        "keys": list(dating.keys),
-        "times": text,
-        "origin": dating.origin,
-        "evidence": dating.evidence,
-    }
+    times = dated_text(db.schema, table)
+    return {"keys": list(table.dating.keys), "times": times, **_origin(table.dating)}
+
+
+def _origin(part: PrimaryKey | TimeColumn | ForeignKey | Dating | ColumnKind) -> dict[str, str]:
+    return {"origin": part.origin, "evidence": part.evidence}
 
 
 def _kind(table: TableSchema, column: str) -> dict[str, Any]:
     if column in table.key_columns:
         return {"kind": "key", "origin": None, "evidence": ""}
-    kind = table.kinds[column]
-    return {"kind": kind.kind, "origin": kind.origin, "evidence": kind.evidence}
+    return {"kind": table.kinds[column].kind, **_origin(table.kinds[column])}
 
 
 def _time_range(db: Rows, table: TableSchema) -> list[str] | None:
@@ -81,13 +77,11 @@ def _time_range(db: Rows, table: TableSchema) -> list[str] | None:
     _, low, high = statistics(db.path(table.name)).get(table.time_col, (None, None, None))
     if low is None:
         ends = [pc.min_max(batch.column(0)) for batch in db.batches(table.name, [table.time_col])]
-        known = pa.array(
-            [end[side].as_py() for end in ends for side in ("min", "max") if end[side].is_valid],
-            pa.timestamp("us"),
-        )
-        if len(known) == 0:
+        sides = [end[side] for end in ends for side in ("min", "max")]
+        times = pa.array([side.as_py() for side in sides if side.is_valid], pa.timestamp("us"))
+        if len(times) == 0:
             return None
-        low, high = pc.min(known).as_py(), pc.max(known).as_py()
+        low, high = pc.min(times).as_py(), pc.max(times).as_py()
     return [_iso(low), _iso(high)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gelgt.errors import SourceError, did_you_mean
 from gelgt.sources.address import absolute_source, address_of, duckdb_path
 from gelgt.sources.database import Database
-from gelgt.sources.raw import Source
+from gelgt.sources.raw import Source, Splits
 from gelgt.sources.stated import read_stated
 
 
@@ -46,31 +46,43 @@ def open(
         >>> open({"customers": customers, "orders": orders})
         Database('frames': customers=2, orders=3)
     """
-    from gelgt.sources.importer import import_source
     from gelgt.sources.relbench_folder import read_folder
 
-    stated, splits = read_stated(schema)
-    source = absolute_source(source)
+    stated, source = read_stated(schema), absolute_source(source)
     folder = _relbench_folder(source)
-    is_plain = not stated and splits is None and out is None and tables is None
-    if folder is not None and is_plain:
+    if folder is not None and stated == ({}, None) and out is None and tables is None:
         database = read_folder(folder, address_of(source))
         if database.follows_contract:
             return database
+    target = None if out is None else Path(out).expanduser()
+    imported = _import(source, folder, stated, target, tables, namespace)
+    # the same rows may have been imported from another address before
+    return read_folder(imported, address_of(source))
+
+
+def _import(
+    source: Any,
+    folder: Path | None,
+    stated: tuple[dict[str, dict[str, Any]], Splits | None],
+    out: Path | None,
+    tables: list[str] | None,
+    namespace: str | None,
+) -> Path:
+    """Import a source, or its RelBench folder again; returns the new folder."""
+    from gelgt.sources.folder_import import folder_source
+    from gelgt.sources.importer import import_source
+
+    opened: Source
+    schema, splits = stated
     if folder is None:
         opened = _find(source, namespace)
     else:
-        from gelgt.sources.folder_import import folder_source
-
-        opened, stated = folder_source(folder, str(source), stated, tables)
+        opened, schema = folder_source(folder, str(source), schema, tables)
     if splits is not None:
         opened.splits = splits
-    target = Path(out).expanduser() if out is not None else None
-    if isinstance(source, Mapping) and target is not None:
-        opened.name = target.resolve().name  # frames have no name
-    imported = import_source(opened, target, stated, tables)
-    # the same rows may have been imported from another address before
-    return read_folder(imported, address_of(source))
+    if isinstance(source, Mapping) and out is not None:
+        opened.name = out.resolve().name  # frames have no name
+    return import_source(opened, out, schema, tables)
 
 
 def _relbench_folder(source: Any) -> Path | None:
