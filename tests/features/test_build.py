@@ -38,7 +38,7 @@ def test_fitted_until_the_validation_time_by_default(make_db: Any) -> None:
         assert open_features(db, later).statistics.fit_until == "2020-02-01T00:00:00.000000"
     assert open_features(db).arrays("t")["categorical"].tolist() == [[0], [-1]]
     for nonsense in (pd.NaT, "soon"):
-        with pytest.raises(GelgtError, match="is no time"):
+        with pytest.raises(GelgtError, match="fit_until must be a time, got"):
             open_features(db, nonsense)
 
 

@@ -45,7 +45,7 @@ def encode(folder: Path, batch_rows: int) -> TableEncoder:
         # The last batch first: only `take` needs the order.
         results = {begin: encoder.encode(begin, batch) for begin, batch in reversed(done)}
         for begin, _ in done:
-            encoder.take(results[begin])
+            encoder.append(results[begin])
     return encoder
 
 

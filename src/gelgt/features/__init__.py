@@ -2,10 +2,10 @@
 
     features = open_features(db)            # statistics from rows up to the validation time only
     features.frame("orders", rows)          # a TensorFrame of those rows, in that order
-    features.col_stats("orders")            # what PyTorch Frame's encoders need to know
+    features.col_stats("orders")            # the statistics that PyTorch Frame's encoders take
 
-At prediction time `open_features(newer_db, statistics=features.statistics)` encodes new rows as the
-model knew them.
+At prediction time `open_features(newer_db, statistics=features.statistics)` encodes new rows with
+the statistics that the model was trained with.
 """
 
 from gelgt.features.build import open_features

@@ -1,4 +1,4 @@
-"""`open_features`: fit, encode, keep.
+"""`open_features`: fit statistics, encode all rows, cache the arrays.
 
 The cache entry is named after the end of the training period and the embedder, or after the given
 statistics. `stats.json` holds the statistics, `features.json` row counts and findings, `tables/N/`
@@ -55,7 +55,7 @@ def open_features(
     statistics: FeatureStatistics | None = None,
     embedder: TextEmbedder | None = None,
 ) -> Features:
-    """The row features of a database: encoded on first use, memory-mapped ever after.
+    """The row features of a database: encoded on first use, then memory-mapped.
 
     Args:
         db: The database.
@@ -67,31 +67,35 @@ def open_features(
         embedder: How text becomes vectors; hashed n-grams by default, or what `statistics` name.
 
     Raises:
-        SchemaError: a column cannot be what its kind says, or a fitted table or column is not
-            there.
+        SchemaError: the values of a column do not fit its kind, or a fitted table or column is
+            missing.
     """
+    until = None
     if statistics is not None:
         _check_drift(db, statistics)
         chosen = embedder or embedder_from_spec(statistics.embedder)
         if chosen.spec() != dict(statistics.embedder):
             raise GelgtError(
                 "other_embedder",
-                f"The statistics were fitted with {dict(statistics.embedder)!r}.",
+                f"The statistics were fitted with the embedder {dict(statistics.embedder)!r}, got "
+                f"{chosen.spec()!r}.",
                 hint="Pass that embedder, or none.",
             )
-        name = f"features-v{FORMAT}-given-{statistics.key()}"
+        name = f"given-{statistics.key()}"
     else:
         chosen = embedder or HashedNgrams()
         until = _microseconds(db.val_timestamp if fit_until is None else fit_until)
-        spec = blake2b(
-            json.dumps(chosen.spec(), sort_keys=True).encode(), digest_size=6
-        ).hexdigest()
-        name = f"features-v{FORMAT}-{'all' if until is None else until}-{spec}"
+        name = f"{'all' if until is None else until}-{_digest(chosen)}"
 
     def build(folder: Path) -> None:
         build_features(db, folder, statistics or fit_statistics(db, until, chosen), chosen)
 
-    return Features(build_folder(db.cache_dir / name, build))
+    return Features(build_folder(db.cache_dir / f"features-v{FORMAT}-{name}", build))
+
+
+def _digest(embedder: TextEmbedder) -> str:
+    spec = json.dumps(embedder.spec(), sort_keys=True)
+    return blake2b(spec.encode(), digest_size=6).hexdigest()
 
 
 def build_features(
@@ -107,7 +111,7 @@ def build_features(
                 if columns:
                     rows = TEXT_BATCH_ROWS if encoder.columns["text"] else BATCH_ROWS
                     for encoded in _encoded(pool, encoder, db.batches(name, list(columns), rows)):
-                        encoder.take(encoded)
+                        encoder.append(encoded)
             findings += [
                 _finding(code, name, column, count)
                 for (code, column), count in sorted(encoder.counts.items())
@@ -115,10 +119,9 @@ def build_features(
             ]
     findings += _many_categories(statistics)
     statistics.save(folder / "stats.json")
-    rows_of = {name: db.num_rows(name) for name in statistics.tables}
     meta = {
         "format": FORMAT,
-        "rows": rows_of,
+        "rows": {name: db.num_rows(name) for name in statistics.tables},
         "findings": [finding.to_dict() for finding in findings],
     }
     (folder / "features.json").write_text(json.dumps(meta, ensure_ascii=False), encoding="utf-8")
@@ -127,7 +130,7 @@ def build_features(
 def _encoded(
     pool: ThreadPoolExecutor, encoder: TableEncoder, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[Encoded]:
-    """Results in the order of the batches, a few of which are under way at a time."""
+    """Results in the order of the batches, a few of which are encoded at a time."""
     running: deque[Future[Encoded]] = deque()
     start = 0
     try:
@@ -144,9 +147,8 @@ def _encoded(
 
 
 def _finding(code: str, table: str, column: str, count: int) -> Finding:
-    return Finding(
-        code, table, column, count, _MESSAGES[code].format(count=count, table=table, column=column)
-    )
+    message = _MESSAGES[code].format(count=count, table=table, column=column)
+    return Finding(code, table, column, count, message)
 
 
 def _many_categories(statistics: FeatureStatistics) -> list[Finding]:
@@ -174,13 +176,13 @@ def _check_drift(db: Database, statistics: FeatureStatistics) -> None:
                 f"There is no table '{table}' any more.",
                 hint=f"{did_you_mean(table, db.table_names)} {hint}",
             )
-        there = db.schema.tables[table].columns
+        present = db.schema.tables[table].columns
         for column in columns:
-            if column not in there:
+            if column not in present:
                 raise SchemaError(
                     "schema_drift",
                     f"There is no column '{table}.{column}' any more.",
-                    hint=f"{did_you_mean(column, there)} {hint}",
+                    hint=f"{did_you_mean(column, present)} {hint}",
                 )
 
 
@@ -193,12 +195,12 @@ def _microseconds(instant: Any) -> int | None:
     try:
         stamp = pd.Timestamp(instant)
         if pd.isna(stamp):
-            raise ValueError("not a time")  # it must not pass for "no end"
+            raise ValueError("not a time")  # None means: all rows
         stamp = stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
         return int(stamp.to_datetime64().astype("datetime64[us]").astype(np.int64))
     except (ValueError, TypeError) as error:
         raise GelgtError(
             "bad_time",
-            f"{instant!r} is no time ({error}).",
+            f"fit_until must be a time, got {instant!r} ({error}).",
             hint="Write it as 2025-09-01 or 2025-09-01T12:00:00.",
         ) from None

@@ -45,38 +45,31 @@ class CategoryCounter:
         return table
 
     def result(self) -> tuple[tuple[str, ...], tuple[int, ...], int]:
-        """Names and counts by (count falling, name rising), and how many names found no place."""
+        """Names and counts by (count falling, name rising), and how many names were cut off."""
         if not self._pending:
             return (), (), 0
         table = self._compact()
         table = table.filter(pc.is_valid(table["name"]))
-        best = table.take(
-            pc.select_k_unstable(
-                table, MAX_CATEGORIES, [("count", "descending"), ("name", "ascending")]
-            )
-        )
-        return (
-            tuple(best["name"].to_pylist()),
-            tuple(best["count"].to_pylist()),
-            len(table) - len(best),
-        )
+        order = [("count", "descending"), ("name", "ascending")]
+        best = table.take(pc.select_k_unstable(table, MAX_CATEGORIES, order))
+        names, counts = tuple(best["name"].to_pylist()), tuple(best["count"].to_pylist())
+        return names, counts, len(table) - len(best)
 
 
 class CategoryIndex:
-    """Finds the place of values in a category list; -1 for missing and unseen ones."""
+    """Looks up the positions of values in a category list; -1 for missing and unseen ones."""
 
     def __init__(self, categories: tuple[str, ...], column: Column) -> None:
         self.column = column
-        self._known = pa.array(categories, pa.string())
+        self._categories = pa.array(categories, pa.string())
 
     def lookup(self, values: pa.Array) -> tuple[NDArray[np.int32], int]:
-        """Places (n,) and how many values are not in the list."""
+        """Positions (n,), and how many values are not in the list."""
         check_nameable(values.type, self.column)
         coded = values.dictionary_encode()
         names = category_names(coded.dictionary, self.column)
-        places = pc.fill_null(pc.index_in(names, value_set=self._known, skip_nulls=True), -1).cast(
-            pa.int32()
-        )
+        places = pc.index_in(names, value_set=self._categories, skip_nulls=True)
+        places = pc.fill_null(places, -1).cast(pa.int32())
         codes = pc.fill_null(places.take(coded.indices), -1).to_numpy(zero_copy_only=False)
         named = pc.sum(pc.is_valid(names.take(coded.indices))).as_py() or 0
         return codes, int(named - np.count_nonzero(codes >= 0))

@@ -4,10 +4,11 @@
     categorical.npy     (rows, columns)        int32, -1 for missing or unseen
     timestamp.npy       (rows, columns)        int64 seconds, `MISSING_TIME` for missing
     text.npy            (rows, columns · dim)  float16, zeros for missing
-    multicategorical-J-offsets.npy (rows + 1,) int64, …-places.npy (parts,) int32: rows of parts,
-    [-1] for missing
+    multicategorical-J-offsets.npy (rows + 1,) int64: where the parts of each row begin
+    multicategorical-J-places.npy  (parts,)    int32: positions in the category list, [-1] for a
+                                               missing row
 
-One array a kind, so that slicing rows is one gather; the columns of a kind keep their order.
+One array for each kind, so that slicing rows is one gather; the columns of a kind keep their order.
 """
 
 from collections import Counter
@@ -37,6 +38,7 @@ DTYPES = {
     "timestamp": np.int64,
     "text": np.float16,
 }
+KINDS = (*DTYPES, "multicategorical")
 
 
 def columns_of(statistics: Mapping[str, ColumnStatistics], kind: str) -> list[str]:
@@ -46,10 +48,10 @@ def columns_of(statistics: Mapping[str, ColumnStatistics], kind: str) -> list[st
 
 @dataclass
 class Encoded:
-    """What one batch leaves for the writer to take in order: parts of unknown number, and counts
-    for the findings."""
+    """What one batch leaves to be appended in order: parts, of which each row has any number, and
+    counts for the findings."""
 
-    # (lengths, places) a column
+    # (lengths, places) of each multicategorical column
     parts: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (code, column)
 
@@ -58,7 +60,7 @@ class TableEncoder:
     """Writes the features of one table into a folder.
 
     `encode` may run in several threads, one batch each, since every batch writes its own rows;
-    `take` wants the results in the order of the batches.
+    `append` takes the results in the order of the batches.
     """
 
     def __init__(
@@ -70,18 +72,7 @@ class TableEncoder:
         embedder: TextEmbedder,
     ) -> None:
         self.table, self.embedder = table, embedder
-        self.columns = {
-            kind: columns_of(statistics, kind)
-            for kind in ("numerical", "categorical", "timestamp", "text", "multicategorical")
-        }
-        self._stack = ExitStack()
-        self._writers: dict[str, RowWriter] = {}
-        for kind, dtype in DTYPES.items():
-            if self.columns[kind]:
-                width = len(self.columns[kind]) * (embedder.dim if kind == "text" else 1)
-                self._writers[kind] = self._stack.enter_context(
-                    RowWriter(folder / f"{kind}.npy", rows, width, dtype)
-                )
+        self.columns = {kind: columns_of(statistics, kind) for kind in KINDS}
         self.counts: Counter[tuple[str, str]] = Counter()
         self._indexes = {
             name: CategoryIndex(s.categories, Column(table, name))
@@ -93,18 +84,26 @@ class TableEncoder:
             for name, s in statistics.items()
             if isinstance(s, MulticategoricalStatistics)
         }
-        numbers = range(len(self._separators))
+        self._stack = ExitStack()
+        self._writers = self._open_writers(folder, rows)
+        names = [f"multicategorical-{j}" for j in range(len(self._separators))]
         self._places = [
-            self._stack.enter_context(
-                ArrayWriter(folder / f"multicategorical-{j}-places.npy", np.int32)
-            )
-            for j in numbers
+            self._stack.enter_context(ArrayWriter(folder / f"{name}-places.npy", np.int32))
+            for name in names
         ]
         self._offsets = [
-            create_array(folder / f"multicategorical-{j}-offsets.npy", (rows + 1,), np.int64)
-            for j in numbers
+            create_array(folder / f"{name}-offsets.npy", (rows + 1,), np.int64) for name in names
         ]
-        self._taken = 0
+        self._appended = 0
+
+    def _open_writers(self, folder: Path, rows: int) -> dict[str, RowWriter]:
+        writers = {}
+        for kind, dtype in DTYPES.items():
+            if self.columns[kind]:
+                width = len(self.columns[kind]) * (self.embedder.dim if kind == "text" else 1)
+                writer = RowWriter(folder / f"{kind}.npy", rows, width, dtype)
+                writers[kind] = self._stack.enter_context(writer)
+        return writers
 
     def __enter__(self) -> "TableEncoder":
         return self
@@ -146,21 +145,21 @@ class TableEncoder:
             self._writers[kind].write(start, block)
         return done
 
-    def take(self, encoded: Encoded) -> None:
+    def append(self, encoded: Encoded) -> None:
         """Append the parts of the next batch and add up its counts."""
         self.counts.update(encoded.counts)
         for writer, offsets, (lengths, places) in zip(self._places, self._offsets, encoded.parts):
             ends = writer.length + np.cumsum(lengths)
-            offsets[self._taken + 1 : self._taken + 1 + len(lengths)] = ends
+            offsets[self._appended + 1 : self._appended + 1 + len(lengths)] = ends
             writer.append(places)
         if encoded.parts:
-            self._taken += len(encoded.parts[0][0])
+            self._appended += len(encoded.parts[0][0])
 
     def _split(
         self, array: pa.Array, name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
-        """Lengths (rows,), places (parts,) and unseen parts: each category once a row, rising; [-1]
-        for a missing row."""
+        """Lengths (rows,), places (parts,) and the number of unseen parts; each category once in a
+        row, rising; [-1] for a missing row."""
         parts, rows = as_parts(array, self._separators[name], Column(self.table, name))
         places, unseen = self._indexes[name].lookup(parts)
         missing = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
@@ -168,8 +167,5 @@ class TableEncoder:
         places = np.concatenate([places[places >= 0], np.full(len(missing), -1, np.int32)])
         width = int(places.max(initial=0)) + 2
         pairs = np.unique(rows * width + places + 1)
-        return (
-            np.bincount(pairs // width, minlength=len(array)),
-            (pairs % width - 1).astype(np.int32),
-            unseen,
-        )
+        lengths = np.bincount(pairs // width, minlength=len(array))
+        return lengths, (pairs % width - 1).astype(np.int32), unseen

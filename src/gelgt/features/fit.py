@@ -1,7 +1,7 @@
 """Fits statistics on the training period: rows that exist up to `until`, and all rows of a table
 that is always visible.
 
-One pass over each table. Rows are selected by their own time, never by their place, so a later row
+One pass over each table. Rows are selected by their time, never by their position, so a later row
 cannot contribute even if a file is not ordered; and sums run over blocks of selected values, so
 neither rows that were left out nor the layout of the file change a single bit of the result.
 """
@@ -63,27 +63,27 @@ def _fit_table(
         for c in table.columns
         if c in table.kinds and table.kinds[c].kind != "ignored"
     }
-    chosen = _in_period(times, table, until)
-    total = db.num_rows(table.name) if chosen is None else int(np.count_nonzero(chosen))
+    in_period = _in_period(times, table, until)
+    total = db.num_rows(table.name) if in_period is None else int(np.count_nonzero(in_period))
     fitters = {
         c: _fitter(Column(table.name, c), kind, total)
         for c, kind in kinds.items()
         if kind.kind != "text"
     }
     if fitters:
-        for batch in _selected(db, table, list(fitters), chosen):
+        for batch in _selected(db, table, list(fitters), in_period):
             for c, fitter in fitters.items():
                 fitter.add(batch.column(c))
     return {c: fitters[c].result() if c in fitters else TextStatistics(embedder.dim) for c in kinds}
 
 
 def _selected(
-    db: Database, table: TableSchema, columns: list[str], chosen: NDArray[np.bool_] | None
+    db: Database, table: TableSchema, columns: list[str], in_period: NDArray[np.bool_] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the training period, in order."""
     start = 0
     for batch in db.batches(table.name, columns):
-        part = None if chosen is None else chosen[start : start + batch.num_rows]
+        part = None if in_period is None else in_period[start : start + batch.num_rows]
         yield batch if part is None or part.all() else batch.filter(pa.array(part))
         start += batch.num_rows
 
@@ -113,10 +113,10 @@ class _Sample:
     def __init__(self, rows: int) -> None:
         self.step = max(1, -(-rows // SAMPLE_ROWS))
         self.seen = 0
-        self.kept: list[NDArray[np.float64] | NDArray[np.int64]] = []
+        self.parts: list[NDArray[np.float64] | NDArray[np.int64]] = []
 
     def add(self, values: NDArray[np.float64] | NDArray[np.int64]) -> None:
-        self.kept.append(values[-self.seen % self.step :: self.step].copy())
+        self.parts.append(values[-self.seen % self.step :: self.step].copy())
         self.seen += len(values)
 
 
@@ -142,9 +142,8 @@ class _Numerical:
         mean = float(block.mean())
         total = self.count + len(block)
         delta = mean - self.mean
-        self.squares += (
-            float(np.square(block - mean).sum()) + delta * delta * self.count * len(block) / total
-        )
+        inside = float(np.square(block - mean).sum())
+        self.squares += inside + delta * delta * self.count * len(block) / total
         self.mean += delta * len(block) / total
         self.count = total
         self.low, self.high = min(self.low, float(block.min())), max(self.high, float(block.max()))
@@ -154,17 +153,13 @@ class _Numerical:
             self._merge(self._waiting)
         if not self.count:
             return NumericalStatistics()
-        sampled = np.concatenate(self.sample.kept)
+        sampled = np.concatenate(self.sample.parts)
         sampled = sampled[~np.isnan(sampled)]
-        inner = (
-            np.quantile(sampled, [0.25, 0.5, 0.75]).tolist() if len(sampled) else [self.mean] * 3
-        )
-        return NumericalStatistics(
-            self.count,
-            self.mean,
-            float(np.sqrt(self.squares / self.count)),
-            (self.low, *inner, self.high),
-        )
+        quartiles = [self.mean] * 3
+        if len(sampled):
+            quartiles = np.quantile(sampled, [0.25, 0.5, 0.75]).tolist()
+        std = float(np.sqrt(self.squares / self.count))
+        return NumericalStatistics(self.count, self.mean, std, (self.low, *quartiles, self.high))
 
 
 class _Timestamp:
@@ -175,18 +170,16 @@ class _Timestamp:
     def add(self, values: pa.Array) -> None:
         seconds = as_seconds(values, self.column)
         self.sample.add(seconds)
-        known = seconds[seconds != MISSING_TIME]
-        if len(known):
-            self.count += len(known)
-            self.oldest, self.newest = (
-                min(self.oldest, int(known.min())),
-                max(self.newest, int(known.max())),
-            )
+        filled = seconds[seconds != MISSING_TIME]
+        if len(filled):
+            self.count += len(filled)
+            self.oldest = min(self.oldest, int(filled.min()))
+            self.newest = max(self.newest, int(filled.max()))
 
     def result(self) -> TimestampStatistics:
         if not self.count:
             return TimestampStatistics()
-        sampled = np.sort(np.concatenate(self.sample.kept))
+        sampled = np.sort(np.concatenate(self.sample.parts))
         sampled = sampled[sampled != MISSING_TIME]
         median = int(sampled[len(sampled) // 2]) if len(sampled) else self.oldest
         return TimestampStatistics(self.count, self.oldest, median, self.newest)

@@ -1,6 +1,6 @@
 """Slices arrays into PyTorch Frame's tensors, and statistics into its `StatType`s.
 
-Imported when a frame is asked for, so that torch is not needed to prepare data.
+Imported by `Features.frame`, so that data can be prepared without torch.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,14 +41,12 @@ def tensor_frame(
     tensors: dict[Any, Any] = {}
     names: dict[Any, list[str]] = {}
     for kind, slice_rows in _SLICERS.items():
-        everything = columns_of(statistics, kind)
-        wanted = [j for j, name in enumerate(everything) if name in shown]
-        if wanted:
+        columns = columns_of(statistics, kind)
+        places = [j for j, name in enumerate(columns) if name in shown]
+        if places:
             key = stype.embedding if kind == "text" else stype(kind)
-            tensors[key] = slice_rows(
-                arrays, rows, wanted, [statistics[everything[j]] for j in wanted]
-            )
-            names[key] = [everything[j] for j in wanted]
+            names[key] = [columns[j] for j in places]
+            tensors[key] = slice_rows(arrays, rows, places, [statistics[c] for c in names[key]])
     if not tensors:
         tensors[stype.numerical], names[stype.numerical] = torch.ones(len(rows), 1), [CONSTANT]
     return TensorFrame(tensors, names)
@@ -57,71 +55,63 @@ def tensor_frame(
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def _gather(array: NDArray[Any], rows: NDArray[np.int64], wanted: list[int]) -> NDArray[Any]:
-    taken = np.take(array, rows, axis=0)
-    return taken if len(wanted) == array.shape[1] else taken[:, wanted]
+def _gather(array: NDArray[Any], rows: NDArray[np.int64], columns: list[int]) -> NDArray[Any]:
+    gathered = np.take(array, rows, axis=0)
+    return gathered if len(columns) == array.shape[1] else gathered[:, columns]
 
 
 def _numerical(
-    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+    arrays: Arrays, rows: NDArray[np.int64], columns: list[int], _: list[Any]
 ) -> torch.Tensor:
-    return torch.from_numpy(_gather(arrays["numerical"], rows, wanted))  # (n, columns)
+    return torch.from_numpy(_gather(arrays["numerical"], rows, columns))  # (n, columns)
 
 
 def _categorical(
-    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+    arrays: Arrays, rows: NDArray[np.int64], columns: list[int], _: list[Any]
 ) -> torch.Tensor:
     # (n, columns)
-    return torch.from_numpy(_gather(arrays["categorical"], rows, wanted).astype(np.int64))
+    return torch.from_numpy(_gather(arrays["categorical"], rows, columns).astype(np.int64))
 
 
 def _timestamp(
     arrays: Arrays,
     rows: NDArray[np.int64],
-    wanted: list[int],
+    columns: list[int],
     statistics: list[TimestampStatistics],
 ) -> torch.Tensor:
-    parts = calendar(_gather(arrays["timestamp"], rows, wanted))  # (n, columns, 7)
+    parts = calendar(_gather(arrays["timestamp"], rows, columns))  # (n, columns, 7)
     # PyTorch Frame counts years from the first fitted one and refuses to count backwards.
     first_years = np.array([_year(s.oldest) for s in statistics])
-    known = parts[:, :, 1] >= 0
-    parts[:, :, 0] = np.where(known, np.maximum(parts[:, :, 0], first_years), -1)
+    has_time = parts[:, :, 1] >= 0
+    parts[:, :, 0] = np.where(has_time, np.maximum(parts[:, :, 0], first_years), -1)
     return torch.from_numpy(parts)
 
 
 def _text(
-    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], statistics: list[TextStatistics]
+    arrays: Arrays, rows: NDArray[np.int64], columns: list[int], statistics: list[TextStatistics]
 ) -> MultiEmbeddingTensor:
     dim = statistics[0].dim  # one embedder for all columns
-    places = [k for j in wanted for k in range(j * dim, (j + 1) * dim)]
-    values = _gather(arrays["text"], rows, places).astype(np.float32)  # (n, columns · dim)
-    return MultiEmbeddingTensor(
-        len(rows),
-        len(wanted),
-        torch.from_numpy(values),
-        torch.arange(0, (len(wanted) + 1) * dim, dim),
-    )
+    dims = [k for j in columns for k in range(j * dim, (j + 1) * dim)]
+    values = _gather(arrays["text"], rows, dims).astype(np.float32)  # (n, columns · dim)
+    offset = torch.arange(0, (len(columns) + 1) * dim, dim)
+    return MultiEmbeddingTensor(len(rows), len(columns), torch.from_numpy(values), offset)
 
 
 def _multicategorical(
-    arrays: Arrays, rows: NDArray[np.int64], wanted: list[int], _: list[Any]
+    arrays: Arrays, rows: NDArray[np.int64], columns: list[int], _: list[Any]
 ) -> MultiNestedTensor:
-    # (n, columns)
-    starts = np.stack([arrays[f"multicategorical-{j}-offsets"][rows] for j in wanted], axis=1)
-    lengths = (
-        np.stack([arrays[f"multicategorical-{j}-offsets"][rows + 1] for j in wanted], axis=1)
-        - starts
-    )
+    offsets = [arrays[f"multicategorical-{j}-offsets"] for j in columns]
+    starts = np.stack([of_column[rows] for of_column in offsets], axis=1)  # (n, columns)
+    lengths = np.stack([of_column[rows + 1] for of_column in offsets], axis=1) - starts
     offset = np.concatenate([[0], np.cumsum(lengths)])  # cell by cell, row after row
     values = np.empty(offset[-1], np.int64)
     within = np.arange(offset[-1]) - np.repeat(offset[:-1], lengths.ravel())
     source = np.repeat(starts.ravel(), lengths.ravel()) + within
-    column = np.repeat(np.tile(np.arange(len(wanted)), len(rows)), lengths.ravel())
-    for place, j in enumerate(wanted):
+    column = np.repeat(np.tile(np.arange(len(columns)), len(rows)), lengths.ravel())
+    for place, j in enumerate(columns):
         values[column == place] = arrays[f"multicategorical-{j}-places"][source[column == place]]
-    return MultiNestedTensor(
-        len(rows), len(wanted), torch.from_numpy(values), torch.from_numpy(offset)
-    )
+    cells = torch.from_numpy(values), torch.from_numpy(offset)
+    return MultiNestedTensor(len(rows), len(columns), *cells)
 
 
 _SLICERS: dict[str, Any] = {
@@ -168,26 +158,25 @@ def col_stats(columns: Mapping[str, ColumnStatistics]) -> dict[str, dict[StatTyp
 
 def _stat_types(statistics: ColumnStatistics) -> dict[StatType, Any]:
     if isinstance(statistics, NumericalStatistics):
-        # A spread that float32 cannot tell from the mean would only blow up rounding.
-        resolvable = statistics.std > abs(statistics.mean) * float(np.finfo(np.float32).eps)
-        std = statistics.std if resolvable else 1.0
+        # Division by a spread below the precision of float32 would only magnify rounding errors.
+        is_resolved = statistics.std > abs(statistics.mean) * float(np.finfo(np.float32).eps)
+        std = statistics.std if is_resolved else 1.0
         return {
             StatType.MEAN: statistics.mean,
             StatType.STD: std,
             StatType.QUANTILES: list(statistics.quantiles),
         }
     if isinstance(statistics, CategoricalStatistics | MulticategoricalStatistics):
-        key = (
-            StatType.COUNT
-            if isinstance(statistics, CategoricalStatistics)
-            else StatType.MULTI_COUNT
-        )
+        is_single = isinstance(statistics, CategoricalStatistics)
+        key = StatType.COUNT if is_single else StatType.MULTI_COUNT
         return {key: (list(statistics.categories), list(statistics.counts))}
     if isinstance(statistics, TimestampStatistics):
+        times = np.array([statistics.oldest, statistics.median, statistics.newest], np.int64)
+        oldest, median, newest = torch.from_numpy(calendar(times))
         return {
             StatType.YEAR_RANGE: [_year(statistics.oldest), _year(statistics.newest)],
-            StatType.OLDEST_TIME: torch.from_numpy(calendar(np.array(statistics.oldest, np.int64))),
-            StatType.MEDIAN_TIME: torch.from_numpy(calendar(np.array(statistics.median, np.int64))),
-            StatType.NEWEST_TIME: torch.from_numpy(calendar(np.array(statistics.newest, np.int64))),
+            StatType.OLDEST_TIME: oldest,
+            StatType.MEDIAN_TIME: median,
+            StatType.NEWEST_TIME: newest,
         }
     return {StatType.EMB_DIM: statistics.dim}

@@ -6,8 +6,8 @@ hashed to 64 bits per block of 64 dimensions, and each bit is a sign: the vector
 ±1, a random projection of the n-gram counts with a fixed matrix that is never stored. Sums are
 integers and the norm is taken in float64, so every machine gives the same bytes.
 
-Imported only when text is embedded, because importing numba is slow. Every operand is uint64: mixed
-with a signed integer, numba would compute in floats.
+Imported only when text is embedded, because importing numba is slow. Every operand is uint64:
+together with a signed integer, numba would compute in floats.
 """
 
 from typing import Any

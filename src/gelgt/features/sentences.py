@@ -1,4 +1,4 @@
-"""Text embeddings of a sentence-transformers model, for those who asked for it
+"""Text embeddings of a sentence-transformers model, an optional extra
 (`pip install 'gelgt[text]'`)."""
 
 from importlib import import_module

@@ -1,17 +1,16 @@
-"""`FeatureStatistics`: everything that encoding a row needs to know, as JSON.
+"""`FeatureStatistics`: what is needed to encode a row, as JSON.
 
-    {"format": 1, "fit_until": "2005-01-01T00:00:00.000000", "embedder": {"name": "hashed-ngrams",
-    "dim": 64},
-     "tables": {"orders": {"price":  {"kind": "numerical", "count": 9, "mean": 3.5, "std": 1.2,
-                                     "quantiles": [0, 1, 3, 5, 9]},
-                           "status": {"kind": "categorical", "categories": ["open", "3"], "counts":
-                           [7, 2], "dropped": 0},
-                           "tags":   {"kind": "multicategorical", …, "separator": "|"},
-                           "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60,
-                                     "newest": 99},
-                           "note":   {"kind": "text", "dim": 64}}}}
+    {"format": 1, "fit_until": "2005-01-01T00:00:00.000000",
+     "embedder": {"name": "hashed-ngrams", "dim": 64},
+     "tables": {"orders": {
+       "price":  {"kind": "numerical", "count": 9, "mean": 3.5, "std": 1.2, "quantiles": […]},
+       "status": {"kind": "categorical", "categories": ["open", "3"], "counts": [7, 2],
+                  "dropped": 0},
+       "tags":   {"kind": "multicategorical", …, "separator": "|"},
+       "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60, "newest": 99},
+       "note":   {"kind": "text", "dim": 64}}}}
 
-A training run keeps this file, and a newer database is encoded with it. Columns keep their order.
+A training run stores this file, and a newer database is encoded with it. Columns keep their order.
 """
 
 import hashlib
@@ -40,8 +39,7 @@ class NumericalStatistics:
 
 @dataclass(frozen=True)
 class CategoricalStatistics:
-    """Categories by falling count, then by value; `dropped` further ones had no place in the
-    list."""
+    """Categories by falling count, then by value; `dropped` further ones were cut off."""
 
     kind: ClassVar[str] = "categorical"
     categories: tuple[str, ...] = ()
@@ -51,8 +49,7 @@ class CategoricalStatistics:
 
 @dataclass(frozen=True)
 class MulticategoricalStatistics:
-    """As for one category a row, over all parts of all rows; None separates nothing (a list
-    column)."""
+    """Categories over all parts of all rows; a column of lists has no separator."""
 
     kind: ClassVar[str] = "multicategorical"
     categories: tuple[str, ...] = ()
@@ -74,7 +71,7 @@ class TimestampStatistics:
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """Nothing is fitted: an embedder knows no training data."""
+    """Nothing is fitted: embedders do not depend on the training data."""
 
     kind: ClassVar[str] = "text"
     dim: int = 64
@@ -105,7 +102,8 @@ class FeatureStatistics:
 
     Example:
         >>> columns = {"x": NumericalStatistics(2, 1.0, 0.5)}
-        >>> statistics = FeatureStatistics("2005-01-01", {"name": "hashed-ngrams", "dim": 64}, {"t": columns})
+        >>> embedder = {"name": "hashed-ngrams", "dim": 64}
+        >>> statistics = FeatureStatistics("2005-01-01", embedder, {"t": columns})
         >>> FeatureStatistics.from_dict(statistics.to_dict()) == statistics
         True
     """
@@ -140,7 +138,7 @@ class FeatureStatistics:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GelgtError(
                 "bad_statistics",
-                f"These are no feature statistics of this gelgt ({error}).",
+                f"These are not feature statistics of this version of gelgt ({error}).",
                 hint="Train again.",
             ) from None
 

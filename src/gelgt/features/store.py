@@ -23,9 +23,9 @@ class Features:
     """Row features of every table, opened from the folder that `open_features` filled.
 
     Attributes:
-        statistics: What they were encoded with; keep it with a model.
+        statistics: What the rows were encoded with; a model stores them.
         rows: Number of rows of each table.
-        findings: Values that were lost, with their counts.
+        findings: Values that could not be read and count as missing.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -16,8 +16,7 @@ from gelgt.errors import GelgtError
 
 
 class TextEmbedder(Protocol):
-    """Turns texts into vectors, each text by itself: its vector must not depend on its
-    neighbours."""
+    """Turns texts into vectors; the vector of a text must not depend on other texts."""
 
     @property
     def dim(self) -> int: ...
@@ -48,7 +47,7 @@ class HashedNgrams:
         if dim < 64 or dim % 64:
             raise GelgtError(
                 "bad_dimension",
-                f"Hashed n-grams have a multiple of 64 dimensions, not {dim}.",
+                f"The dimension of hashed n-grams must be a multiple of 64, got {dim}.",
                 hint="64 is the default.",
             )
         self._dim = dim

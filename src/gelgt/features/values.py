@@ -1,8 +1,7 @@
-"""Reads a column as its kind wants it: numbers, seconds, category names, parts, text.
+"""The values of a column by its kind: numbers, seconds, category names, parts, text.
 
-Fitting and encoding both read through here, so they cannot disagree. Columns arrive in canonical
-types; a kind that a user wrote into the manifest may meet any of them, and one that makes no sense
-is an error that names the column.
+Fitting and encoding read the same values here. Columns arrive in canonical types; a kind that a
+user wrote into the manifest and that does not fit the type is an error that names the column.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Column:
-    """Where values come from, for messages."""
+    """The table and name of a column, for errors."""
 
     table: str
     name: str
@@ -47,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Values with NaN for what is missing, and what was lost on the way."""
+    """Values with NaN for missing ones, and how many could not be read."""
 
     values: NDArray[np.float64]
     non_finite: int  # infinite, or beyond the range of float32
@@ -55,7 +54,7 @@ class Numbers:
 
 
 def as_numbers(array: pa.Array, column: Column) -> Numbers:
-    """Floats; text is parsed, truth is 0 or 1."""
+    """Floats; text is parsed, booleans are 0 or 1."""
     unparsable = 0
     if pa.types.is_string(array.type):
         array, unparsable = _parse(column.check_utf8(array))
@@ -65,8 +64,8 @@ def as_numbers(array: pa.Array, column: Column) -> Numbers:
         raise column.misfit("numerical", array.type)
     values = array.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
     outside = np.abs(values) > _FLOAT32_MAX  # NaN is not
-    lost = int(np.count_nonzero(outside))
-    return Numbers(np.where(outside, np.nan, values) if lost else values, lost, unparsable)
+    count = int(np.count_nonzero(outside))
+    return Numbers(np.where(outside, np.nan, values) if count else values, count, unparsable)
 
 
 def _parse(array: pa.Array) -> tuple[pa.Array, int]:
@@ -78,7 +77,7 @@ def _parse(array: pa.Array) -> tuple[pa.Array, int]:
 
 def _number(text: str) -> float | None:
     try:
-        # Python reads 1_000 as a number, people mean a code
+        # Python reads 1_000 as a number, but it is more likely a code
         return None if "_" in text else float(text)
     except ValueError:
         return None
@@ -95,18 +94,19 @@ def as_seconds(array: pa.Array, column: Column) -> NDArray[np.int64]:
 
 
 def check_nameable(arrow: pa.DataType, column: Column) -> None:
-    """Refuse values that are not one thing each: Arrow cannot even count lists."""
+    """Refuse lists and structs, which Arrow cannot count."""
     if pa.types.is_nested(arrow):
         raise column.misfit("categorical", arrow)
 
 
 def category_names(distinct: pa.Array, column: Column) -> pa.Array:
-    """The names of distinct values: 3 and 3.0 are "3", truth is "true" or "false", NaN has none."""
+    """The names of distinct values: 3 and 3.0 are "3", booleans "true" and "false", NaN has
+    none."""
     if pa.types.is_string(distinct.type):
         return column.check_utf8(distinct)
     if pa.types.is_floating(distinct.type):
         return _float_names(distinct)
-    return distinct.cast(pa.string())  # whole numbers, truth, times
+    return distinct.cast(pa.string())  # whole numbers, booleans, times
 
 
 def _float_names(distinct: pa.Array) -> pa.Array:
@@ -134,8 +134,8 @@ def as_parts(
         raise column.misfit("multicategorical", array.type)
     parts, rows = pc.list_flatten(array), pc.list_parent_indices(array)
     parts = pc.utf8_trim_whitespace(parts) if trim else parts
-    kept = pc.fill_null(pc.not_equal(parts, ""), False)
-    return parts.filter(kept), rows.filter(kept).to_numpy(zero_copy_only=False)
+    is_filled = pc.fill_null(pc.not_equal(parts, ""), False)
+    return parts.filter(is_filled), rows.filter(is_filled).to_numpy(zero_copy_only=False)
 
 
 def as_text(array: pa.Array, column: Column) -> pa.Array:
