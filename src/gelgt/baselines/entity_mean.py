@@ -1,10 +1,9 @@
-"""The entity mean: what an entity's own past labels say, the simplest thing that a model has to
-beat.
+"""The entity mean: the average of an entity's past labels, the simplest baseline.
 
-A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon),
-whichever split it is of: whoever predicts at a time knows what came of every earlier window, those
-of the test split too. A label without a window is known after its own time. Classification takes
-shares, regression medians, which is what the mean absolute error asks for.
+A label counts once its window has closed, label time + timedelta ≤ min(seed time, horizon), in
+whichever split it is: at a prediction time the outcome of every earlier window is known, also in
+the test split. A label without a window is known after its seed time. Classification predicts
+shares, regression medians, which minimise the mean absolute error.
 """
 
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 from gelgt.tasks.label_space import LabelSpace, label_space, targets
 from gelgt.tasks.task import SPLITS, Task
 
-# The splits whose closed windows count. A seed's own window, and any other that is still open,
-# closes after its seed time.
+# The splits whose closed windows count; the window of the seed itself closes after its seed time.
 HISTORY = {"val": ("train", "val"), "test": ("train", "val", "test")}
 MICROSECONDS = 1_000_000
 
@@ -32,9 +30,9 @@ def entity_mean(task: Task, horizon: int | None = None) -> dict[str, NDArray[Any
 
     Returns:
         For each split, in the order of its label table: probabilities (S,) of a binary task, values
-        (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without a past
-        gets what all known labels say at that time, and before any label has closed what the
-        training labels say.
+        (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without known
+        labels gets the average over all entities at that time, and before any window has closed
+        that of the training labels.
     """
     space = label_space(task)
     return {split: _predict(task, space, split, horizon) for split in HISTORY}
@@ -42,7 +40,10 @@ def entity_mean(task: Task, horizon: int | None = None) -> dict[str, NDArray[Any
 
 @dataclass(frozen=True)
 class _Places:
-    """Where each seed's known labels lie, by entity and time, and how many are known of anybody."""
+    """Where the known labels of each seed's entity lie, and how many are known of all entities.
+
+    H known and future labels, S seeds.
+    """
 
     by_entity: NDArray[np.int64]  # (H,) order of the history by (entity, closing time)
     by_time: NDArray[np.int64]  # (H,) order by closing time
@@ -60,7 +61,7 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
     window = (
         0 if task.timedelta is None or task.time_col is None else int(task.timedelta.value // 1000)
     )
-    # Without a window a label of the seed's own moment is not yet known.
+    # Without a window a label at the seed time itself is not known yet.
     closing = closing + window if window else closing + 1
     seeds, moments = _rows(task, split)
     cutoff = moments if horizon is None else np.minimum(moments, horizon * MICROSECONDS)
@@ -81,8 +82,7 @@ def _predict(task: Task, space: LabelSpace, split: str, horizon: int | None) -> 
 
 
 def _rows(task: Task, split: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Entities and times in microseconds; without times a split knows the labels of those before
-    it."""
+    """Entities and times in microseconds; without times, the splits themselves are in order."""
     table = task.table(split)
     entities = table.column(task.entity_col).to_numpy().astype(np.int64)
     if task.time_col is None:
@@ -119,8 +119,8 @@ def _shares(labels: NDArray[Any], places: _Places, train: NDArray[Any]) -> NDArr
     fallback = np.where(
         places.known > 0, everyone[places.known] / np.maximum(places.known, 1), prior
     )
-    own: NDArray[np.float64] = (sums[places.last] - sums[places.first]) / np.maximum(count, 1)
-    return np.where(count > 0, own, fallback)
+    mean: NDArray[np.float64] = (sums[places.last] - sums[places.first]) / np.maximum(count, 1)
+    return np.where(count > 0, mean, fallback)
 
 
 def _running(labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -132,10 +132,10 @@ def _medians(
 ) -> NDArray[np.float64]:
     from gelgt.history.kernels import prefix_medians
 
-    known_train = train[np.isfinite(train)]
-    prior = float(np.median(known_train)) if len(known_train) else 0.0
-    own = np.append(prefix_medians(labels[places.by_entity], places.starts), prior)
+    finite = train[np.isfinite(train)]
+    prior = float(np.median(finite)) if len(finite) else 0.0
+    medians = np.append(prefix_medians(labels[places.by_entity], places.starts), prior)
     everyone = np.append(prefix_medians(labels[places.by_time], np.array([0, len(labels)])), prior)
     # The last place holds the prior, which is where an index of -1 points.
     fallback = everyone[places.known - 1]
-    return np.where(places.last > places.first, own[places.last - 1], fallback)
+    return np.where(places.last > places.first, medians[places.last - 1], fallback)

@@ -48,7 +48,7 @@ class RowWriter:
     threads.
 
     Written, not mapped: pages of a mapped file count as memory of the process until the system
-    takes them back.
+    reclaims them.
     """
 
     def __init__(self, path: Path, rows: int, width: int, dtype: DTypeLike) -> None:
@@ -79,8 +79,7 @@ class RowWriter:
 
 
 class ArrayWriter:
-    """A one-dimensional array on disk whose length is known only when the last block has been
-    written."""
+    """A one-dimensional array on disk that grows block by block."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)

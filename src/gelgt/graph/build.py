@@ -1,19 +1,19 @@
 """Builds the graph of a database, table by table, into memory-mapped arrays.
 
-1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`.
-Tables without a time column
-   are as new as the rows that they name (`sources/row_times.py`); keys that are not followed
-   (`Dating.pointers`) are left empty.
-2. Count the neighbours of every node; the running sum is `indptr`. 3. Write each row's parents,
-then visit all rows from the newest to the oldest and append each to its parents'
-   lists: one stable sort of the nodes orders every list, and no list is sorted by itself.
+1. Stream each table once: its times become `node_time`, its foreign keys a block of `parents`. Rows
+   of tables without a time column get the time of the newest row that they name
+   (`sources/row_times.py`); keys that a model does not follow (`Dating.pointers`) are left empty.
+2. Count the neighbours of every node; the running sum is `indptr`.
+3. Write each row's parents, then visit all rows from the newest to the oldest and append each to
+   the lists of its parents: one stable sort of the nodes orders every list.
 
-Linear in rows and keys but for that sort. Memory: about 40 bytes a node and 12 a key, of which all
-but 16 bytes a node are pages of the files being written.
+Linear in rows and keys except for that sort. Memory: about 40 bytes a node and 12 a key, of which
+all but 16 bytes a node are pages of the files being written.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ CHUNK = 1 << 22
 
 
 def open_graph(db: Database) -> Graph:
-    """The graph of a database: built on first use, memory-mapped ever after.
+    """The graph of a database: built on first use, then memory-mapped.
 
     Raises:
         SchemaError: a time column holds no times, or a foreign key no row numbers.
@@ -61,8 +61,8 @@ def build_graph(db: Database, folder: Path) -> None:
     for number, table in enumerate(tables.values()):
         times = node_time[offsets[number] : offsets[number + 1]]
         block = parents[starts[number] : starts[number + 1]].reshape(rows[number], keys[number])
-        found, fraction = _read_table(db, row_times, table, times, block, first_node)
-        findings, first_fraction = findings + found, min(first_fraction, fraction)
+        noticed, fraction = _read_table(db, row_times, table, times, block, first_node)
+        findings, first_fraction = findings + noticed, min(first_fraction, fraction)
     relations = [
         (name, fk.column, fk.table) for name, table in tables.items() for fk in table.foreign_keys
     ]
@@ -90,17 +90,17 @@ def finish_graph(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes * keys)]).astype(np.int64)
     node_time, parents = load_array(folder / "node_time.npy"), load_array(folder / "parents.npy")
-    counts = _connect(folder, offsets, starts, keys, node_time, parents)
-    degree = counts.pop("degree")
+    degree, edges = _connect(folder, offsets, starts, keys, node_time, parents)
     hub = int(np.argmax(degree)) if len(degree) else None
-    counts["max_degree"] = 0 if hub is None else int(degree[hub])
-    counts["max_degree_table"] = (
-        None if hub is None else tables[int(np.searchsorted(offsets, hub, side="right")) - 1]
-    )
-    counts["isolated"] = int(np.count_nonzero(degree == 0))
-    counts["times"] = [
-        _time_range(node_time[offsets[i] : offsets[i + 1]]) for i in range(len(tables))
-    ]
+    counts = {
+        "relations": edges,
+        "max_degree": 0 if hub is None else int(degree[hub]),
+        "max_degree_table": None
+        if hub is None
+        else tables[int(np.searchsorted(offsets, hub, side="right")) - 1],
+        "isolated": int(np.count_nonzero(degree == 0)),
+        "times": [_time_range(node_time[a:b]) for a, b in pairwise(offsets)],
+    }
     meta = {
         "format": FORMAT,
         "tables": tables,
@@ -122,9 +122,9 @@ def _connect(
     keys: NDArray[np.int64],
     node_time: NDArray[np.int64],
     parents: NDArray[Any],
-) -> dict[str, Any]:
-    """Write `indptr`, `indices` and `list_time`; returns degrees and the number of edges of each
-    relation."""
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Write `indptr`, `indices` and `list_time`; returns the degree of each node and the number of
+    edges of each relation."""
     from gelgt.graph.kernels import count_neighbours, place_children, place_parents
 
     tables = range(len(keys))
@@ -142,18 +142,14 @@ def _connect(
     cursor = indptr[:-1].copy()
     for i in tables:
         place_parents(blocks[i], offsets[i], cursor, indices)
-    # ~t falls as t rises and, unlike -t, knows no overflow: newest first, equal times by node.
+    # ~t falls as t rises and, unlike -t, cannot overflow: newest first, equal times by node.
     order = np.argsort(~node_time, kind="stable")
     place_children(order, offsets, starts, keys, parents, cursor, indices)
     with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
         for start in range(0, len(indices), CHUNK):
             list_time.append(node_time[indices[start : start + CHUNK]])
-    return {
-        "degree": degree,
-        "relations": [
-            int(np.count_nonzero(b[:, j] >= 0)) for b in blocks for j in range(b.shape[1])
-        ],
-    }
+    edges = [int(np.count_nonzero(column >= 0)) for block in blocks for column in block.T]
+    return degree, edges
 
 
 def _read_table(
@@ -164,8 +160,8 @@ def _read_table(
     block: NDArray[Any],
     first_node: dict[str, int],
 ) -> tuple[list[Finding], int]:
-    """Fill one table's times and parents from its rows; gives also the first second that a time had
-    a fraction of."""
+    """Fill one table's times and parents from its rows; returns findings and the first second in
+    which a time had a fraction."""
     keys = table.foreign_keys
     dangling = [0] * len(keys)
     first_fraction = _fill_times(row_times, table, times)
@@ -174,19 +170,19 @@ def _read_table(
     for batch in db.batches(table.name, columns) if columns else ():
         stop = start + batch.num_rows
         for j, fk in enumerate(keys):
-            rows, lost = parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
+            rows, count = parent_rows(batch.column(fk.column), db.num_rows(fk.table), table, fk)
             is_followed = fk.column not in table.pointers
             block[start:stop, j] = np.where(
                 (rows >= 0) & is_followed, rows + first_node[fk.table], -1
             )
-            dangling[j] += lost
+            dangling[j] += count
         start = stop
     return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), first_fraction
 
 
 def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64]) -> int:
-    """Whole seconds since 1970, rounded down on either side of it, and the first of them from which
-    something was cut."""
+    """Fill in whole seconds since 1970, rounded down on either side of it; returns the first second
+    in which a time had a fraction."""
     if not table.has_time:
         times.fill(TIMELESS)
         return NEVER
@@ -194,37 +190,35 @@ def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64
     first_fraction = NEVER
     for start in range(0, len(micros), CHUNK):
         part = micros[start : start + CHUNK]
-        known, seconds = part != NEVER, part // MICROSECONDS
-        times[start : start + CHUNK] = np.where(known, seconds, NEVER)
-        first_fraction = min(
-            first_fraction, int(seconds[known & (part % MICROSECONDS != 0)].min(initial=NEVER))
-        )
+        has_time, seconds = part != NEVER, part // MICROSECONDS
+        times[start : start + CHUNK] = np.where(has_time, seconds, NEVER)
+        is_cut = has_time & (part % MICROSECONDS != 0)
+        first_fraction = min(first_fraction, int(seconds[is_cut].min(initial=NEVER)))
     return first_fraction
 
 
 def _findings(table: TableSchema, null_times: int, dangling: list[int]) -> list[Finding]:
-    found = []
+    findings = []
     if null_times:
-        why = f"no time in '{table.time_col}'" if table.time_col else "no row that dates them"
-        message = f"{null_times:,} rows of '{table.name}' have {why} and are never seen by a model."
-        found.append(Finding("null_time", table.name, table.time_col, null_times, message))
+        reason = f"no time in '{table.time_col}'" if table.time_col else "no row that dates them"
+        rows = f"{null_times:,} rows of '{table.name}'"
+        message = f"{rows} have {reason} and are never seen by a model."
+        findings.append(Finding("null_time", table.name, table.time_col, null_times, message))
     for fk, count in zip(table.foreign_keys, dangling):
         if count:
             message = (
                 f"{count:,} values of '{table.name}.{fk.column}' name no row of "
                 f"'{fk.table}' and count as missing."
             )
-            found.append(Finding("dangling_key", table.name, fk.column, count, message))
-    return found
+            findings.append(Finding("dangling_key", table.name, fk.column, count, message))
+    return findings
 
 
 def _time_range(times: NDArray[np.int64]) -> list[int | None]:
     if not len(times) or times[0] == TIMELESS:
         return [None, None]
-    known = times != NEVER
-    if not known.any():
+    has_time = times != NEVER
+    if not has_time.any():
         return [None, None]
-    return [
-        int(times.min(where=known, initial=NEVER)),
-        int(times.max(where=known, initial=TIMELESS)),
-    ]
+    low = times.min(where=has_time, initial=NEVER)
+    return [int(low), int(times.max(where=has_time, initial=TIMELESS))]

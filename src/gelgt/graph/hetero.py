@@ -1,5 +1,4 @@
-"""The graph as a PyG `HeteroData`, named as RelBench names it, for people who bring their own PyG
-model."""
+"""The graph as a PyG `HeteroData` with RelBench's names, for models that are written for PyG."""
 
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def to_hetero_data(graph: "Graph") -> "HeteroData":
-    """Node counts, times and both directions of every foreign key; features are the caller's to
-    attach.
+    """Node counts, times and both directions of every foreign key; callers attach features
+    themselves.
 
     `time` holds whole seconds for every table with times; a row without one holds the largest
     int64, so that a temporal sampler never reaches it.

@@ -10,8 +10,8 @@
     parents.npy       (Σ rows · keys,)  parent nodes by table and key, -1 for none
 
 A node is a table's offset plus a row number. A relation is one foreign key; each filled key is one
-edge, found in the list of either end, so a row that names the same parent by two keys appears twice
-there.
+edge, listed at either end, so a row that names the same parent by two keys appears twice in the
+parent's list.
 """
 
 import json
@@ -38,8 +38,8 @@ ARRAYS = ("node_time", "indptr", "indices", "list_time", "parents")
 
 @dataclass(frozen=True)
 class Relation:
-    """One foreign key: rows of `child` name a row of `parent` in `column`. Its id is its place in
-    `Graph.relations`."""
+    """One foreign key: rows of `child` name a row of `parent` in `column`. Its id is its position
+    in `Graph.relations`."""
 
     child: str
     column: str
@@ -59,9 +59,9 @@ class Graph:
         num_keys: Foreign keys of each table.
         parent_start: Where each table's block of `parents` begins (tables + 1).
         findings: Null times and dangling keys, with their counts.
-        first_fraction: The first second that a time had a fraction of (`NEVER` if none had): from
-            there on, rows of one second have no known order. Rows that come later cannot change
-            what it says about a seed.
+        first_fraction: The first second in which a time had a fraction (`NEVER` if none had): from
+            there on, the order of rows within a second is lost. Rows that come later do not change
+            it for earlier seeds.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -159,8 +159,7 @@ class Graph:
         return block.reshape(int(np.diff(self.offsets)[number]), int(self.num_keys[number]))
 
     def content_hash(self) -> str:
-        """A hash of everything but the place on disk: equal for equal databases, whatever their
-        source."""
+        """A hash of the content: equal for equal databases, whatever their source and place."""
         names = json.dumps(
             [
                 self.tables,
@@ -182,12 +181,12 @@ class Graph:
             {"table": r.child, "column": r.column, "parent": r.parent, "edges": edges}
             for r, edges in zip(self.relations, self._counts["relations"])
         ]
-        known = [t for times in self._counts["times"] for t in times if t is not None]
+        ends = [t for times in self._counts["times"] for t in times if t is not None]
         return {
             "nodes": self.num_nodes,
             "edges": self.num_edges,
-            "first": _instant(min(known, default=None)),
-            "last": _instant(max(known, default=None)),
+            "first": _instant(min(ends, default=None)),
+            "last": _instant(max(ends, default=None)),
             "mean_degree": 2 * self.num_edges / self.num_nodes if self.num_nodes else 0.0,
             "max_degree": self._counts["max_degree"],
             "max_degree_table": self._counts["max_degree_table"],
@@ -206,5 +205,5 @@ class Graph:
 
 
 def _instant(seconds: int | None) -> str | None:
-    # NumPy's datetimes, unlike Python's, know every year that 64 bits can hold.
+    # NumPy's datetimes, unlike Python's, hold every year that fits 64 bits.
     return None if seconds is None else str(np.datetime64(seconds, "s"))

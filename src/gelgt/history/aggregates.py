@@ -93,7 +93,7 @@ class _Paths:
 
     def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
         entity = self.data.task.entity_table
-        # A row that does not exist yet at the seed's own time says nothing.
+        # an entity that does not exist yet at its seed time has no columns
         exists = row_times(self.graph, entity)[self.rows] <= self.times
         yield from self.seeds.of_rows("", entity, np.where(exists, self.rows, -1))
         for key in self.keys:

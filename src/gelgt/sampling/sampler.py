@@ -65,16 +65,14 @@ class Sampler:
         self._most_keys = max(1, int(graph.num_keys.max(initial=0)))
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each seed time, the first second whose rows are not admitted."""
-        # Once times have fractions, rows of the seed's own second, or of the horizon's, may lie
-        # after it: they are not admitted.
-        whole, horizon = self.graph.first_fraction, self.config.horizon
-        limits = times + ((self.config.causality == "inclusive") & (times < whole))
-        return (
-            np.minimum(limits, horizon + (horizon < whole))
-            if self.config.visibility == "frozen" and horizon is not None
-            else limits
-        )
+        """For each seed time, the first second whose rows are not visible."""
+        # Where times have fractions, rows of the same second as the seed time or the horizon may
+        # lie after it: they are not visible.
+        first_fraction, horizon = self.graph.first_fraction, self.config.horizon
+        limits = times + ((self.config.causality == "inclusive") & (times < first_fraction))
+        if self.config.visibility == "frozen" and horizon is not None:
+            return np.minimum(limits, horizon + (horizon < first_fraction))
+        return limits
 
     def references(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The times from which ages are measured: min(seed time, horizon)."""

@@ -23,8 +23,8 @@ class Seeds:
     Attributes:
         node: (S,) nodes of the graph.
         time: (S,) seconds since 1970.
-        key: (S,) uint64 identities from the user's own keys, which stay the same when the database
-            is cut or grows.
+        key: (S,) uint64 identities from the user's keys, which stay the same when the database is
+            cut or grows.
         lag: (S,) seconds from `time`, up to which the seed sees the database, to the seed time of
             its label, for seeds that are shown a stale view; None where both are the same.
     """
@@ -90,7 +90,7 @@ def task_seeds(task: "Task", graph: Graph, split: str) -> Seeds:
 
 
 def entity_keys(db: Database, table: str, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A 64-bit identity for each row from its table's name and the user's own key, not from its
+    """A 64-bit identity for each row, from its table's name and the user's key, not from its row
     number."""
     unique, inverse = np.unique(rows, return_inverse=True)
     keys = db.keys(table)

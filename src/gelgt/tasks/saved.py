@@ -131,7 +131,7 @@ class _SavedLabels:
         if self._numbering is not None:
             self.is_moved = not is_same_numbering(self.db, self._numbering)
         elif (root := database_of(folder)) is not None:
-            # RelBench's own, or an older gelgt's: numbers are those of the database around it.
+            # A folder of RelBench, or of an older gelgt: numbers are those of its database.
             self.is_moved = root != self.db.folder.resolve()
             # Nothing says whether they were edited, so that labels of a table with keys are
             # matched by these. A table without keys has its labels in a column.

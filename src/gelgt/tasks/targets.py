@@ -41,7 +41,7 @@ def finish(raw: Mapping[str, Raw], task: Definition, classes: tuple[Any, ...] = 
 
     Args:
         raw: The rows of each split.
-        task: Its `task_type` is kept where it is set.
+        task: Its `task_type` counts where it is set.
         classes: The classes of a multiclass task, where they are given.
 
     Raises:

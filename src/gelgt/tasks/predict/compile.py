@@ -1,7 +1,7 @@
 """Writes a bound sentence as DuckDB SQL over `timestamps` and the tables.
 
 The SQL has one common table expression for the population (every entity that exists at each seed
-time and fulfils the conditions on its own columns), one for each aggregate (a range join of the
+time and fulfils the conditions on its columns), one for each aggregate (a range join of the
 seed times with the rows in the window, grouped by seed time and entity: one pass over the table),
 and joins them.
 """
