@@ -11,17 +11,10 @@ from urllib.parse import quote
 import pytest
 
 import gelgt
-<<<<<<< HEAD
 from gelgt.demo import Shop
-from gelgt.sources.address import safe_address, scrub
-from gelgt.sources.cache import cache_root
-from gelgt.sources.address import parse_url
-from gelgt.testing import to_sql
-=======
 from gelgt.sources.address import parse_url, safe_address, scrub
 from gelgt.sources.cache import cache_root
-from gelgt.testing import Shop, to_sql
->>>>>>> babde7c (Cut the sources into smaller steps, one module for a folder that is imported again)
+from gelgt.testing import to_sql
 
 
 def forms(password: str) -> list[bytes]:
