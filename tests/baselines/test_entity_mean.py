@@ -19,10 +19,10 @@ Row = tuple[int, int, Any]
 def rows(
     rng: np.random.Generator, days: range, entities: int, per_day: int, draw: Any
 ) -> list[Row]:
-    found = [
+    labels = [
         (int(e), d, draw(rng)) for d in days for e in rng.choice(entities, per_day, replace=False)
     ]
-    return sorted(found, key=lambda r: (r[1], r[0]))
+    return sorted(labels, key=lambda r: (r[1], r[0]))
 
 
 def slow(
@@ -33,13 +33,13 @@ def slow(
     horizon: int | None,
     average: Any,
 ) -> np.ndarray[Any, Any]:
-    found = []
+    averages = []
     for entity, day, _ in seeds:
         cutoff = day if horizon is None else min(day, horizon)
         known = [(e, y) for e, d, y in history if (d + window <= cutoff if window else d < cutoff)]
-        own = [y for e, y in known if e == entity]
-        found.append(average(own or [y for _, y in known] or [y for _, _, y in train]))
-    return np.array(found)
+        past = [y for e, y in known if e == entity]
+        averages.append(average(past or [y for _, y in known] or [y for _, _, y in train]))
+    return np.array(averages)
 
 
 DRAWS = {
@@ -78,12 +78,12 @@ def test_it_is_what_a_loop_over_closed_windows_finds(
         classes=(0, 1, 2),
         **options,
     )
-    found = entity_mean(task, None if horizon is None else START + horizon * DAY)
+    predicted = entity_mean(task, None if horizon is None else START + horizon * DAY)
     np.testing.assert_allclose(
-        found["val"], slow(train + val, val, train, window, horizon, average)
+        predicted["val"], slow(train + val, val, train, window, horizon, average)
     )
     np.testing.assert_allclose(
-        found["test"], slow(train + val + test, test, train, window, horizon, average)
+        predicted["test"], slow(train + val + test, test, train, window, horizon, average)
     )
 
 
@@ -146,12 +146,12 @@ def test_many_labels_take_seconds(make_task: Any) -> None:
     task.labels.update({"train": table, "val": later, "test": later})  # type: ignore[attr-defined]
     entity_mean(make_task([(0, 0, 1.0)], [(0, 20, 1.0)], [(0, 30, 1.0)], "regression"))  # compiles
     start = time.perf_counter()
-    found = entity_mean(task)
+    predicted = entity_mean(task)
     assert time.perf_counter() - start < 10
     frame = table.to_pandas()
     expected = frame.groupby("id").target.median()
     seeds = later.to_pandas()["id"]
-    np.testing.assert_allclose(found["val"], seeds.map(expected).fillna(frame.target.median()))
+    np.testing.assert_allclose(predicted["val"], seeds.map(expected).fillna(frame.target.median()))
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_multilabel_lists_are_indicators_or_names(
     triples = [(i, i, y) for i, y in enumerate(lists)]
     task = make_task(triples, [(0, 20, unseen[0])], [], "multilabel_classification", arrow=arrow)
     assert label_space(task).labels == labels
-    found = targets(task, "train")
-    assert found.shape == (len(lists), len(labels))
-    assert found[0].tolist() == first
+    indicators = targets(task, "train")
+    assert indicators.shape == (len(lists), len(labels))
+    assert indicators[0].tolist() == first
     if not label_space(task).is_indicator:
         assert targets(task, "val").sum() == 1  # what training never names is no label
     assert targets(task, "test").shape == (0, len(labels))

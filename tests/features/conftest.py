@@ -25,16 +25,16 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make_db(tmp_path: Path) -> MakeDatabase:
     """make_db({"orders": (arrow table, {"pkey": …, "time_col": …, "kinds": {…}})},
     val="2020-01-01") -> Database"""
-    made = 0
+    count = 0
 
     def make(
         tables: Mapping[str, tuple[pa.Table, Mapping[str, Any]]],
         val: str | None = None,
         row_group_size: int = 1000,
     ) -> Database:
-        nonlocal made
-        made += 1
-        folder = tmp_path / f"db{made}"
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"db{count}"
         (folder / "db").mkdir(parents=True)
         for name, (rows, _) in tables.items():
             pq.write_table(rows, folder / "db" / f"{name}.parquet", row_group_size=row_group_size)

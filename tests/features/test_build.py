@@ -62,14 +62,14 @@ def test_findings_name_what_was_lost(make_db: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("gelgt.features.categories.MAX_CATEGORIES", 2)
     rows = pa.table({"n": [1.0, np.inf, -np.inf], "s": ["1", "two", None], "c": ["a", "b", "c"]})
     kinds = {"n": "numerical", "s": "numerical", "c": "categorical"}
-    found = open_features(make_db({"t": (rows, {"kinds": kinds})})).findings
-    assert {(f.code, f.column, f.count) for f in found} == {
+    findings = open_features(make_db({"t": (rows, {"kinds": kinds})})).findings
+    assert {(f.code, f.column, f.count) for f in findings} == {
         ("non_finite", "n", 2),
         ("unparsable_number", "s", 1),
         ("many_categories", "c", 1),
         ("unseen_category", "c", 1),
     }
-    assert all(f"'t.{f.column}'" in f.message for f in found)
+    assert all(f"'t.{f.column}'" in f.message for f in findings)
 
 
 @pytest.mark.parametrize(

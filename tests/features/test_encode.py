@@ -62,8 +62,8 @@ def test_every_kind(tmp_path: Path) -> None:
     # Each category once a row; a missing row is [-1], a row of unseen parts is empty.
     assert read["multicategorical-0-offsets"].tolist() == [0, 2, 3, 3, 5]
     assert read["multicategorical-0-places"].tolist() == [0, 2, -1, 0, 1]
-    found = {key: count for key, count in encoder.counts.items() if count}
-    assert found == {
+    counts = {key: count for key, count in encoder.counts.items() if count}
+    assert counts == {
         ("non_finite", "n"): 1,
         ("unseen_category", "c"): 1,
         ("unseen_category", "m"): 2,

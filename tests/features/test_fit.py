@@ -85,10 +85,10 @@ def test_moments_and_quantiles_equal_numpy(make_db: Any, monkeypatch: pytest.Mon
     values = 1e9 + np.random.default_rng(0).normal(size=1000)
     values[::7] = np.nan
     s = fitted(make_db, [1.0] * 1000, n=pa.array(values))["n"]
-    known = values[~np.isnan(values)]
-    assert s.mean == pytest.approx(known.mean(), rel=1e-15)
-    assert s.std == pytest.approx(known.std(), rel=1e-9)
-    np.testing.assert_allclose(s.quantiles, np.quantile(known, [0, 0.25, 0.5, 0.75, 1]))
+    filled = values[~np.isnan(values)]
+    assert s.mean == pytest.approx(filled.mean(), rel=1e-15)
+    assert s.std == pytest.approx(filled.std(), rel=1e-9)
+    np.testing.assert_allclose(s.quantiles, np.quantile(filled, [0, 0.25, 0.5, 0.75, 1]))
 
 
 def test_the_layout_of_the_file_changes_no_bit(
@@ -100,8 +100,8 @@ def test_the_layout_of_the_file_changes_no_bit(
     n, days = rng.lognormal(size=1000), rng.uniform(0, 4, 1000)
     whole = fitted(make_db, days.tolist(), n=n.tolist())
     assert fitted(make_db, days.tolist(), n=n.tolist(), row_group_size=13) == whole
-    kept = days <= 2
-    assert fitted(make_db, days[kept].tolist(), n=n[kept].tolist(), row_group_size=77) == whole
+    early = days <= 2
+    assert fitted(make_db, days[early].tolist(), n=n[early].tolist(), row_group_size=77) == whole
 
 
 def test_timestamps(make_db: Any) -> None:

@@ -24,12 +24,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make_db(tmp_path: Path) -> MakeDatabase:
     """make_db({"orders": (arrow table, {"pkey": …, "time_col": …, "fkeys": {…}})}) -> Database"""
-    made = 0
+    count = 0
 
     def make(tables: Mapping[str, tuple[pa.Table, Mapping[str, Any]]]) -> Database:
-        nonlocal made
-        made += 1
-        folder = tmp_path / f"db{made}"
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"db{count}"
         (folder / "db").mkdir(parents=True)
         for name, (rows, _) in tables.items():
             pq.write_table(rows, folder / "db" / f"{name}.parquet")

@@ -34,18 +34,18 @@ def test_a_renamed_column_changes_the_hash(make_db: Any) -> None:
 def test_describe_counts_what_is_there(real_db: Any) -> None:
     db = real_db("rel-f1")
     graph = open_graph(db)
-    told = graph.describe()
+    described = graph.describe()
     degree = np.diff(graph.indptr)
-    assert told["nodes"] == sum(db.num_rows(t) for t in db.table_names) == 96_725
-    assert told["edges"] == sum(r["edges"] for r in told["relations"]) == 225_513
-    assert told["max_degree"] == degree.max()
-    assert told["mean_degree"] == pytest.approx(degree.mean())
-    assert told["tables"]["results"] == {
+    assert described["nodes"] == sum(db.num_rows(t) for t in db.table_names) == 96_725
+    assert described["edges"] == sum(r["edges"] for r in described["relations"]) == 225_513
+    assert described["max_degree"] == degree.max()
+    assert described["mean_degree"] == pytest.approx(degree.mean())
+    assert described["tables"]["results"] == {
         "rows": 25_860,
         "first": "1950-05-13T00:00:00",
         "last": "2023-03-05T15:00:00",
     }
-    assert told["tables"]["drivers"]["first"] is None
+    assert described["tables"]["drivers"]["first"] is None
 
 
 def test_hetero_data_equals_relbench(real_db: Any) -> None:

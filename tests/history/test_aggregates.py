@@ -9,123 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from frame_walk import DAY, START, TIMES, Walk
 
 import gelgt
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
 from gelgt.history import Aggregates, TaskData, aggregates
 
-DAY = 86_400
-START = int(np.datetime64("2024-01-01", "s").astype(int))
-TIMES = {"users": "joined", "orders": "placed", "notes": "written"}
-PARENTS = {
-    ("users", "shop_id"): "shops",
-    ("orders", "user_id"): "users",
-    ("orders", "shop_id"): "shops",
-    ("items", "order_id"): "orders",
-    ("items", "product_id"): "products",
-    ("notes", "order_id"): "orders",
-}
-CODES = {("users", "team"), ("orders", "channel"), ("notes", "mood")}
-WINDOW = 5 * DAY
 PRICES = np.random.default_rng(0).normal(size=200)
-
-
-class Walk:
-    """One seed in plain frames: rows are (time on the path, row), times -inf where a table has none
-    and NaN where it is null."""
-
-    def __init__(self, tiny: Any, table: str, row: int, limit: int, reference: int) -> None:
-        self.tiny, self.table, self.row, self.limit, self.reference = (
-            tiny,
-            table,
-            row,
-            limit,
-            reference,
-        )
-        self.walked: dict[str, tuple[str, list[tuple[float, int]]]] = {}
-
-    def time(self, table: str, row: int) -> float:
-        if table == "items":  # without a time of its own: as new as its order
-            order = self.tiny.frames["items"]["order_id"][row]
-            return np.nan if np.isnan(order) else self.time("orders", int(order))
-        return float(self.tiny.frames[table][TIMES[table]][row]) if table in TIMES else -np.inf
-
-    def follow(self, path: str) -> tuple[str, list[tuple[float, int]]]:
-        table, events = self.table, [(-np.inf, self.row)]
-        for way, newest, name in re.findall(r"([<>]) (newest )?([\w.]+)", path):
-            if way == "<":
-                table, column = name.split(".")
-                named = self.tiny.frames[table][column]
-                found = [
-                    (t, int(r)) for t, parent in events for r in np.flatnonzero(named == parent)
-                ]
-            else:
-                chosen = events[-1:] if newest else events
-                found = [(t, self.tiny.frames[table][name][r]) for t, r in chosen]
-                found = [(t, int(r)) for t, r in found if not np.isnan(r)]
-                table = PARENTS[table, name]
-            # Every row of a path must be seen, and an event is as old as the newest of them.
-            seen = [(t, r, self.time(table, r)) for t, r in found]
-            events = [(max(t, own), r) for t, r, own in seen if own < self.limit]
-            # ties: by row, or by the row that names it
-            events.sort(key=None if way == "<" else lambda event: event[0])
-            if newest or (way == ">" and path.startswith(">")):
-                events = [(-np.inf, r) for _, r in events]  # one row, to start from
-        return table, events
-
-    def value(self, features: Any, name: str) -> float:
-        path, _, what = name.rpartition(": ")
-        table, events = self.walked.setdefault(path, self.walked.get(path) or self.follow(path))
-        times = [t for t, _ in events]
-        if not path or (path.startswith(">") and "<" not in path):
-            if not events:
-                return np.nan
-            return self.cell(features, table, what, events[0][1])
-        if what == "count":
-            return len(events)
-        if what.startswith("count in"):
-            return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
-        if what == "days since":
-            return (self.reference - times[-1]) / DAY if events else np.nan
-        if what == "mean gap":
-            return float(np.diff(times).mean()) / DAY if len(events) > 1 else np.nan
-        column, kind = re.fullmatch(
-            r"(\w+) (mean|min|max|recent mean|last|last age|share of \w+)", what
-        ).groups()  # type: ignore[union-attr]
-        if kind == "last age":
-            return self.cell(features, table, f"{column} age", events[-1][1]) if events else np.nan
-        if kind.startswith("share"):
-            return (
-                float(
-                    (
-                        self.tiny.frames[table][column][[r for _, r in events]] == kind.split()[-1]
-                    ).mean()
-                )
-                if events
-                else np.nan
-            )
-        cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
-        if kind == "last":
-            return cells.iloc[-1] if len(cells) else np.nan
-        return (
-            float((cells.tail(5) if kind == "recent mean" else cells).agg(kind.split()[-1]))
-            if len(cells)
-            else np.nan
-        )
-
-    def cell(self, features: Any, table: str, column: str, row: int) -> float:
-        frame = self.tiny.frames[table]
-        if column == "age":
-            return (self.reference - self.time(table, row)) / DAY
-        if column.endswith(" age"):
-            return (self.reference - frame[column.removesuffix(" age")][row]) / DAY
-        if (table, column) in CODES:
-            categories = features.statistics.tables[table][column].categories
-            return (
-                categories.index(frame[column][row]) if frame[column][row] in categories else np.nan
-            )
-        return float(frame[column][row])
 
 
 def compute(
@@ -162,8 +53,8 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(
     ]
     rows, times = rows[exists], times[exists]
     assert len(rows) > 15
-    found = compute(tiny, task, config, rows, times, hops=2)
-    assert len(set(found.names)) == len(found.names)
+    columns = compute(tiny, task, config, rows, times, hops=2)
+    assert len(set(columns.names)) == len(columns.names)
     features, compared = tiny.db.features(), 0
     for s, (row, time) in enumerate(zip(rows.tolist(), times.tolist())):
         limit = time + (regime == "inclusive")
@@ -171,10 +62,10 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(
             (min(limit, horizon + 1), min(time, horizon)) if regime == "frozen" else (limit, time)
         )
         walk = Walk(tiny, entity, row, limit, reference)
-        expected = np.array([walk.value(features, name) for name in found.names], np.float32)
-        same = np.isclose(found.values[s], expected, rtol=2e-5, atol=1e-4, equal_nan=True)
+        expected = np.array([walk.value(features, name) for name in columns.names], np.float32)
+        same = np.isclose(columns.values[s], expected, rtol=2e-5, atol=1e-4, equal_nan=True)
         assert same.all(), [
-            (found.names[i], found.values[s, i], expected[i]) for i in np.flatnonzero(~same)
+            (columns.names[i], columns.values[s, i], expected[i]) for i in np.flatnonzero(~same)
         ]
         compared += int(np.isfinite(expected).sum())
     assert compared > 500
@@ -240,18 +131,20 @@ def test_hidden_columns_are_invisible(tiny: Any, make_task: Any) -> None:
 def test_a_row_that_does_not_exist_yet_says_nothing(tiny: Any, make_task: Any) -> None:
     task = make_task([(0, 9, 0.0)], [], [], "regression")
     late = int(np.flatnonzero(tiny.frames["users"]["joined"] > START + 20 * DAY)[0])
-    found = compute(tiny, task, SamplingConfig(), [late], [START + 10 * DAY], 1)
-    own = [i for i, name in enumerate(found.names) if ": " not in name or name.startswith(">")]
-    assert len(own) >= 3
-    assert np.isnan(found.values[0, own]).all()
+    columns = compute(tiny, task, SamplingConfig(), [late], [START + 10 * DAY], 1)
+    of_entity = [
+        i for i, name in enumerate(columns.names) if ": " not in name or name.startswith(">")
+    ]
+    assert len(of_entity) >= 3
+    assert np.isnan(columns.values[0, of_entity]).all()
 
 
 def test_a_task_without_a_window_counts_thirty_days(tiny: Any, make_task: Any) -> None:
     rows, times = np.arange(30), np.full(30, START + 39 * DAY)
-    found = {}
+    values = {}
     for days in (None, 0, 30):
         window = None if days is None else pd.Timedelta(days=days)
-        found[days] = compute(
+        values[days] = compute(
             tiny,
             make_task([(0, 9, 0.0)], [], [], "regression", timedelta=window),
             SamplingConfig(),
@@ -259,7 +152,7 @@ def test_a_task_without_a_window_counts_thirty_days(tiny: Any, make_task: Any) -
             times,
             1,
         ).values
-    assert found[None].tobytes() == found[0].tobytes() == found[30].tobytes()
+    assert values[None].tobytes() == values[0].tobytes() == values[30].tobytes()
 
 
 @pytest.mark.parametrize("hops", [1, 2])

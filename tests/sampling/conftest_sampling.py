@@ -26,9 +26,9 @@ def plain_graphs(draw: st.DrawFn) -> Plain:
         if draw(st.integers(0, 3)) == 0:
             times[name] = rows
         else:
-            known = sorted(draw(st.lists(st.integers(-3, 9), min_size=rows, max_size=rows)))
+            dated = sorted(draw(st.lists(st.integers(-3, 9), min_size=rows, max_size=rows)))
             empty = draw(st.integers(0, 2)) if draw(st.booleans()) else 0
-            times[name] = known + [None] * empty
+            times[name] = dated + [None] * empty
     keys = []
     for number in range(draw(st.integers(0, 5))):
         child, parent = draw(st.sampled_from(names)), draw(st.sampled_from(names))

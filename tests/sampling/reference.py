@@ -11,7 +11,7 @@ from gelgt.graph import NEVER, TIMELESS, Graph
 
 
 @dataclass
-class Found:
+class Subgraph:
     nodes: list[int]
     hops: list[int]
     edges: set[tuple[int, int, int]]  # (child node, parent node, relation)
@@ -64,11 +64,11 @@ class Reference:
 
     def bfs(
         self, seed: int, limit: int, budget: int | None, hops: int, fanout: int | None = None
-    ) -> Found:
+    ) -> Subgraph:
         nodes, depths, is_cut = self.search(seed, limit, budget, hops, fanout)
-        return Found(nodes, depths, self.induced(nodes), is_cut)
+        return Subgraph(nodes, depths, self.induced(nodes), is_cut)
 
-    def recent(self, seed: int, limit: int, budget: int, hops: int) -> Found:
+    def recent(self, seed: int, limit: int, budget: int, hops: int) -> Subgraph:
         nodes, depths, is_cut = self.search(seed, limit, budget - budget // 2, hops)
         timed = [
             n
@@ -86,7 +86,7 @@ class Reference:
             if node not in nodes:
                 nodes.append(node)
                 depths.append(hops + 1)
-        return Found(nodes, depths, self.induced(nodes), is_cut)
+        return Subgraph(nodes, depths, self.induced(nodes), is_cut)
 
     def induced(self, nodes: list[int]) -> set[tuple[int, int, int]]:
         inside = set(nodes)

@@ -8,7 +8,7 @@ import numpy as np
 from conftest_sampling import Plain, plain_graphs, size
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from reference import Found, Reference
+from reference import Reference, Subgraph
 
 from gelgt.config import SamplingConfig
 from gelgt.graph import NEVER, TIMELESS, Graph
@@ -34,18 +34,18 @@ def seeds_of(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def exists(graph: Graph, node: int, time: int) -> bool:
-    own = int(graph.node_time[node])
-    return own == TIMELESS or (own != NEVER and own <= time)
+    row_time = int(graph.node_time[node])
+    return row_time == TIMELESS or (row_time != NEVER and row_time <= time)
 
 
-def found(sample: Sample, b: int) -> Found:
+def subgraph_of(sample: Sample, b: int) -> Subgraph:
     t, e = slice(*sample.offsets[b : b + 2]), slice(*sample.edge_offsets[b : b + 2])
     edges = [
         (int(sample.node[s]), int(sample.node[d]), int(r))
         for s, d, r in zip(sample.edge_source[e], sample.edge_target[e], sample.edge_relation[e])
     ]
     assert len(edges) == len(set(edges)), "each foreign key is found once"
-    return Found(
+    return Subgraph(
         sample.node[t].tolist(), sample.hop[t].tolist(), set(edges), bool(sample.is_cut[b])
     )
 
@@ -62,7 +62,7 @@ def test_bfs_equals_the_reference(plain: Plain, budget: int, hops: int, make_gra
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, budget=budget, hops=hops)
     for b, (node, time) in enumerate(zip(nodes, times)):
-        assert found(sample, b) == reference.bfs(node, time, budget, hops)
+        assert subgraph_of(sample, b) == reference.bfs(node, time, budget, hops)
 
 
 @many
@@ -79,7 +79,7 @@ def test_fanout_looks_at_the_newest_children_alone(
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, budget=budget, hops=hops, fanout=fanout)
     for b, (node, time) in enumerate(zip(nodes, times)):
-        assert found(sample, b) == reference.bfs(node, time, budget, hops, fanout)
+        assert subgraph_of(sample, b) == reference.bfs(node, time, budget, hops, fanout)
 
 
 @many
@@ -89,7 +89,7 @@ def test_full_is_the_whole_neighbourhood(plain: Plain, hops: int, make_graph: Ma
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, strategy="full", hops=hops, budget=1)
     for b, (node, time) in enumerate(zip(nodes, times)):
-        assert found(sample, b) == reference.bfs(node, time, None, hops)
+        assert subgraph_of(sample, b) == reference.bfs(node, time, None, hops)
 
 
 @many
@@ -101,7 +101,7 @@ def test_recent_equals_the_reference(
     reference = Reference(graph)
     nodes, times, sample = sampled(graph, strategy="recent", budget=budget, hops=hops)
     for b, (node, time) in enumerate(zip(nodes, times)):
-        assert found(sample, b) == reference.recent(node, time, budget, hops)
+        assert subgraph_of(sample, b) == reference.recent(node, time, budget, hops)
 
 
 @many
@@ -121,7 +121,7 @@ def test_random_orders_draw_from_the_neighbourhood(
     )
     for b, (node, time) in enumerate(zip(nodes, times)):
         whole, depths, _ = reference.search(node, time, None, hops)
-        got = found(sample, b)
+        got = subgraph_of(sample, b)
         assert got.nodes[0] == node
         assert len(got.nodes) == len(set(got.nodes)) == min(budget, len(whole))
         assert all(h == depths[whole.index(n)] for n, h in zip(got.nodes, got.hops)), (
@@ -159,7 +159,7 @@ def test_first_hop_rows_are_complete_whenever_they_fit(
     for b, (node, time) in enumerate(zip(nodes, times)):
         first = set(reference.neighbours(node, time)) - {node}
         if len(first) < budget:
-            assert first <= set(found(sample, b).nodes)
+            assert first <= set(subgraph_of(sample, b).nodes)
 
 
 @many
@@ -176,12 +176,12 @@ def test_rows_after_the_seed_time_change_nothing(
     """The graph cut at a time gives the same samples at that time, although all node numbers
     differ."""
     times, keys = plain
-    whole, kept = (
+    whole, visible = (
         make_graph(plain),
         {name: visible_rows(value, cut) for name, value in times.items()},
     )
     cut_times = {
-        name: len(kept[name]) if isinstance(value, int) else [value[i] for i in kept[name]]
+        name: len(visible[name]) if isinstance(value, int) else [value[i] for i in visible[name]]
         for name, value in times.items()
     }
     cut_keys = [
@@ -191,27 +191,27 @@ def test_rows_after_the_seed_time_change_nothing(
             parent,
             [
                 None
-                if rows[i] is None or rows[i] not in kept[parent]
-                else kept[parent].index(rows[i])
-                for i in kept[child]
+                if rows[i] is None or rows[i] not in visible[parent]
+                else visible[parent].index(rows[i])
+                for i in visible[child]
             ],
         )
         for child, column, parent, rows in keys
     ]
     small = make_graph((cut_times, cut_keys))
     config = SamplingConfig(strategy=strategy, order=order, budget=budget)  # type: ignore[arg-type]
-    pairs = [(name, row) for name in times for row in kept[name]]
+    pairs = [(name, row) for name in times for row in visible[name]]
     assume(pairs)
     identity = np.array([hash_of(name, row) for name, row in pairs], np.uint64)
     at = [cut] * len(pairs)
     before = Sampler(small, config).sample(
-        [int(small.nodes(n, [kept[n].index(r)])[0]) for n, r in pairs], at, identity
+        [int(small.nodes(n, [visible[n].index(r)])[0]) for n, r in pairs], at, identity
     )
     after = Sampler(whole, config).sample(
         [int(whole.nodes(n, [r])[0]) for n, r in pairs], at, identity
     )
     names = {
-        int(small.nodes(n, [kept[n].index(r)])[0]): int(whole.nodes(n, [r])[0]) for n, r in pairs
+        int(small.nodes(n, [visible[n].index(r)])[0]): int(whole.nodes(n, [r])[0]) for n, r in pairs
     }
     assert [names[int(n)] for n in before.node] == after.node.tolist()
     assert before.hop.tolist() == after.hop.tolist()
@@ -256,7 +256,7 @@ def test_deterministic_and_independent_of_threads_and_partners(
         np.testing.assert_array_equal(getattr(once, name), getattr(again, name))
     middle = len(nodes) // 2
     alone = sampler.sample(nodes[middle : middle + 1], times[middle : middle + 1])
-    assert found(alone, 0) == found(once, middle)
+    assert subgraph_of(alone, 0) == subgraph_of(once, middle)
 
 
 @many

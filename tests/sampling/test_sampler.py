@@ -93,7 +93,7 @@ def test_a_later_fraction_changes_nothing_before_it() -> None:
     import pandas as pd
 
     times = ["2024-01-01 00:00:00", "2024-01-02 00:00:00", "2024-01-09 00:00:00.25"]
-    found = []
+    samples = []
     for count in (2, 3):
         events = pd.DataFrame(
             {
@@ -107,9 +107,9 @@ def test_a_later_fraction_changes_nothing_before_it() -> None:
         sample = Sampler(graph, SamplingConfig(causality="inclusive")).sample(
             graph.nodes("users", [0]), [at]
         )
-        found.append((sample.age.tolist(), sample.hop.tolist()))
-    assert found[0] == found[1]
-    assert len(found[0][0]) == 3
+        samples.append((sample.age.tolist(), sample.hop.tolist()))
+    assert samples[0] == samples[1]
+    assert len(samples[0][0]) == 3
 
 
 def test_seeds_from_the_future_are_refused(history: Graph) -> None:

@@ -74,13 +74,13 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 def cards(root: ElementTree.Element) -> list[tuple[float, float, float]]:
     """(left, top, bottom) of each card."""
-    found = []
+    boxes = []
     for group in root.iter(f"{SVG}g"):
         place = re.fullmatch(r"translate\(([\d.]+),([\d.]+)\)", group.attrib["transform"])
         assert place
         left, top = float(place[1]), float(place[2])
-        found.append((left, top, top + float(group.find(f"{SVG}rect").attrib["height"])))  # type: ignore[union-attr]
-    return found
+        boxes.append((left, top, top + float(group.find(f"{SVG}rect").attrib["height"])))  # type: ignore[union-attr]
+    return boxes
 
 
 @pytest.mark.parametrize("shape", SHAPES)

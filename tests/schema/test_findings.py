@@ -20,12 +20,12 @@ ORDERS = pd.DataFrame(
 )
 
 
-def found(**tables: pd.DataFrame) -> dict[str, Finding]:
+def findings_of(**tables: pd.DataFrame) -> dict[str, Finding]:
     return {f.code: f for f in find(gelgt.open(dict(tables)))}
 
 
 def test_clean_rows_have_no_findings() -> None:
-    assert found(users=USERS, orders=ORDERS) == {}
+    assert findings_of(users=USERS, orders=ORDERS) == {}
 
 
 def test_the_shop_has_no_findings(small_shop: Shop) -> None:
@@ -49,38 +49,38 @@ def test_what_the_import_saw_comes_first() -> None:
 
 
 def test_rows_without_a_time() -> None:
-    finding = found(users=USERS, orders=ORDERS.assign(placed_at=[DAYS[0], None, None, DAYS[3]]))[
-        "null_time"
-    ]
+    finding = findings_of(
+        users=USERS, orders=ORDERS.assign(placed_at=[DAYS[0], None, None, DAYS[3]])
+    )["null_time"]
     assert (finding.table, finding.column, finding.count) == ("orders", "placed_at", 2)
 
 
 def test_constant_and_empty_columns() -> None:
-    findings = found(users=USERS.assign(country="SE", note=None), orders=ORDERS)
+    findings = findings_of(users=USERS.assign(country="SE", note=None), orders=ORDERS)
     assert (findings["constant_column"].column, findings["constant_column"].count) == ("country", 4)
     assert "'SE'" in findings["constant_column"].message
     assert findings["all_null_column"].column == "note"
 
 
 def test_a_constant_with_gaps_is_not_constant() -> None:
-    assert found(users=USERS.assign(country=["SE", "SE", None, "SE"]), orders=ORDERS) == {}
+    assert findings_of(users=USERS.assign(country=["SE", "SE", None, "SE"]), orders=ORDERS) == {}
 
 
 def test_tables_that_are_empty_unlinked_or_only_keys() -> None:
     friends = pd.DataFrame({"user_id": [1, 2], "other_user_id": [2, 3]})
     weather = pd.DataFrame({"station": ["a", "b"], "at": DAYS[:2], "degrees": [1.5, 2.5]})
-    findings = found(users=USERS, friends=friends, weather=weather, orders=ORDERS.head(0))
+    findings = findings_of(users=USERS, friends=friends, weather=weather, orders=ORDERS.head(0))
     assert findings["empty_table"].table == "orders"
     assert findings["key_only_table"].table == "friends"
     assert findings["unlinked_table"].table == "weather"
 
 
 def test_a_single_table_is_not_unlinked() -> None:
-    assert found(orders=ORDERS.drop(columns="user_id")) == {}
+    assert findings_of(orders=ORDERS.drop(columns="user_id")) == {}
 
 
 def test_dates_that_are_no_time_column() -> None:
-    findings = found(users=USERS.rename(columns={"joined_at": "birth_date"}), orders=ORDERS)
+    findings = findings_of(users=USERS.rename(columns={"joined_at": "birth_date"}), orders=ORDERS)
     assert (findings["timeless_table"].table, findings["timeless_table"].column) == (
         "users",
         "birth_date",
@@ -89,7 +89,9 @@ def test_dates_that_are_no_time_column() -> None:
 
 
 def test_a_database_without_any_time() -> None:
-    findings = found(users=USERS.drop(columns="joined_at"), orders=ORDERS.drop(columns="placed_at"))
+    findings = findings_of(
+        users=USERS.drop(columns="joined_at"), orders=ORDERS.drop(columns="placed_at")
+    )
     assert "users" in findings["no_times"].message
     assert "orders" in findings["no_times"].message
 

@@ -19,7 +19,7 @@ def test_bare_csv_of_real_databases(
     for table in declared.table_names:
         pd.read_parquet(declared.path(table)).to_csv(tmp_path / f"{table}.csv", index=False)
     inferred = gelgt.open(tmp_path)
-    keys, found, false = 0, 0, []
+    keys, correct, false = 0, 0, []
     for table in declared.table_names:
         there, here = declared.table(table), inferred.table(table)
         assert here.time_col == there.time_col, f"time column of {table}"
@@ -29,10 +29,10 @@ def test_bare_csv_of_real_databases(
         got = {(fk.column, fk.table) for fk in here.foreign_keys} | (
             {(here.pkey, "")} if here.pkey else set()
         )
-        keys, found = keys + len(expected), found + len(expected & got)
+        keys, correct = keys + len(expected), correct + len(expected & got)
         false += [(table, *key) for key in got - expected]
     assert false == []
-    assert found >= 0.95 * keys
+    assert correct >= 0.95 * keys
 
 
 def infer(**tables: pd.DataFrame) -> gelgt.Database:

@@ -37,10 +37,10 @@ PROSE = pa.array([f"The parcel number {i} came late and wet" for i in range(30)]
     ],
 )
 def test_kind_of_values(name: str, values: pa.Array, kind: str) -> None:
-    found = infer_kind(name, values)
-    assert found.kind == kind
-    assert found.origin == "inferred"
-    assert found.evidence
+    inferred = infer_kind(name, values)
+    assert inferred.kind == kind
+    assert inferred.origin == "inferred"
+    assert inferred.evidence
 
 
 def test_the_separator_is_told() -> None:

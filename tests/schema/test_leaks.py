@@ -24,9 +24,9 @@ def orders(rows: int = ROWS, **more: Any) -> pd.DataFrame:
 
 
 def leaks(**tables: pd.DataFrame) -> dict[tuple[str, str | None], Finding]:
-    found = find_leaks(gelgt.open(dict(tables)))
-    assert all(f.code == "suspected_leak" and "ignored" in f.message for f in found)
-    return {(f.table, f.column): f for f in found}
+    suspects = find_leaks(gelgt.open(dict(tables)))
+    assert all(f.code == "suspected_leak" and "ignored" in f.message for f in suspects)
+    return {(f.table, f.column): f for f in suspects}
 
 
 def test_honest_columns_raise_no_alarm() -> None:
@@ -36,10 +36,10 @@ def test_honest_columns_raise_no_alarm() -> None:
 
 
 def test_a_date_later_than_the_row() -> None:
-    found = leaks(orders=orders(delivered_at=AT + pd.Timedelta(days=3)))
-    assert list(found) == [("orders", "delivered_at")]
-    assert found["orders", "delivered_at"].count == ROWS
-    assert "later than 'placed_at' in 100%" in found["orders", "delivered_at"].message
+    suspects = leaks(orders=orders(delivered_at=AT + pd.Timedelta(days=3)))
+    assert list(suspects) == [("orders", "delivered_at")]
+    assert suspects["orders", "delivered_at"].count == ROWS
+    assert "later than 'placed_at' in 100%" in suspects["orders", "delivered_at"].message
 
 
 def test_a_date_that_is_now_and_then_later_is_no_leak() -> None:
@@ -49,13 +49,13 @@ def test_a_date_that_is_now_and_then_later_is_no_leak() -> None:
 
 def test_a_column_that_is_filled_after_the_fact() -> None:
     is_open = np.arange(ROWS) >= ROWS - 40
-    found = leaks(orders=orders(resolution=np.where(is_open, None, np.arange(ROWS) % 3)))
-    assert list(found) == [("orders", "resolution")]
+    suspects = leaks(orders=orders(resolution=np.where(is_open, None, np.arange(ROWS) % 3)))
+    assert list(suspects) == [("orders", "resolution")]
     assert (
         "missing in 100% of the newest rows but in 0% of older ones"
-        in found["orders", "resolution"].message
+        in suspects["orders", "resolution"].message
     )
-    assert found["orders", "resolution"].count == ROWS - 40
+    assert suspects["orders", "resolution"].count == ROWS - 40
 
 
 def test_a_column_that_ceased_long_ago_is_not_filled_after_the_fact() -> None:
@@ -69,9 +69,9 @@ def test_a_column_that_is_empty_where_a_late_date_is() -> None:
     other = pd.Series(["web", "shop"] * (ROWS // 2)).where(
         np.random.default_rng(3).random(ROWS) < 0.3
     )
-    found = leaks(orders=orders(cancelled_at=when, reason=reason, channel=other))
-    assert set(found) == {("orders", "cancelled_at"), ("orders", "reason")}
-    assert "filled exactly where 'cancelled_at' is" in found["orders", "reason"].message
+    suspects = leaks(orders=orders(cancelled_at=when, reason=reason, channel=other))
+    assert set(suspects) == {("orders", "cancelled_at"), ("orders", "reason")}
+    assert "filled exactly where 'cancelled_at' is" in suspects["orders", "reason"].message
 
 
 def visits_and_users(counted: Callable[[pd.Series], pd.Series]) -> dict[str, pd.DataFrame]:
@@ -96,9 +96,9 @@ def visits_and_users(counted: Callable[[pd.Series], pd.Series]) -> dict[str, pd.
 
 
 def test_a_counter_of_todays_child_rows() -> None:
-    found = leaks(**visits_and_users(lambda counts: counts))
-    assert list(found) == [("users", "visit_count")]
-    assert "today's number of 'visits' rows" in found["users", "visit_count"].message
+    suspects = leaks(**visits_and_users(lambda counts: counts))
+    assert list(suspects) == [("users", "visit_count")]
+    assert "today's number of 'visits' rows" in suspects["users", "visit_count"].message
 
 
 def test_a_counter_with_gaps_is_still_found() -> None:
@@ -126,9 +126,9 @@ def test_a_key_that_is_updated_with_every_order() -> None:
     tables = {"users": users, "orders": orders(user_id=np.arange(ROWS) % 100)}
     assert leaks(**tables) == {}, "it is not followed, so that it tells nothing"
     followed = gelgt.open(tables, schema={"users": {"dated_by": None}})
-    (found,) = find_leaks(followed)
-    assert (found.table, found.column) == ("users", "last_order_id")
-    assert "newer than the row itself in 100% of its rows" in found.message
+    (leak,) = find_leaks(followed)
+    assert (leak.table, leak.column) == ("users", "last_order_id")
+    assert "newer than the row itself in 100% of its rows" in leak.message
     first = users.assign(last_order_id=np.arange(100))  # the order that came with the user
     assert leaks(users=first, orders=orders(user_id=np.arange(ROWS) % 100)) == {}
 
@@ -139,11 +139,11 @@ def test_a_date_behind_what_dates_the_row() -> None:
     lines = pd.DataFrame(
         {"id": range(ROWS), "order_id": range(ROWS), "scheduled_for": AT + pd.Timedelta(days=3)}
     )
-    found = leaks(orders=orders(), deliveries=lines)
-    assert list(found) == [("deliveries", "scheduled_for")]
+    suspects = leaks(orders=orders(), deliveries=lines)
+    assert list(suspects) == [("deliveries", "scheduled_for")]
     assert (
         "later than orders.placed_at, which dates its rows, in 100% of them"
-        in found["deliveries", "scheduled_for"].message
+        in suspects["deliveries", "scheduled_for"].message
     )
     assert (
         leaks(orders=orders(), deliveries=lines.assign(scheduled_for=AT - pd.Timedelta(days=3)))

@@ -28,8 +28,8 @@ def report() -> dict[str, object]:
 
 
 def test_the_promised_shape() -> None:
-    found = report()
-    orders = found["tables"]["orders"]  # type: ignore[index]
+    inspected = report()
+    orders = inspected["tables"]["orders"]  # type: ignore[index]
     assert orders["rows"] == 4
     assert orders["primary_key"]["columns"] == ["id"]
     assert orders["primary_key"]["origin"] == "inferred"
@@ -37,7 +37,7 @@ def test_the_promised_shape() -> None:
     assert orders["time_column"]["origin"] == "inferred"
     (key,) = orders["foreign_keys"]
     assert (key["column"], key["table"], key["origin"]) == ("user_id", "users", "manifest")
-    finding = next(f for f in found["findings"] if f["code"] == "dangling_key")  # type: ignore[attr-defined]
+    finding = next(f for f in inspected["findings"] if f["code"] == "dangling_key")  # type: ignore[attr-defined]
     assert (finding["table"], finding["column"], finding["count"]) == ("orders", "user_id", 1)
 
 
@@ -70,13 +70,13 @@ def test_time_range_of_an_empty_table_and_of_empty_times() -> None:
 
 
 def test_declared_keys_of_the_shop(small_shop: Shop) -> None:
-    found = inspect(gelgt.open(small_shop.url))
-    assert found["source"] == small_shop.url
-    assert found["name"] == "shop"
-    assert found["split_origin"] == "inferred"
-    orders = found["tables"]["orders"]
+    inspected = inspect(gelgt.open(small_shop.url))
+    assert inspected["source"] == small_shop.url
+    assert inspected["name"] == "shop"
+    assert inspected["split_origin"] == "inferred"
+    orders = inspected["tables"]["orders"]
     assert orders["primary_key"]["origin"] == "declared"
     assert [(k["column"], k["table"], k["origin"]) for k in orders["foreign_keys"]] == [
         ("customer_id", "customers", "declared")
     ]
-    assert found["val_timestamp"] < found["test_timestamp"] < orders["time_range"][1]
+    assert inspected["val_timestamp"] < inspected["test_timestamp"] < orders["time_range"][1]

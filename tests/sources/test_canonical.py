@@ -48,9 +48,9 @@ WHEN = datetime(2024, 1, 31, 17, 4, 5)
     ],
 )
 def test_values_keep_their_meaning(array: pa.Array, arrow: pa.DataType, values: list[Any]) -> None:
-    found = canonical_array(array, "t", "c")
-    assert found.type == arrow == canonical_type(array.type)
-    assert found.to_pylist() == values
+    cast = canonical_array(array, "t", "c")
+    assert cast.type == arrow == canonical_type(array.type)
+    assert cast.to_pylist() == values
 
 
 def test_zoned_times_are_instants() -> None:
@@ -60,8 +60,8 @@ def test_zoned_times_are_instants() -> None:
 
 @pytest.mark.parametrize("nanoseconds", [999, 1_999, -1, -1_001])
 def test_nanoseconds_are_cut_towards_the_past(nanoseconds: int) -> None:
-    found = canonical_array(pa.array([nanoseconds], pa.timestamp("ns")), "t", "c").cast(pa.int64())
-    assert found.to_pylist() == [nanoseconds // 1000]
+    micros = canonical_array(pa.array([nanoseconds], pa.timestamp("ns")), "t", "c").cast(pa.int64())
+    assert micros.to_pylist() == [nanoseconds // 1000]
 
 
 def test_uuids_are_text() -> None:

@@ -32,8 +32,8 @@ def test_declared_keys(tmp_path: Path) -> None:
     assert list(tables) == ["books", "loans", "users"]
     assert tables["books"].primary_key == ("isbn", "number")
     assert tables["loans"].primary_key == ()
-    found = {(fk.columns, fk.table, fk.referred, fk.origin) for fk in tables["loans"].foreign_keys}
-    assert found == {
+    keys = {(fk.columns, fk.table, fk.referred, fk.origin) for fk in tables["loans"].foreign_keys}
+    assert keys == {
         (("who",), "users", ("email",), "declared"),
         (("i", "n"), "books", ("isbn", "number"), "declared"),
     }
@@ -42,11 +42,16 @@ def test_declared_keys(tmp_path: Path) -> None:
 def test_every_type_arrives_canonical(tmp_path: Path) -> None:
     path = write(
         tmp_path / "types.duckdb",
-        """CREATE TABLE t (id INTEGER PRIMARY KEY, tiny UTINYINT, huge HUGEINT, price DECIMAL(9, 2), half FLOAT, flag BOOLEAN, word VARCHAR,
-           mood ENUM ('sad', 'ok'), key UUID, "at" TIMESTAMP, zoned TIMESTAMPTZ, ns TIMESTAMP_NS, day DATE, clock TIME, span INTERVAL,
+        """CREATE TABLE t (
+           id INTEGER PRIMARY KEY, tiny UTINYINT, huge HUGEINT, price DECIMAL(9, 2), half FLOAT,
+           flag BOOLEAN, word VARCHAR, mood ENUM ('sad', 'ok'), key UUID,
+           "at" TIMESTAMP, zoned TIMESTAMPTZ, ns TIMESTAMP_NS, day DATE, clock TIME, span INTERVAL,
            tags VARCHAR[], pair STRUCT(a INTEGER), photo BLOB)""",
-        """INSERT INTO t VALUES (1, 200, 12345678901234567890, 1.25, 0.5, true, 'x', 'ok', '00000000-0000-0000-0000-000000000001',
-           '2024-01-31 17:04:05', '2024-01-31 17:04:05+02', '2024-01-31 17:04:05.123456789', '2024-01-31', '17:04:05', INTERVAL 1 DAY,
+        """INSERT INTO t VALUES (
+           1, 200, 12345678901234567890, 1.25, 0.5,
+           true, 'x', 'ok', '00000000-0000-0000-0000-000000000001',
+           '2024-01-31 17:04:05', '2024-01-31 17:04:05+02', '2024-01-31 17:04:05.123456789',
+           '2024-01-31', '17:04:05', INTERVAL 1 DAY,
            ['a', 'b'], {'a': 1}, 'x'::BLOB)""",
     )
     db = gelgt.open(path)

@@ -73,9 +73,9 @@ def test_line_breaks_quotes_and_delimiters_inside_fields(tmp_path: Path) -> None
     (tmp_path / "people.csv").write_text(
         'id,name,note\n1,"Zoë ""Z"" Berg","first line\nsecond, line"\n2,Bo,\n'
     )
-    found = rows(tmp_path)
-    assert found[0] == {"id": "1", "name": 'Zoë "Z" Berg', "note": "first line\nsecond, line"}
-    assert found[1] == EXPECTED[1]
+    delivered = rows(tmp_path)
+    assert delivered[0] == {"id": "1", "name": 'Zoë "Z" Berg', "note": "first line\nsecond, line"}
+    assert delivered[1] == EXPECTED[1]
 
 
 def test_a_line_break_in_a_column_name(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_words_among_numbers_are_missing_where_they_are_known_or_the_user_says_s
         "fee": "string",
         "at": "string",
     }
-    found = [(f.code, f.column, f.count) for f in db.import_findings]
-    assert sorted(found, key=str) == [
+    reported = [(f.code, f.column, f.count) for f in db.import_findings]
+    assert sorted(reported, key=str) == [
         ("missing_words", "price", 1),
         ("text_dates", "at", None),
         ("text_numbers", "fee", None),

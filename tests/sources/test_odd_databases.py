@@ -16,21 +16,24 @@ from gelgt import GelgtError
 POSTGRES = """
 CREATE SCHEMA odd; CREATE SCHEMA other; SET search_path TO odd;
 CREATE TYPE mood AS ENUM ('sad', 'happy');
-CREATE TABLE people (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), joined_at timestamptz, mood mood, shape point, doc xml,
-                     boss uuid REFERENCES people, fee numeric(8, 2), twice numeric GENERATED ALWAYS AS (fee * 2) STORED);
+CREATE TABLE people (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), joined_at timestamptz,
+                     mood mood, shape point, doc xml, boss uuid REFERENCES people,
+                     fee numeric(8, 2), twice numeric GENERATED ALWAYS AS (fee * 2) STORED);
 INSERT INTO people (joined_at, mood, shape, doc, fee) VALUES
     ('2024-01-01 00:30+05', 'sad', '(1,2)', '<a/>', 1.5), ('infinity', NULL, NULL, NULL, NULL);
 CREATE TABLE events (id bigint, at timestamptz) PARTITION BY RANGE (at);
 CREATE TABLE events_a PARTITION OF events FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
 CREATE TABLE events_b PARTITION OF events FOR VALUES FROM ('2024-02-01') TO ('2024-03-01');
-INSERT INTO events SELECT i, timestamptz '2024-01-01 12:00+00' + i * interval '1 day' FROM generate_series(1, 40) i;
+INSERT INTO events SELECT i, timestamptz '2024-01-01 12:00+00' + i * interval '1 day'
+    FROM generate_series(1, 40) i;
 CREATE TABLE bare ();
 CREATE VIEW seen AS SELECT id, at FROM events WHERE id <= 10;
 CREATE MATERIALIZED VIEW kept AS SELECT id FROM events WHERE id <= 20;
 CREATE TABLE secret (id int PRIMARY KEY);
 CREATE TABLE other.deals (id int PRIMARY KEY, who uuid REFERENCES people);
 CREATE ROLE reader LOGIN PASSWORD 'reader';
-GRANT USAGE ON SCHEMA odd TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA odd TO reader; REVOKE ALL ON secret FROM reader
+GRANT USAGE ON SCHEMA odd TO reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA odd TO reader; REVOKE ALL ON secret FROM reader
 """
 
 

@@ -12,10 +12,10 @@ from gelgt.sources.text_types import TextProfile, parse_text
 
 
 def profile(*values: str | None, numbers: bool = True, batch: int = 1000) -> TextProfile:
-    found = TextProfile("t", "c", numbers)
+    profiled = TextProfile("t", "c", numbers)
     for start in range(0, len(values), batch):
-        found.add(pa.array(values[start : start + batch], pa.string()))
-    return found
+        profiled.add(pa.array(values[start : start + batch], pa.string()))
+    return profiled
 
 
 def settle(*values: str | None) -> list[object]:
@@ -55,13 +55,13 @@ def settle(*values: str | None) -> list[object]:
     ],
 )
 def test_verdict(values: list[str | None], arrow: pa.DataType | None) -> None:
-    found = profile(*values)
+    profiled = profile(*values)
     if arrow is None:
         with pytest.raises(SourceError) as caught:
-            found.verdict()
+            profiled.verdict()
         assert caught.value.code == "mixed_time_zones"
     else:
-        assert found.verdict() == arrow
+        assert profiled.verdict() == arrow
 
 
 def test_a_misfit_in_a_later_batch_counts() -> None:
@@ -150,9 +150,9 @@ def test_dates_that_can_be_read_in_one_way_are_and_words_for_missing_values_are_
     ],
 )
 def test_doubts_about_text(values: list[str], code: str | None) -> None:
-    found = profile(*values)
-    assert found.verdict() == pa.string()
-    doubt = found.doubts()
+    profiled = profile(*values)
+    assert profiled.verdict() == pa.string()
+    doubt = profiled.doubts()
     assert (doubt and doubt[0]) == code
 
 

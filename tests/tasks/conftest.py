@@ -124,9 +124,9 @@ def random_shop(until: str | None = None, seed: int = 0) -> dict[str, dict[str, 
     }
     if until is not None:
         limit = np.datetime64(until, "us")
-        known = {"customers": joined <= limit, "orders": placed <= limit}
-        known["items"] = known["orders"][order]
-        for name, keep in known.items():
+        visible = {"customers": joined <= limit, "orders": placed <= limit}
+        visible["items"] = visible["orders"][order]
+        for name, keep in visible.items():
             columns = tables[name]["columns"]
             tables[name]["columns"] = {
                 c: pa.array(v).filter(pa.array(keep)) for c, v in columns.items()

@@ -17,7 +17,8 @@ from gelgt.tasks.events import find_events
 CHURN = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
 SQL = """SELECT timestamp, c.id, CAST(COUNT(o.id) = 0 AS BIGINT) AS churned
 FROM timestamps CROSS JOIN customers c
-LEFT JOIN orders o ON o.customer_id = c.id AND o.placed_at > timestamp AND o.placed_at <= timestamp + INTERVAL '{timedelta}'
+LEFT JOIN orders o ON o.customer_id = c.id
+  AND o.placed_at > timestamp AND o.placed_at <= timestamp + INTERVAL '{timedelta}'
 GROUP BY ALL"""
 START = pd.Timestamp("2023-01-01")
 
@@ -31,7 +32,7 @@ def frames(planned: bool = True) -> dict[str, pd.DataFrame]:
     visits = pd.DataFrame({"id": range(1000), "customer_id": rng.integers(0, 60, 1000)})
     visits["seen_at"] = START + pd.to_timedelta(np.linspace(0, 460, 1000), "D").round("s")
     lines = pd.DataFrame({"order_id": np.repeat(orders["id"], 2), "amount": 1.0})
-    found = {
+    tables = {
         "customers": pd.DataFrame({"id": range(60)}),
         "orders": orders,
         "visits": visits,
@@ -43,7 +44,7 @@ def frames(planned: bool = True) -> dict[str, pd.DataFrame]:
             "starts_at": START + pd.to_timedelta(np.linspace(10, 680, 30), "D").round("s"),
         }
     )
-    return found | ({"campaigns": campaigns} if planned else {})
+    return tables | ({"campaigns": campaigns} if planned else {})
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +96,10 @@ def test_sql_ends_with_the_tables_that_it_reads(db: Database) -> None:
         "LEFT JOIN campaigns k ON k.starts_at > timestamp AND k.starts_at <= timestamp + INTERVAL "
         "1 DAY\nGROUP BY ALL",
     )
-    told = db.task(planned, timedelta="30 days", entity="customers.id")
+    both = db.task(planned, timedelta="30 days", entity="customers.id")
     # which of them it counts is not known
-    assert last_end(told) > frames()["orders"]["placed_at"].max()
-    assert any("'orders' ends at 2024-05-15, windows at" in notice for notice in told.notices)
+    assert last_end(both) > frames()["orders"]["placed_at"].max()
+    assert any("'orders' ends at 2024-05-15, windows at" in notice for notice in both.notices)
     assert not any("ends at" in notice for notice in task.notices)
 
 

@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,28 +216,6 @@ def test_tasks_in_the_cache_are_found(shop_db: Database) -> None:
     assert_same_task(shop_db.task("count"), task)
 
 
-def test_saved_labels_need_no_duckdb(shop_db: Database) -> None:
-    make_task(shop_db, FORECASTS["next"], name="next").save()
-    code = (
-        "import sys; sys.modules['duckdb'] = sys.modules['sqlalchemy'] = None; import gelgt; "
-        f"task = gelgt.open({str(shop_db.folder)!r}).task('next'); "
-        "print(task.table('train').num_rows, len(task.population(task.database, '2024-01-01')))"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert int(shown[0]) == shop_db.task("next").rows["train"]
-
-
-def test_other_options_make_the_labels_again(shop_db: Database) -> None:
-    make_task(shop_db, FORECASTS["count"], name="count").save()
-    task = shop_db.task("count", eval_timestamps=1)
-    assert len(task.preview().seed_times["val"]) == 1
-    assert task.num_eval_timestamps == 1
-    moved = shop_db.task("count", val="2024-01-01", test="2024-03-01")
-    assert moved.rows["train"] < task.rows["train"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -256,20 +232,6 @@ def test_bad_manifests(shop_db: Database, change: dict[str, Any], message: str) 
     with pytest.raises(gelgt.GelgtError) as caught:
         shop_db.task("count")
     assert message in str(caught.value)
-
-
-def test_label_files_that_do_not_fit(shop_db: Database) -> None:
-    folder = make_task(shop_db, FORECASTS["count"], name="count").save()
-    pd.read_parquet(folder / "val.parquet").rename(columns={"target": "tarGet"}).to_parquet(
-        folder / "val.parquet"
-    )
-    with pytest.raises(
-        TaskError, match=r"count/val.parquet has no column 'target'. Did you mean 'tarGet'\?"
-    ):
-        shop_db.task("count")
-    (folder / "val.parquet").write_text("no parquet")
-    with pytest.raises(TaskError, match="is not a readable Parquet file"):
-        shop_db.task("count")
 
 
 def test_the_first_tasks_split_times_go_to_the_manifest(small_shop: Shop, tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def test_split_rules_with_a_window(shop_db: Database) -> None:
     for split, rows in expected.items():
         assert task.table(split).column("score").to_pylist() == rows.score.tolist()
     gaps = len(labels) - sum(map(len, expected.values()))
-    told = [n for n in task.notices if "in the gap before" in n]
-    assert len(told) == 2
-    assert sum(int(n.split(": ")[1].split()[0]) for n in told) == gaps
+    gap_notices = [n for n in task.notices if "in the gap before" in n]
+    assert len(gap_notices) == 2
+    assert sum(int(n.split(": ")[1].split()[0]) for n in gap_notices) == gaps
 
 
 def test_split_rules_without_a_window(shop_db: Database) -> None:

@@ -40,8 +40,8 @@ def test_notices() -> None:
 def test_labels_of_entities_that_come_after_the_test_time_are_dropped(shop_db: Database) -> None:
     task = shop_db.task("PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id")
     joined = shop_db.read("customers")["joined"].to_numpy()
-    known = sum(joined <= task.test_timestamp.to_datetime64())  # type: ignore[union-attr]
-    assert max(task.table("test").column("id").to_pylist()) == known - 1
+    existing = sum(joined <= task.test_timestamp.to_datetime64())  # type: ignore[union-attr]
+    assert max(task.table("test").column("id").to_pylist()) == existing - 1
 
 
 def test_train_and_val_see_no_row_after_the_test_time(

@@ -37,9 +37,9 @@ def test_train_labels_do_not_change_when_rows_after_validation_vanish(
     cut = make_db(random_shop(until="2024-03-01")).task(
         sentence, val="2023-10-03", test="2023-12-02"
     )
-    kept = full.table("train").to_pandas()
+    complete = full.table("train").to_pandas()
     fewer = cut.table("train").to_pandas()
-    common = kept.merge(fewer, on=["timestamp", "id"], suffixes=("", "_cut"))
+    common = complete.merge(fewer, on=["timestamp", "id"], suffixes=("", "_cut"))
     assert len(common) == len(fewer) > 0
     assert (common.target == common.target_cut).all()
 

@@ -94,13 +94,13 @@ def test_an_entity_that_sorts_before_others(tmp_path: Path) -> None:
 
 
 def test_the_demo_shop_in_sqlite(tmp_path: Path) -> None:
-    made = shop(tmp_path / "shop.db", customers=80, days=400, seed=3)
-    db = gelgt.open(made.url)
+    small = shop(tmp_path / "shop.db", customers=80, days=400, seed=3)
+    db = gelgt.open(small.url)
     folder = db.task(
-        made.sentence, val=made.val_timestamp, test=made.test_timestamp, name="churn"
+        small.sentence, val=small.val_timestamp, test=small.test_timestamp, name="churn"
     ).save(tmp_path / "churn")
     before = by_key(db.task(folder))
-    with sqlite3.connect(made.path) as connection:
+    with sqlite3.connect(small.path) as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(customers)")]
         first = dict(
             zip(
@@ -116,7 +116,7 @@ def test_the_demo_shop_in_sqlite(tmp_path: Path) -> None:
             list(first.values()),
         )
     connection.close()
-    grown = gelgt.open(made.url)
+    grown = gelgt.open(small.url)
     assert named(grown, "customers", [0]) == [999_999]
     after = by_key(grown.task(folder))
     both = before.merge(after, on=["split", "time", "entity"], suffixes=("", "_after"))
@@ -137,14 +137,14 @@ def test_edited_labels_follow_their_keys(tmp_path: Path) -> None:
     before, after = gelgt.open(frames()), gelgt.open(frames(extra=True))
     folder = before.task(CHURN, name="churn", **TIMES).save(tmp_path / "churn")
     edit(folder)
-    wanted, read = before.task(folder), after.task(folder)
-    assert wanted.is_edited
+    expected, read = before.task(folder), after.task(folder)
+    assert expected.is_edited
     assert read.is_edited
-    pd.testing.assert_frame_equal(by_key(read), by_key(wanted))
+    pd.testing.assert_frame_equal(by_key(read), by_key(expected))
     assert any("matched by your keys" in n for n in read.notices)
     again = read.save(tmp_path / "again")  # an edit stays one when it is saved again
     assert before.task(again).is_edited
-    pd.testing.assert_frame_equal(by_key(before.task(again)), by_key(wanted))
+    pd.testing.assert_frame_equal(by_key(before.task(again)), by_key(expected))
     with pytest.raises(TaskError, match="it differs in train"):
         before.task(CHURN, name="churn", **TIMES).save(folder)  # and is not replaced without a word
     moved = before.task(folder, eval_timestamps=1)
@@ -226,7 +226,7 @@ def test_another_time_column_in_a_relbench_folder(shop_db: Database) -> None:
     content = yaml.safe_load((folder / "manifest.yaml").read_text())
     del content["gelgt"]  # as RelBench writes it
     (folder / "manifest.yaml").write_text(yaml.safe_dump(content))
-    wanted = by_key(gelgt.open(path).task("churn"))
+    expected = by_key(gelgt.open(path).task("churn"))
     customers = pd.read_parquet(path / "db" / "customers.parquet")
     customers["seen"] = customers["joined"].to_numpy()[::-1]
     customers.to_parquet(path / "db" / "customers.parquet")
@@ -234,8 +234,8 @@ def test_another_time_column_in_a_relbench_folder(shop_db: Database) -> None:
     other = gelgt.open(path)
     assert other.folder != path
     assert other.keys("customers") is not None
-    pd.testing.assert_frame_equal(by_key(other.task(folder)), wanted, check_dtype=False)
-    pd.testing.assert_frame_equal(by_key(other.task("churn")), wanted, check_dtype=False)
+    pd.testing.assert_frame_equal(by_key(other.task(folder)), expected, check_dtype=False)
+    pd.testing.assert_frame_equal(by_key(other.task("churn")), expected, check_dtype=False)
 
 
 def test_a_column_of_a_table_without_keys(
@@ -287,14 +287,6 @@ def test_relbench_reads_a_folder_with_keys(small_shop: Shop, tmp_path: Path) -> 
     assert (folder / "gelgt" / "keys" / "customers.parquet").is_file()
     theirs = relbench.load_dataset(tmp_path / "shop").load_task("churn")
     assert len(theirs.get_table("train")) == task.rows["train"]
-
-
-def test_folders_of_unknown_data_say_so(shop_db: Database, tmp_path: Path) -> None:
-    folder = shop_db.task(CHURN, name="churn").save(tmp_path / "churn")
-    content = yaml.safe_load((folder / "manifest.yaml").read_text())
-    del content["gelgt"]["labels"]
-    (folder / "manifest.yaml").write_text(yaml.safe_dump(content))
-    assert any("does not say which data" in n for n in shop_db.task(folder).notices)
 
 
 def _state(folder: Path, table: str, time_col: str) -> None:

@@ -73,8 +73,8 @@ def test_training_rows_are_sampled_and_it_is_said(shop_db: Database) -> None:
     some = shop_db.task(SENTENCE, max_rows=100)
     assert some.rows == full.rows | {"train": 100}
     assert f"training rows sampled: 100 of {full.rows['train']:,}" in some.notices
-    kept = set(zip(*(c.to_pylist() for c in some.table("train").columns)))
-    assert kept < set(zip(*(c.to_pylist() for c in full.table("train").columns)))
+    sampled = set(zip(*(c.to_pylist() for c in some.table("train").columns)))
+    assert sampled < set(zip(*(c.to_pylist() for c in full.table("train").columns)))
     assert some.table("train").equals(shop_db.task(SENTENCE, max_rows=100).table("train"))
     assert (
         some.table("train")

@@ -12,14 +12,14 @@ from gelgt.tasks.task import Definition, TaskType
 def raw(
     train: list[Any], val: list[Any] | None = None, test: list[Any] | None = None
 ) -> dict[str, Raw]:
-    found = {}
+    splits = {}
     for split, values in (
         ("train", train),
         ("val", train if val is None else val),
         ("test", train if test is None else test),
     ):
         target = pa.array(values, pa.array(train).type)
-        found[split] = Raw(
+        splits[split] = Raw(
             pa.table(
                 {
                     "time": pa.array(range(len(values)), pa.timestamp("us")),
@@ -29,7 +29,7 @@ def raw(
             ),
             len(values),
         )
-    return found
+    return splits
 
 
 def definition(task_type: TaskType | None = None) -> Definition:
@@ -48,16 +48,16 @@ def definition(task_type: TaskType | None = None) -> Definition:
     ],
 )
 def test_inferred(values: list[Any], task_type: str, labels: list[float]) -> None:
-    found = finish(raw(values), definition())
-    assert found.task_type == task_type
-    assert found.tables["train"].column("y").to_pylist() == labels
-    assert found.tables["train"].column_names == ["at", "id", "y"]
+    finished = finish(raw(values), definition())
+    assert finished.task_type == task_type
+    assert finished.tables["train"].column("y").to_pylist() == labels
+    assert finished.tables["train"].column_names == ["at", "id", "y"]
 
 
 @pytest.mark.parametrize("texts", [["t", "f"], ["Yes", "no"], ["TRUE", "false "], ["1", "0"]])
 def test_texts_that_say_true_and_false(texts: list[str]) -> None:
-    found = finish(raw([texts[0], texts[1], texts[0]]), definition("binary_classification"))
-    assert found.tables["train"].column("y").to_pylist() == [1, 0, 1]
+    finished = finish(raw([texts[0], texts[1], texts[0]]), definition("binary_classification"))
+    assert finished.tables["train"].column("y").to_pylist() == [1, 0, 1]
     assert finish(raw(texts), definition()).task_type == "multiclass_classification", (
         "only where a binary task is asked for"
     )
@@ -75,27 +75,27 @@ def test_later_values_do_not_change_what_is_learned() -> None:
 
 
 def test_classes_are_those_of_training() -> None:
-    found = finish(
+    finished = finish(
         raw([3, 1, 3], val=[1, 2], test=[3, 9, 9]), definition("multiclass_classification")
     )
-    assert found.classes == (1, 3)
-    assert {s: t.column("y").to_pylist() for s, t in found.tables.items()} == {
+    assert finished.classes == (1, 3)
+    assert {s: t.column("y").to_pylist() for s, t in finished.tables.items()} == {
         "train": [1, 0, 1],
         "val": [0],
         "test": [1],
     }
-    assert found.notices == (
+    assert finished.notices == (
         "val: 1 rows of classes that training does not have were left out",
         "test: 2 rows of classes that training does not have were left out",
     )
 
 
 def test_known_classes_are_kept() -> None:
-    found = finish(
+    finished = finish(
         raw(["b", "c"]), definition("multiclass_classification"), classes=("a", "b", "c")
     )
-    assert found.classes == ("a", "b", "c")
-    assert found.tables["val"].column("y").to_pylist() == [1, 2]
+    assert finished.classes == ("a", "b", "c")
+    assert finished.tables["val"].column("y").to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_errors(values: list[Any], task_type: TaskType | None, message: str) -> 
 
 
 def test_multilabel_lists_stay() -> None:
-    found = finish(raw([[1.0, 0.0], [0.0, 1.0]]), definition("multilabel_classification"))
-    assert found.tables["test"].column("y").to_pylist() == [[1.0, 0.0], [0.0, 1.0]]
+    finished = finish(raw([[1.0, 0.0], [0.0, 1.0]]), definition("multilabel_classification"))
+    assert finished.tables["test"].column("y").to_pylist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_numbers_that_name_categories() -> None:

@@ -41,15 +41,15 @@ SENTENCES = [
 def test_the_same_labels_and_more(db: Database, small_shop: Shop, sentence: str, each: int) -> None:
     task = db.task(sentence, val=small_shop.val_timestamp, test=small_shop.test_timestamp)
     more = with_more_windows(task, each)
-    own, dense = frame(task), frame(more)
+    plain, dense = frame(task), frame(more)
     keys = [task.entity_col, task.time_col]
-    both = own.merge(dense, on=keys, suffixes=("", "_more"))
-    assert len(both) == len(own)
+    both = plain.merge(dense, on=keys, suffixes=("", "_more"))
+    assert len(both) == len(plain)
     assert (both[task.label_col] == both[f"{task.label_col}_more"]).all()
-    assert len(dense) > (each - 1) * len(own)
+    assert len(dense) > (each - 1) * len(plain)
     assert not dense.duplicated(keys).any()
-    assert own[task.time_col].min() <= dense[task.time_col].min()
-    assert dense[task.time_col].max() == own[task.time_col].max()
+    assert plain[task.time_col].min() <= dense[task.time_col].min()
+    assert dense[task.time_col].max() == plain[task.time_col].max()
     assert (dense[task.time_col] + task.timedelta <= task.val_timestamp).all()
     for split in ("val", "test"):
         assert more.table(split) is task.table(split)
@@ -74,15 +74,19 @@ def test_rows_after_the_validation_time_change_nothing(small_shop: Shop, tmp_pat
 
 
 def test_labels_that_are_given_stay_as_they_are(db: Database, small_shop: Shop) -> None:
-    made = db.task(SENTENCES[0], val=small_shop.val_timestamp, test=small_shop.test_timestamp)
-    given = made.table("train").to_pandas()
-    rows = pd.concat([given, *(made.table(split).to_pandas() for split in ("val", "test"))])
-    rows[made.entity_col] = (
-        db.keys("customers").column(0).take(rows[made.entity_col].to_numpy()).to_pandas().to_numpy()
+    forecast = db.task(SENTENCES[0], val=small_shop.val_timestamp, test=small_shop.test_timestamp)
+    given = forecast.table("train").to_pandas()
+    rows = pd.concat([given, *(forecast.table(split).to_pandas() for split in ("val", "test"))])
+    rows[forecast.entity_col] = (
+        db.keys("customers")
+        .column(0)
+        .take(rows[forecast.entity_col].to_numpy())
+        .to_pandas()
+        .to_numpy()
     )  # type: ignore[union-attr]
     task = db.task(
         rows,
-        entity=f"customers.{made.entity_col}",
+        entity=f"customers.{forecast.entity_col}",
         timedelta="30 days",
         val=small_shop.val_timestamp,
         test=small_shop.test_timestamp,
@@ -95,15 +99,15 @@ def test_small_tables_take_more_by_themselves(relbench_data: Callable[[str], Pat
     from gelgt.presets import RunConfig
 
     db = gelgt.open(relbench_data("rel-f1"))
-    found = {}
+    ratios = {}
     for name in ("driver-top3", "driver-dnf"):
         task = db.task(name)
         data = TrainingData.of(db, task, in_regime(RunConfig.of("cpu", task.task_type), task))
         seeds, labels = data.learned("train", TrainConfig(windows="auto"))
         assert len(seeds) == len(labels)
-        found[name] = len(seeds) / task.rows["train"]
-    assert 3.5 < found["driver-top3"] < 4.5
-    assert found["driver-dnf"] == 1
+        ratios[name] = len(seeds) / task.rows["train"]
+    assert 3.5 < ratios["driver-top3"] < 4.5
+    assert ratios["driver-dnf"] == 1
 
 
 def saved(db: Database, small_shop: Shop, folder: Path, **options: Any) -> Path:

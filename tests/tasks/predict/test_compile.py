@@ -16,11 +16,11 @@ Make = Callable[..., Database]
 
 def labels(task: Task) -> dict[tuple[str, int], Any]:
     """{(date, entity): target} over all splits."""
-    found = {}
+    values = {}
     for split in SPLITS:
         time, entity, target = (column.to_pylist() for column in task.table(split).columns)
-        found |= {(f"{t:%Y-%m-%d}", e): y for t, e, y in zip(time, entity, target)}
-    return found
+        values |= {(f"{t:%Y-%m-%d}", e): y for t, e, y in zip(time, entity, target)}
+    return values
 
 
 @pytest.fixture
@@ -71,18 +71,18 @@ def ten_days(make_db: Make, days: Callable[..., Any]) -> Database:
 
 
 def test_windows_exclude_the_start_and_include_the_end(ten_days: Database) -> None:
-    found = labels(ten_days.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id"))
-    assert found["2024-01-01", 0] == 1  # 01-11 counts, 01-01 does not
-    assert found["2024-01-11", 0] == 1  # 01-15 counts, 01-11 does not
-    assert found["2024-01-21", 0] == 0  # empty is zero
-    assert found["2024-03-11", 2] == 1
+    labelled = labels(ten_days.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id"))
+    assert labelled["2024-01-01", 0] == 1  # 01-11 counts, 01-01 does not
+    assert labelled["2024-01-11", 0] == 1  # 01-15 counts, 01-11 does not
+    assert labelled["2024-01-21", 0] == 0  # empty is zero
+    assert labelled["2024-03-11", 2] == 1
 
 
 def test_entities_before_their_time_have_no_row(ten_days: Database) -> None:
-    found = labels(ten_days.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id"))
-    assert ("2024-01-31", 2) not in found
-    assert found["2024-02-20", 2] == 0
-    assert None not in {entity for _, entity in found}
+    labelled = labels(ten_days.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id"))
+    assert ("2024-01-31", 2) not in labelled
+    assert labelled["2024-02-20", 2] == 0
+    assert None not in {entity for _, entity in labelled}
 
 
 def test_empty_aggregates(ten_days: Database) -> None:
@@ -102,10 +102,10 @@ def test_empty_aggregates(ten_days: Database) -> None:
 
 
 def test_comparison_of_an_empty_minimum_has_no_label(ten_days: Database) -> None:
-    found = labels(ten_days.task("PREDICT MIN(events.x, 0, 10, days) <= 3 FOR EACH people.id"))
-    assert found["2024-01-01", 0] == 1
-    assert found["2024-01-11", 0] == 0
-    assert ("2024-01-21", 0) not in found
+    labelled = labels(ten_days.task("PREDICT MIN(events.x, 0, 10, days) <= 3 FOR EACH people.id"))
+    assert labelled["2024-01-01", 0] == 1
+    assert labelled["2024-01-11", 0] == 0
+    assert ("2024-01-21", 0) not in labelled
     there = labels(ten_days.task("PREDICT MIN(events.x, 0, 10, days) IS NULL FOR EACH people.id"))
     assert (there["2024-01-01", 0], there["2024-01-21", 0]) == (0, 1)
 
@@ -113,26 +113,26 @@ def test_comparison_of_an_empty_minimum_has_no_label(ten_days: Database) -> None
 def test_first_and_last_skip_nulls_and_break_ties_by_row(ten_days: Database) -> None:
     for function, tied in (("FIRST", "a"), ("LAST", "b")):
         task = ten_days.task(f"PREDICT {function}(events.word, 0, 10, days) FOR EACH people.id")
-        found = {key: task.classes[value] for key, value in labels(task).items()}
-        assert found["2024-01-01", 0] == "b"
-        assert ("2024-01-11", 0) not in found
-        assert found["2024-01-11", 1] == "c"
-        assert found["2024-02-20", 0] == tied
+        labelled = {key: task.classes[value] for key, value in labels(task).items()}
+        assert labelled["2024-01-01", 0] == "b"
+        assert ("2024-01-11", 0) not in labelled
+        assert labelled["2024-01-11", 1] == "c"
+        assert labelled["2024-02-20", 0] == tied
 
 
 def test_conditions_on_past_windows_and_columns(ten_days: Database) -> None:
-    found = labels(
+    labelled = labels(
         ten_days.task(
             "PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE COUNT(events.*, -10, "
             "0, days) > 0 OR people.since > 2024-02-01"
         )
     )
-    assert {key for key in found if key[1] == 0 and key[0] < "2024-02-01"} == {
+    assert {key for key in labelled if key[1] == 0 and key[0] < "2024-02-01"} == {
         ("2024-01-01", 0),
         ("2024-01-11", 0),
         ("2024-01-21", 0),
     }
-    assert ("2024-02-20", 2) in found
+    assert ("2024-02-20", 2) in labelled
     ever = labels(
         ten_days.task(
             "PREDICT COUNT(events.*, 0, 10, days) FOR EACH people.id WHERE SUM(events.x, -INF, 0, "
@@ -201,8 +201,10 @@ def test_two_hops_equal_a_plain_loop(
             exists = np.flatnonzero((joined <= time) & (joined <= "2024-05-01"))
             assert rows["id"].tolist() == exists.tolist()
         for time, entity, value in table.itertuples(index=False):
-            own = items[items.customer_id == entity].assign(age=items.placed - time)
-            window = own[(own.age > pd.Timedelta(0)) & (own.age <= pd.Timedelta(days=30))]
+            of_entity = items[items.customer_id == entity].assign(age=items.placed - time)
+            window = of_entity[
+                (of_entity.age > pd.Timedelta(0)) & (of_entity.age <= pd.Timedelta(days=30))
+            ]
             assert value == loop(window)
 
 
@@ -238,14 +240,15 @@ def test_months_follow_the_calendar(make_db: Make, days: Callable[..., Any]) -> 
     )
     task = db.task("PREDICT COUNT(visits.*, 0, 1, month) FOR EACH people.id")
     assert task.timedelta == pd.Timedelta(days=30)
-    found = labels(task)
-    assert found == {
-        (d, e): (pd.Timestamp(d) + pd.DateOffset(months=1) - pd.Timestamp(d)).days for d, e in found
+    labelled = labels(task)
+    assert labelled == {
+        (d, e): (pd.Timestamp(d) + pd.DateOffset(months=1) - pd.Timestamp(d)).days
+        for d, e in labelled
     }
-    assert set(found.values()) >= {28, 31}
+    assert set(labelled.values()) >= {28, 31}
     # 2023-07-01 + 1 month would end on 2023-08-01, behind the validation time: left out. 2023-08-30
     # + 1 month fits before 2023-10-01.
-    assert "2023-07-01" not in {d for d, _ in found}
+    assert "2023-07-01" not in {d for d, _ in labelled}
     assert [str(t)[:10] for t in task.preview().seed_times["val"]] == ["2023-07-31", "2023-08-30"]
 
 

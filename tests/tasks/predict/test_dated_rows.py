@@ -16,10 +16,10 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def times(random: np.random.Generator, rows: int) -> pd.Series:
-    found = pd.Series(
+    column = pd.Series(
         pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(0, 12_000, rows), unit="h")
     )
-    return found.mask(random.random(rows) < 0.05)
+    return column.mask(random.random(rows) < 0.05)
 
 
 def test_a_row_that_names_another_without_a_time_is_never_counted() -> None:

@@ -6,7 +6,8 @@ from gelgt.tasks.predict.tokens import Span, sentence_error, tokenize
 
 def test_kinds_and_texts() -> None:
     tokens = tokenize(
-        """COUNT("my table"."a""b" WHERE x >= -1.5e3 AND s <> 'it''s' OR d < 2024-01-31T10:00, -INF)"""
+        """COUNT("my table"."a""b" WHERE x >= -1.5e3 AND s <> 'it''s' """
+        "OR d < 2024-01-31T10:00, -INF)"
     )
     assert [(t.kind, t.text) for t in tokens if t.kind not in ("name", "symbol", "end")] == [
         ("quoted", "my table"),

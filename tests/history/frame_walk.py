@@ -1,0 +1,118 @@
+"""`Walk`: the aggregates of one seed from plain frames, by the path in a column's name."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+DAY = 86_400
+START = int(np.datetime64("2024-01-01", "s").astype(int))
+TIMES = {"users": "joined", "orders": "placed", "notes": "written"}
+PARENTS = {
+    ("users", "shop_id"): "shops",
+    ("orders", "user_id"): "users",
+    ("orders", "shop_id"): "shops",
+    ("items", "order_id"): "orders",
+    ("items", "product_id"): "products",
+    ("notes", "order_id"): "orders",
+}
+CODES = {("users", "team"), ("orders", "channel"), ("notes", "mood")}
+WINDOW = 5 * DAY
+
+
+class Walk:
+    """One seed in plain frames: rows are (time on the path, row), times -inf where a table has none
+    and NaN where it is null."""
+
+    def __init__(self, tiny: Any, table: str, row: int, limit: int, reference: int) -> None:
+        self.tiny, self.table, self.row, self.limit, self.reference = (
+            tiny,
+            table,
+            row,
+            limit,
+            reference,
+        )
+        self.walked: dict[str, tuple[str, list[tuple[float, int]]]] = {}
+
+    def time(self, table: str, row: int) -> float:
+        if table == "items":  # without a time of its own: as new as its order
+            order = self.tiny.frames["items"]["order_id"][row]
+            return np.nan if np.isnan(order) else self.time("orders", int(order))
+        return float(self.tiny.frames[table][TIMES[table]][row]) if table in TIMES else -np.inf
+
+    def follow(self, path: str) -> tuple[str, list[tuple[float, int]]]:
+        table, events = self.table, [(-np.inf, self.row)]
+        for direction, newest, name in re.findall(r"([<>]) (newest )?([\w.]+)", path):
+            if direction == "<":
+                table, column = name.split(".")
+                named = self.tiny.frames[table][column]
+                reached = [
+                    (t, int(r)) for t, parent in events for r in np.flatnonzero(named == parent)
+                ]
+            else:
+                chosen = events[-1:] if newest else events
+                reached = [(t, self.tiny.frames[table][name][r]) for t, r in chosen]
+                reached = [(t, int(r)) for t, r in reached if not np.isnan(r)]
+                table = PARENTS[table, name]
+            # Every row of a path must be seen, and an event is as old as the newest of them.
+            seen = [(t, r, self.time(table, r)) for t, r in reached]
+            events = [(max(t, row_time), r) for t, r, row_time in seen if row_time < self.limit]
+            # ties: by row, or by the row that names it
+            events.sort(key=None if direction == "<" else lambda event: event[0])
+            if newest or (direction == ">" and path.startswith(">")):
+                events = [(-np.inf, r) for _, r in events]  # one row, to start from
+        return table, events
+
+    def value(self, features: Any, name: str) -> float:
+        path, _, what = name.rpartition(": ")
+        table, events = self.walked.setdefault(path, self.walked.get(path) or self.follow(path))
+        times = [t for t, _ in events]
+        if not path or (path.startswith(">") and "<" not in path):
+            if not events:
+                return np.nan
+            return self.cell(features, table, what, events[0][1])
+        if what == "count":
+            return len(events)
+        if what.startswith("count in"):
+            return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
+        if what == "days since":
+            return (self.reference - times[-1]) / DAY if events else np.nan
+        if what == "mean gap":
+            return float(np.diff(times).mean()) / DAY if len(events) > 1 else np.nan
+        column, kind = re.fullmatch(
+            r"(\w+) (mean|min|max|recent mean|last|last age|share of \w+)", what
+        ).groups()  # type: ignore[union-attr]
+        if kind == "last age":
+            return self.cell(features, table, f"{column} age", events[-1][1]) if events else np.nan
+        if kind.startswith("share"):
+            return (
+                float(
+                    (
+                        self.tiny.frames[table][column][[r for _, r in events]] == kind.split()[-1]
+                    ).mean()
+                )
+                if events
+                else np.nan
+            )
+        cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
+        if kind == "last":
+            return cells.iloc[-1] if len(cells) else np.nan
+        return (
+            float((cells.tail(5) if kind == "recent mean" else cells).agg(kind.split()[-1]))
+            if len(cells)
+            else np.nan
+        )
+
+    def cell(self, features: Any, table: str, column: str, row: int) -> float:
+        frame = self.tiny.frames[table]
+        if column == "age":
+            return (self.reference - self.time(table, row)) / DAY
+        if column.endswith(" age"):
+            return (self.reference - frame[column.removesuffix(" age")][row]) / DAY
+        if (table, column) in CODES:
+            categories = features.statistics.tables[table][column].categories
+            return (
+                categories.index(frame[column][row]) if frame[column][row] in categories else np.nan
+            )
+        return float(frame[column][row])
