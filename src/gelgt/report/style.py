@@ -1,9 +1,9 @@
 """The style sheet: system fonts, colours as variables for light, dark and print, charts coloured by
 class.
 
-Colours c0 to c7 are told apart by hue and by lightness, and each has at least 4.5:1 against its
-background, so that they also do for text. c0 is always the run's own model; the baselines follow in
-their order.
+Colours c0 to c7 differ in hue and in lightness, and each has a contrast of at least 4.5:1 against
+its background, so that they also serve for text. c0 is always the run's model; the baselines follow
+in their order.
 """
 
 _LIGHT = (
