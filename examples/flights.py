@@ -4,9 +4,9 @@
     pip install "gelgt[examples]"
     python examples/flights.py flights-db
 
-    airlines ◄── flights ──► planes          flights ──► airports (origin, dest) flights ──► weather
-                                             (of its hour)
-    departures ──► flights                   arrivals ──► flights, planes
+    airlines ◄── flights ──► planes          flights ──► airports (origin, dest)
+    departures ──► flights                   flights ──► weather (of its hour)
+                                             arrivals ──► flights, planes
 
 The package has one wide table in which the schedule stands beside what happened. As one row, timed
 by the schedule, it would tell a model how late a flight will be before it has left. So it is three

@@ -115,5 +115,5 @@ def test_entities_that_do_not_exist_yet_are_left_out() -> None:
 
 def test_lists_have_no_single_label(followers: tuple[Database, Task]) -> None:
     db, task = followers
-    with pytest.raises(GelgtError, match="no single label"):
+    with pytest.raises(GelgtError, match="one class or value per row"):
         homophily(db, replace(task, task_type="multilabel_classification"), SamplingConfig())

@@ -265,5 +265,5 @@ def test_a_study_from_before_parts_were_told_apart(
     assert cells[2:5] == ["–", "–", "–"]
     assert cells[7] == "–"
     assert "–" not in (cells[5], cells[6], cells[8])
-    assert "learned the labels of training only" in study_markdown(old)
-    assert "learned the labels of training only" not in study_markdown(new)
+    assert "learned the training labels only" in study_markdown(old)
+    assert "learned the training labels only" not in study_markdown(new)

@@ -16,7 +16,8 @@ SENTENCE = "PREDICT COUNT(orders.*, 0, 30, days) > 0 FOR EACH customers.id"
 SQL = """
 SELECT t.timestamp, c.id, count(o.id) AS orders
 FROM timestamps t JOIN customers c ON c.signed_up_at <= t.timestamp
-LEFT JOIN orders o ON o.customer_id = c.id AND o.placed_at > t.timestamp AND o.placed_at <= t.timestamp + INTERVAL '{timedelta}'
+LEFT JOIN orders o ON o.customer_id = c.id
+    AND o.placed_at > t.timestamp AND o.placed_at <= t.timestamp + INTERVAL '{timedelta}'
 GROUP BY ALL
 """
 

@@ -2,6 +2,7 @@
 fit together."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from sklearn.metrics import (
     mean_squared_error,
     roc_auc_score,
 )
+
+sys.path.insert(0, str(Path(__file__).parent))  # for pages.py
 
 CLASSES = ["delivered", "returned", "lost"]
 LABELS = ["garden", "kitchen", "toys", "books"]

@@ -181,7 +181,7 @@ def test_missing_parts_are_named(made_run: MakeRun) -> None:
     assert text.count("Left out") == 6
     assert "profile.json is not in the run folder" in text
     assert "metrics.json lists no epochs" in text
-    assert "No intervals: predictions/test.parquet is not in the run folder" in text
+    assert "No intervals: the run folder has no predictions/test.parquet" in text
     assert "gelgt reaches a validation ROC-AUC of 0.710. No baseline was scored beside it." in text
     assert "have not been scored" in text
 
@@ -194,7 +194,7 @@ def test_least_run_there_can_be(tmp_path: Path) -> None:
     )
     text = page(tmp_path)
     assert "This run has no map yet." in text
-    assert "no charts for tasks of the type recommendation" in text
+    assert "no chart for tasks of type recommendation" in text
 
 
 def test_empty_profile_and_unlabelled_predictions(made_run: MakeRun) -> None:
@@ -205,7 +205,7 @@ def test_empty_profile_and_unlabelled_predictions(made_run: MakeRun) -> None:
     path = folder / "predictions" / "test.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["label"]), path)
     text = page(folder)
-    assert "this model has no bias over age" in text
+    assert "this model has no temporal bias" in text
     assert "600 validation rows" in text  # the charts fall back to validation
 
 
@@ -232,7 +232,7 @@ def test_errors_say_what_to_do(tmp_path: Path, made_run: MakeRun) -> None:
     with pytest.raises(GelgtError, match="There is no folder") as missing:
         write_report(tmp_path / "nowhere")
     assert missing.value.code == "no_run"
-    with pytest.raises(GelgtError, match="This is no run folder") as empty:
+    with pytest.raises(GelgtError, match="is not a run folder") as empty:
         write_report(tmp_path)
     assert empty.value.code == "no_run"
     folder = made_run()

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from gelgt.errors import GelgtError
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
-from gelgt.report.predictions import entity_numbers
 from gelgt.runs.folder import SUCCESS, finish_run, read_json, write_file, write_json
+from gelgt.runs.predictions import entity_numbers
 from gelgt.runs.record import FORMAT, DataFacts, RunRecord, TaskFacts, read_record
 from gelgt.sources import Database
 from gelgt.tasks import Task

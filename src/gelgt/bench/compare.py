@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from gelgt.bench.cells import SEEDLESS, Outcome
 from gelgt.metrics import MAIN, SMALLER_IS_BETTER, roc_auc
-from gelgt.report.scoring import resampled, scorer
+from gelgt.runs.intervals import resampled, scorer
 
 DRAWS = 1000
 # rows drawn for one variant: large test sets need fewer draws, and their ranks take long

@@ -1,5 +1,5 @@
-"""`gelgt bench budget`: how many neighbours count, by soft gating. Analysis only: no model is
-trained or used with gates.
+"""`gelgt bench budget`: how many neighbours count, by soft gating. An analysis only: no model is
+trained with gates or predicts with them.
 
 The paper counts "effective neighbours under adaptive soft-gating" and gives no formula. Here a
 trained model scores every sampled row as its refinement does, h_seed · h_row / √d, and the sigmoid
@@ -8,10 +8,10 @@ of the gates is the effective number of neighbours:
 
     effective(v) = #first hop + Σ_{hop ≥ 2} sigmoid(h_v · h_u / √d)        ≤ rows sampled
 
-for growing budgets. If it stops growing before the rows do, the budget is enough; if it only stops
-where the rows themselves run out, the neighbourhoods are small and the budget says nothing. Beside
-it, at the run's own budget, the effective number of rows that attention spreads over, exp(entropy)
-of the seed's attention.
+for growing budgets. If it stops growing before the rows do, the budget is enough; if it stops only
+where the rows run out, the neighbourhoods are small and the budget has no effect. At the run's own
+budget there is also the effective number of rows that attention spreads over, exp(entropy) of the
+seed's attention.
 """
 
 import math
@@ -38,8 +38,8 @@ SEEDS = 512
 
 
 def gates(scores: Tensor, hop: Tensor) -> Tensor:
-    """(T,) the gate of each row: 1 in the first hop, by its score behind it; 0 for the seed, which
-    is no neighbour.
+    """(T,) the gate of each row: 1 in the first hop, the sigmoid of its score beyond it, 0 for the
+    seed, which is not a neighbour.
 
     Example:
         >>> gates(torch.tensor([9.0, -9.0, 0.0]), torch.tensor([0, 1, 2])).tolist()
@@ -61,41 +61,43 @@ def effective_neighbours(
     if run.config.kind != "gelgt":
         raise GelgtError(
             "other_model",
-            f"{run.folder} holds a model of kind {run.config.kind}.",
-            hint="Soft gating looks at gelgt.",
+            f"Soft gating needs a run of gelgt; {run.folder} holds one of {run.config.kind}.",
+            hint="Train with --model gelgt.",
         )
     where = choose_device(device)
-    own = TrainingData.of(db, task, run.config, run.statistics)
-    model = cast(GelGTModel, load_model(run, own).first).to(where)
-    found = []
-    for size in sorted({*sizes, run.config.sampling.budget}):
-        # nothing but the budget cuts
+    trained = TrainingData.of(db, task, run.config, run.statistics)
+    model = cast(GelGTModel, load_model(run, trained).first).to(where)
+    budget = run.config.sampling.budget
+    attended = {budget: {"attended": _attended(model, trained, where)}}
+    entries = []
+    for size in sorted({*sizes, budget}):
+        # no fanout: only the budget cuts a neighbourhood
         wider = run.config.with_values("set", sampling__budget=size, sampling__fanout=None)
         data = TrainingData.of(db, task, wider, run.statistics)
-        sampled, first, effective, cut = [], [], [], []
-        for inputs in data.loader(_seeds(data), 64):
-            tokens, scores = _scored(model, inputs.to(where))
-            rows = (tokens.offsets[1:] - tokens.offsets[:-1]).cpu().numpy() - 1
-            sums = torch.zeros(len(rows), device=where)
-            sampled.append(rows)
-            cut.append(rows + 1 >= size)
-            gate, is_first = gates(scores, tokens.hop), (tokens.hop == 1).float()
-            effective.append(sums.index_add(0, tokens.subgraph, gate).cpu().numpy())
-            first.append(sums.index_add(0, tokens.subgraph, is_first).cpu().numpy())
-        found.append(
-            {
-                "budget": size,
-                "rows": _mean(sampled),
-                "first hop": _mean(first),
-                "effective": _mean(effective),
-                "full": _mean(cut, 3),
-            }
-        )
-    attended = _attended(model, own, where)
-    return [
-        entry | ({"attended": attended} if entry["budget"] == run.config.sampling.budget else {})
-        for entry in found
-    ]
+        entries.append(_at_budget(model, data, size, where) | attended.get(size, {}))
+    return entries
+
+
+def _at_budget(
+    model: GelGTModel, data: TrainingData, size: int, device: torch.device
+) -> dict[str, Any]:
+    sampled, first, effective, is_full = [], [], [], []
+    for inputs in data.loader(_seeds(data), 64):
+        tokens, scores = _scored(model, inputs.to(device))
+        rows = (tokens.offsets[1:] - tokens.offsets[:-1]).cpu().numpy() - 1
+        sums = torch.zeros(len(rows), device=device)
+        sampled.append(rows)
+        is_full.append(rows + 1 >= size)
+        gate, is_first = gates(scores, tokens.hop), (tokens.hop == 1).float()
+        effective.append(sums.index_add(0, tokens.subgraph, gate).cpu().numpy())
+        first.append(sums.index_add(0, tokens.subgraph, is_first).cpu().numpy())
+    return {
+        "budget": size,
+        "rows": _mean(sampled),
+        "first hop": _mean(first),
+        "effective": _mean(effective),
+        "full": _mean(is_full, 3),
+    }
 
 
 def _scored(model: GelGTModel, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
@@ -110,7 +112,7 @@ def _attended(model: GelGTModel, data: TrainingData, device: torch.device) -> fl
     """exp(entropy) of the seeds' attention, at the run's own settings."""
     if not model.shows_attention:
         return None
-    found = []
+    effective = []
     for inputs in data.loader(_seeds(data), 64):
         tokens, share = model.seed_attention(inputs.to(device))
         counts = tokens.offsets[1:] - tokens.offsets[:-1]
@@ -118,8 +120,8 @@ def _attended(model: GelGTModel, data: TrainingData, device: torch.device) -> fl
         entropy = torch.zeros(len(counts), device=device).index_add(
             0, owner, -torch.special.xlogy(share, share).float()
         )
-        found.append(entropy.exp().cpu().numpy())
-    return _mean(found)
+        effective.append(entropy.exp().cpu().numpy())
+    return _mean(effective)
 
 
 def _seeds(data: TrainingData) -> Any:

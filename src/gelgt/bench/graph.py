@@ -3,10 +3,10 @@
     python -c "import json; from gelgt.bench.graph import bench_graph;
     print(json.dumps(bench_graph((1_400_000,)), indent=1))"
 
-For each size a database is generated (`gelgt.testing.large`; not part of any figure), then imported
-from Parquet, made a graph and features, and opened again, each phase in a process of its own. The
-smaller size also runs through a pandas peer. Everything lies in one temporary folder, the cache
-included, and is removed at the end.
+For each size a database is generated (`gelgt.testing.large`; not timed), imported from Parquet,
+turned into a graph and features, and opened again, each phase in a process of its own. The smaller
+size also runs through a pandas implementation. All files, the cache included, are in one temporary
+folder and removed at the end.
 """
 
 import json
@@ -53,7 +53,7 @@ def bench_graph(
     if not sizes or sizes[0] < 1000:
         raise GelgtError(
             "bad_size",
-            f"Cannot measure {list(rows)} rows.",
+            f"Sizes must be at least 1,000 rows, got {list(rows)}.",
             hint="Name one or more sizes of at least 1,000 rows.",
         )
     say = progress or (lambda line: None)
@@ -63,23 +63,14 @@ def bench_graph(
             work = Path(base) / str(size)
             say(f"{size:,} rows: generating")
             _child("generate", work, "gelgt", size)
-            tools = [("gelgt", PHASES)] + (
-                [("pandas", PEER_PHASES)] if peer and size == sizes[0] else []
-            )
-            for tool, phases in tools:
-                for phase in phases:
-                    say(f"{size:,} rows: {phase} ({tool})")
-                    child = phase if tool == "gelgt" else f"{tool}_{phase}"
-                    measured = _child(child, work, tool, size)
-                    results.append(
-                        {
-                            "tool": tool,
-                            "rows": size,
-                            "foreign_keys": foreign_keys(size),
-                            "phase": phase,
-                            **measured,
-                        }
-                    )
+            phases = [("gelgt", phase) for phase in PHASES]
+            if peer and size == sizes[0]:
+                phases += [("pandas", phase) for phase in PEER_PHASES]
+            for tool, phase in phases:
+                say(f"{size:,} rows: {phase} ({tool})")
+                child = phase if tool == "gelgt" else f"{tool}_{phase}"
+                facts = {"tool": tool, "rows": size, "foreign_keys": foreign_keys(size)}
+                results.append(facts | {"phase": phase, **_child(child, work, tool, size)})
             shutil.rmtree(work)
     return {"machine": machine(), "results": results, "ratios": _ratios(results, sizes)}
 

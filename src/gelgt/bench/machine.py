@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": _memory_gib(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: found for name in _PACKAGES if (found := _version(name))},
+        "versions": {name: text for name in _PACKAGES if (text := _version(name))},
     }
 
 

@@ -1,5 +1,4 @@
-"""Studies as SVG files, drawn by the report's own charts: nothing to install, and small enough to
-keep beside the tables."""
+"""Studies as SVG files, drawn with the charts of the report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,11 @@ from gelgt.report.html import escape
 from gelgt.report.scales import Scale, linear
 from gelgt.report.style import CHART_CSS
 
-ROW, FRAME, KEY = 30, 80, 20  # heights: of a line, of title and axis, of a line of the key
+ROW, FRAME = 30, 80  # heights: of a line, and of title and axis
 
 
 def standing_alone(svg: str, title: str) -> str:
-    """A chart of the report as a file of its own, with its title and style."""
+    """A chart of the report as a separate file, with its title and style."""
     height = int(svg.partition(f'viewBox="0 0 {WIDTH} ')[2].partition('"')[0])
     inner = svg.partition(">")[2].removesuffix("</svg>")
     head = (
@@ -29,18 +28,18 @@ def standing_alone(svg: str, title: str) -> str:
 
 
 def study_plots(result: Mapping[str, Any], out: Path, name: str = "") -> list[Path]:
-    """A chart for each task and metric with scores: a curve where variants are points, dots with
-    their spread otherwise."""
+    """A chart for each task and metric: a curve where the variants are points of an axis, otherwise
+    a dot with its spread for each variant."""
     written = []
     for task, metric in dict.fromkeys((e["task"], e["metric"]) for e in result["results"]):
         entries = [e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)]
-        made = _curve(result, entries) if result["points"] else _dots(result, entries)
+        plot = _curve(result, entries) if result["points"] else _dots(result, entries)
         title = (
             f"{result['dataset']}, {task}: test {metric}, {len(result['seeds'])} seeds, "
             f"{result['regime']}"
         )
         path = out / f"{name or result['study']}-{task}-{metric}.svg"
-        write_text(path, standing_alone(made.svg(), title))
+        write_text(path, standing_alone(plot.svg(), title))
         written.append(path)
     return written
 

@@ -2,9 +2,9 @@
 of their own.
 
 Several runs share one GPU well when none of them fills it. Each process opens the database itself
-and works on one cell at a time. A run that fails is reported and the others continue; a process that
-dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each leaves a
-checkpoint and resumes from there next time. A second one ends the processes at once.
+and works on one cell at a time. A run that fails is reported and the others continue; a process
+that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each
+leaves a checkpoint and resumes from there next time. A second one ends the processes at once.
 """
 
 import os

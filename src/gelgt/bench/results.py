@@ -44,12 +44,14 @@ TITLES = {
 
 
 INTRODUCTION = """
-Written by `gelgt bench results` from the studies' own files; [benchmarks.md](benchmarks.md) says which command makes which table. Test
-scores are means over seeds ± their standard deviation, the best mean of a line in bold; – was not run. In brackets stands what was
-published, measured by others in the frozen regime. A variant is called better or worse than another only where the seeds and a bootstrap
-over the entities of the test rows agree (of several classes, by the seeds alone); everything else is no difference shown. Where models
-stand beside each other gelgt is told apart: its network alone, its trees alone, the share of the trees that validation chose, and both
-together, which is what it predicts. Studies whose note says so are older, and drew test rows one by one for their intervals.
+Written by `gelgt bench results` from the files of the studies; [benchmarks.md](benchmarks.md) says
+which command makes which table. Test scores are means over seeds ± their standard deviation, the
+best mean of a line in bold; – was not run. In brackets stands the published score, measured by
+others in the frozen regime. A variant is called better or worse than another only where the seeds
+and a bootstrap over the entities of the test rows agree (for several classes, the seeds alone);
+otherwise no difference is shown. Tables of models have four columns for gelgt: its network alone,
+its trees alone, the share of the trees, chosen on validation, and both together, which is what
+gelgt predicts. Studies whose note says so are older, and drew single test rows for their intervals.
 """
 
 
@@ -57,9 +59,9 @@ def collect(places: Sequence[Path]) -> list[dict[str, Any]]:
     """The studies in some folders and files, in the order of the paper.
 
     Raises:
-        GelgtError: a place holds none.
+        GelgtError: ``no_study`` where a folder or file holds none.
     """
-    found = []
+    studies = []
     for place in places:
         files = (
             [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*/*.json")])
@@ -69,10 +71,10 @@ def collect(places: Sequence[Path]) -> list[dict[str, Any]]:
             raise GelgtError(
                 "no_study",
                 f"{place} holds no study.",
-                hint="Name a folder that gelgt bench wrote into.",
+                hint="Give a folder that gelgt bench wrote, or a JSON file in it.",
             )
-        found += read
-    return sorted(found, key=lambda r: (ORDER.index(r["study"]), r["dataset"]))
+        studies += read
+    return sorted(studies, key=lambda r: (ORDER.index(r["study"]), r["dataset"]))
 
 
 def _study(path: Path) -> dict[str, Any] | None:
@@ -89,10 +91,10 @@ def results_page(studies: Sequence[Mapping[str, Any]]) -> str:
     lines = ["# Results", ""]
     lines += [*INTRODUCTION.strip().splitlines(), "", "## Measured", ""]
     for name in ORDER:
-        own = [study for study in studies if study["study"] == name]
-        if own:
+        of_name = [study for study in studies if study["study"] == name]
+        if of_name:
             lines += [f"### {TITLES[name]}", ""]
-            for study in own:
+            for study in of_name:
                 lines += [*_section(study), ""]
     lines += ["## Published, and not run here", "", *_not_run(studies)]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -111,7 +113,7 @@ def _section(study: Mapping[str, Any]) -> list[str]:
     ]
     if study["study"] == "temporal":
         for entry in study["results"]:
-            if entry["seed"] == study["seeds"][0]:  # the others are in the study's own file
+            if entry["seed"] == study["seeds"][0]:  # the others are in the study's file
                 lines += (
                     temporal_markdown(f"{entry['task']}, seed {entry['seed']}", entry["epochs"])
                     .replace("###", "#####")
@@ -120,8 +122,8 @@ def _section(study: Mapping[str, Any]) -> list[str]:
                 lines.append("")
         return lines
     lines += markdown_table(*wide(study))
-    told = sentences(study)
-    lines += ["", *(f"- {sentence}" for sentence in told)] if told else []
+    comparisons = sentences(study)
+    lines += ["", *(f"- {sentence}" for sentence in comparisons)] if comparisons else []
     lines += [
         f"- failed: {f['task']}, {f['model']}, seed {f['seed']}: {f['error']}"
         for f in study["failed"]
@@ -132,22 +134,17 @@ def _section(study: Mapping[str, Any]) -> list[str]:
 
 
 def _paper_preset(study: Mapping[str, Any]) -> list[str]:
-    """The paper's own settings, trained here, beside what the paper reports: of a file that holds
-    means and spreads alone."""
+    """The preset `paper`, trained here, beside what the paper reports; its file holds means and
+    spreads alone."""
     scores = {(entry["task"], entry["regime"]): entry for entry in study["results"]}
     table = []
     for task in dict.fromkeys(entry["task"] for entry in study["results"]):
         metric = scores[task, "frozen"]["metric"]
         figure = published("quality", study["dataset"], task, study["model"], metric)
-        told = NOT_RUN if figure is None else _spread(figure.value, figure.spread)
-        measured = (scores.get((task, regime)) for regime in ("frozen", "seed-time"))
-        own = [
-            NOT_RUN
-            if e is None
-            else _spread(e["mean"], e["spread"]) + " †" * (not e.get("is_exact"))
-            for e in measured
-        ]
-        table.append([task, metric + (" ↓" if metric in SMALLER_IS_BETTER else " ↑"), told, *own])
+        paper = NOT_RUN if figure is None else _spread(figure.value, figure.spread)
+        measured = [_measured(scores.get((task, regime))) for regime in ("frozen", "seed-time")]
+        arrow = " ↓" if metric in SMALLER_IS_BETTER else " ↑"
+        table.append([task, metric + arrow, paper, *measured])
     lines = [
         f"#### {study['dataset']}",
         "",
@@ -165,12 +162,18 @@ def _paper_preset(study: Mapping[str, Any]) -> list[str]:
     )
 
 
+def _measured(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return NOT_RUN
+    return _spread(entry["mean"], entry["spread"]) + ("" if entry.get("is_exact") else " †")
+
+
 def _spread(mean: float, spread: float | None) -> str:
     return f"{mean:g}" if spread is None else f"{mean:g} ± {spread:g}"
 
 
 def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paper's tasks without a score here: what it reports, and that nothing was measured."""
+    """The paper's tasks that have no score here, with what the paper reports."""
     run = {
         (study["dataset"], name)
         for study in studies
@@ -192,13 +195,13 @@ def _not_run(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     if elsewhere:
         how = "`gelgt bench quality --dataset DATASET --task TASK --preset paper`"
         lines += [
-            f"These tasks need data that has to be downloaded; {how} runs one of them.",
+            f"These tasks need data that has to be downloaded first; {how} then runs one of them.",
             "",
             *_published_table(elsewhere),
             "",
         ]
     if here:
-        lines += ["Of data that is at hand:", "", *_published_table(here)]
+        lines += ["Not run yet, on data of the studies above:", "", *_published_table(here)]
     return lines or ["Every task of the paper has been run."]
 
 
@@ -220,9 +223,9 @@ def _published_table(tasks: Sequence[tuple[str, str]]) -> list[str]:
         best = max(
             ((sign * f.value, name) for name, f in figures.items() if name != "gelgt"), default=None
         )
-        own = f"{figures['gelgt'].value:g}" if "gelgt" in figures else NOT_RUN
+        gelgt = f"{figures['gelgt'].value:g}" if "gelgt" in figures else NOT_RUN
         other = NOT_RUN if best is None else f"{best[1]} {sign * best[0]:g}"
-        table.append([dataset, task, metric + (" ↓" if sign < 0 else " ↑"), NOT_RUN, own, other])
+        table.append([dataset, task, metric + (" ↓" if sign < 0 else " ↑"), NOT_RUN, gelgt, other])
     return markdown_table(
         [
             "data set",

@@ -1,12 +1,12 @@
 """Studies as Markdown: a table of tasks × variants, one of details, and a sentence for each
 comparison.
 
-A cell that was not run is a dash. The best mean of a task is bold. What the paper gives stands in
-brackets, beside runs of its own regime alone and never among what is compared.
+A cell that was not run is a dash. The best mean of a task is bold. A published score stands in
+brackets, beside runs of the same regime only, and is never compared.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -15,26 +15,26 @@ from gelgt.bench.compare import NO_DIFFERENCE, ONE_SEED
 from gelgt.metrics import SMALLER_IS_BETTER
 
 NOT_RUN = "–"
-APART = "gelgt"  # the model that a table of models tells apart
+SPLIT_MODEL = "gelgt"  # the model whose network and trees have columns of their own
 NETWORK, TREES, SHARE, TOGETHER = "network alone", "trees alone", "share of trees", "together"
 OLDER = (
-    "the baselines of this study learned the labels of training only, and the entity's past no "
-    "test windows, while the model also had "
-    "overlapping windows and where it says so a retrain on all known labels; its network and its "
-    "trees were not scored apart"
+    "in this older study the baselines learned the training labels only, and the entity's past "
+    "counted no test windows, while the model also had overlapping windows and, where the settings "
+    "say so, was retrained on all labels known at the test time; its network and its trees were "
+    "not scored alone"
 )
 
 
 def rows_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The lines of the table: every task with its main metric, also one where nothing was finished,
-    and further metrics."""
+    """The lines of the table: (task, metric) for every task, finished or not, with its main metric
+    first."""
     from gelgt.metrics import MAIN
 
-    found = []
+    lines = []
     for name, task in result["tasks"].items():
         of_task = [entry["metric"] for entry in result["results"] if entry["task"] == name]
-        found += [(name, metric) for metric in dict.fromkeys([MAIN[task["type"]], *of_task])]
-    return found
+        lines += [(name, metric) for metric in dict.fromkeys([MAIN[task["type"]], *of_task])]
+    return lines
 
 
 def score_text(entry: Mapping[str, Any] | None, is_best: bool = False) -> str:
@@ -47,7 +47,7 @@ def score_text(entry: Mapping[str, Any] | None, is_best: bool = False) -> str:
 
 
 def paper_text(entry: Mapping[str, Any] | None) -> str:
-    """What the paper gives for a cell, in brackets."""
+    """The published score of a cell, in brackets."""
     figure = None if entry is None else entry.get("paper")
     if not figure:
         return ""
@@ -58,19 +58,19 @@ def paper_text(entry: Mapping[str, Any] | None) -> str:
 def wide(
     result: Mapping[str, Any], *, with_paper: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of the table of tasks × variants; published figures are of the frozen
-    regime and stand beside such runs alone."""
+    """Headers and cells of the table of tasks × variants; published scores are of the frozen regime
+    and stand beside runs of it only."""
     columns, with_paper = _columns(result), with_paper and result["regime"] == "frozen"
     lines = []
     for task, metric in rows_of(result):
         entries = {
             e["model"]: e for e in result["results"] if (e["task"], e["metric"]) == (task, metric)
         }
-        found = [_entry(entries.get(model), part) for model, part in columns]
-        tests = [entry["test"] for entry in found if entry is not None and "test" in entry]
+        shown = [_entry(entries.get(model), part) for model, part in columns]
+        tests = [entry["test"] for entry in shown if entry is not None and "test" in entry]
         best = _best(metric, tests)
         cells = []
-        for (model, part), entry in zip(columns, found):
+        for (model, part), entry in zip(columns, shown):
             if part == SHARE:
                 cells.append(NOT_RUN if entry is None else f"{entry['tree_share']:.0%}")
                 continue
@@ -82,15 +82,17 @@ def wide(
 
 
 def _columns(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A column a variant; where models are compared, one for each part of gelgt, and LightGBM over
-    two hops beside that over one."""
+    """(variant, part) of each column: for `quality` one for each part of gelgt, and one for
+    LightGBM over two hops."""
     models = list(result["models"])
     if result["study"] != "quality":
         return [(model, "") for model in models]
-    if "lightgbm" in models and "lightgbm-2hop" not in models:  # a study that had none of it
+    if "lightgbm" in models and "lightgbm-2hop" not in models:  # an older study
         models.insert(models.index("lightgbm") + 1, "lightgbm-2hop")
-    apart = (NETWORK, TREES, SHARE, TOGETHER)
-    return [(model, part) for model in models for part in (apart if model == APART else ("",))]
+    parts = (NETWORK, TREES, SHARE, TOGETHER)
+    return [
+        (model, part) for model in models for part in (parts if model == SPLIT_MODEL else ("",))
+    ]
 
 
 def _entry(entry: Mapping[str, Any] | None, part: str) -> Mapping[str, Any] | None:
@@ -99,12 +101,12 @@ def _entry(entry: Mapping[str, Any] | None, part: str) -> Mapping[str, Any] | No
         return entry
     if part == SHARE:
         return {"tree_share": entry["tree_share"]} if "tree_share" in entry else None
-    found: Mapping[str, Any] | None = entry.get("parts", {}).get(part.partition(" ")[0])
-    return found
+    of_part: Mapping[str, Any] | None = entry.get("parts", {}).get(part.partition(" ")[0])
+    return of_part
 
 
 def _few(entry: Mapping[str, Any] | None, asked: int, model: str) -> str:
-    """Says where a mean is over fewer seeds than were asked for."""
+    """A mark where fewer seeds were finished than were asked for."""
     if entry is None or entry["seeds"] >= asked or model in SEEDLESS:
         return ""
     return f" [{entry['seeds']} of {asked} seeds]"
@@ -117,26 +119,22 @@ def _best(metric: str, values: Sequence[float]) -> float | None:
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """What each comparison shows, in words that claim no more than that."""
-    found = []
-    for entry in result["results"]:
+    """What each comparison shows, a sentence each."""
+    entries = {(e["task"], e["metric"], e["model"]): e for e in result["results"]}
+    comparisons = []
+    for (task, metric, model), entry in entries.items():
         if "shown" not in entry:
             continue
-        own = next(
-            e
-            for e in result["results"]
-            if (e["task"], e["metric"], e["model"])
-            == (entry["task"], entry["metric"], entry["against"])
-        )
-        shown = entry["shown"]
-        verdict = shown if shown in (NO_DIFFERENCE, ONE_SEED) else f"{entry['model']} is {shown}"
-        both = f"{entry['model']} {score_text(entry)} against {entry['against']} {score_text(own)}"
-        found.append(f"{entry['task']}, {entry['metric']}: {both}: {verdict}.")
-    return found
+        other, shown = entry["against"], entry["shown"]
+        reference = entries[task, metric, other]
+        verdict = shown if shown in (NO_DIFFERENCE, ONE_SEED) else f"{model} is {shown}"
+        scores = f"{model} {score_text(entry)} against {other} {score_text(reference)}"
+        comparisons.append(f"{task}, {metric}: {scores}: {verdict}.")
+    return comparisons
 
 
 def facts(result: Mapping[str, Any]) -> list[str]:
-    """What a study was run on and how, a line each."""
+    """What a study was run on and how, a line for each fact."""
     on = result["machine"]
     where = f"{on['gpu']}, " if "gpu" in on else ""
     versions = ", ".join(
@@ -149,7 +147,7 @@ def facts(result: Mapping[str, Any]) -> list[str]:
         budget = (
             f"at most {result['budget_seconds']:g} s of training a run"
             if result["budget_seconds"]
-            else "no limit of time"
+            else "no time limit"
         )
         settings = "".join(f", {name}={value}" for name, value in result["settings"].items())
         lines.append(
@@ -160,7 +158,7 @@ def facts(result: Mapping[str, Any]) -> list[str]:
     lines.append(
         f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}"
     )
-    if result.get("note"):  # written by hand into the file of an older study
+    if result.get("note"):  # added by hand to the file of an older study
         lines.append(f"note: {result['note']}")
     if result.get("command"):
         lines.append(f"command: `{result['command']}`")
@@ -196,17 +194,17 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
         "Test scores, mean ± standard deviation over seeds; best mean in bold; – was not run.",
     ]
     if has_paper:
-        lines[-1] += " In brackets what was published, measured by others in the same regime."
-    told = sentences(result)
-    if told:
+        lines[-1] += " In brackets the published score, measured by others in the same regime."
+    comparisons = sentences(result)
+    if comparisons:
         rule = (
             "A variant is called better or worse only where the seeds and a bootstrap over the "
             "entities of the test rows agree."
         )
         if any("shown" in entry and "difference_low" not in entry for entry in result["results"]):
-            rule += " Tasks of several classes are judged by their seeds alone."
+            rule += " Tasks with several classes are judged by the seeds alone."
         lines += ["", rule, ""]
-        lines += [f"- {sentence}" for sentence in told]
+        lines += [f"- {sentence}" for sentence in comparisons]
     lines += ["", *markdown_table(*_details(result))] if result["results"] else []
     if result["failed"]:
         lines += ["", "Runs that failed:", ""]
@@ -221,56 +219,49 @@ def study_markdown(result: Mapping[str, Any], level: int = 1) -> str:
     return "\n".join(lines) + "\n"
 
 
+_DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "task": lambda entry: entry["task"],
+    "regime": lambda entry: entry["regime"],
+    "metric": lambda entry: entry["metric"],
+    "model": lambda entry: entry["model"],
+    "seeds": lambda entry: str(entry["seeds"]),
+    "validation": lambda entry: f"{entry['validation']:.4f}",
+    "test": lambda entry: score_text(entry),
+    "95 % interval": lambda entry: (
+        f"{entry['low']:.4f} to {entry['high']:.4f}" if "low" in entry else ""
+    ),
+    "difference": lambda entry: f"{entry['difference']:+.4f}" if "difference" in entry else "",
+    "95 % interval of it": lambda entry: (
+        f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}"
+        if "difference_low" in entry
+        else ""
+    ),
+    "s per run": lambda entry: f"{entry['seconds']:g}",
+    "s per epoch": lambda entry: (
+        "" if entry.get("epoch_seconds") is None else f"{entry['epoch_seconds']:g}"
+    ),
+}
+
+
 def _details(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    headers = [
-        "task",
-        "regime",
-        "metric",
-        "model",
-        "seeds",
-        "validation",
-        "test",
-        "95 % interval",
-        "difference",
-        "95 % interval",
-        "s a run",
-        "s an epoch",
-    ]
-    lines = []
-    for entry in result["results"]:
-        cells = [
-            entry["task"],
-            entry["regime"],
-            entry["metric"],
-            entry["model"],
-            str(entry["seeds"]),
-            f"{entry['validation']:.4f}",
-        ]
-        cells.append(score_text(entry))
-        cells.append(f"{entry['low']:.4f} to {entry['high']:.4f}" if "low" in entry else "")
-        cells.append(f"{entry['difference']:+.4f}" if "difference" in entry else "")
-        cells.append(
-            f"{entry['difference_low']:+.4f} to {entry['difference_high']:+.4f}"
-            if "difference_low" in entry
-            else ""
-        )
-        epoch = entry.get("epoch_seconds")
-        lines.append([*cells, f"{entry['seconds']:g}", "" if epoch is None else f"{epoch:g}"])
-    others = {
+    """Everything that is known about each entry."""
+    headers = list(_DETAILS)
+    lines = [[cell(entry) for cell in _DETAILS.values()] for entry in result["results"]]
+    references = {
         entry["against"]
         for entry in result["results"]
         if f"{entry.get('against')} beats it" in entry
     }
-    if others:
-        headers.append(f"{others.pop() if len(others) == 1 else 'its reference'} beats it")
+    if references:
+        name = references.pop() if len(references) == 1 else "its reference"
+        headers.append(f"{name} beats it")
         for entry, cells in zip(result["results"], lines):
             cells.append(str(entry.get(f"{entry.get('against')} beats it", "")))
     return headers, lines
 
 
 def portable(command: str) -> str:
-    """A command without the folders of the machine it was typed on, so that files of a study can be
-    kept anywhere.
+    """A command without the folders of the machine it was typed on.
 
     Example:
         >>> portable("gelgt bench bias --dataset ../data/rel-f1 --out /tmp/x")

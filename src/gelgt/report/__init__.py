@@ -1,10 +1,10 @@
-"""One HTML file that says how a run went: scores beside baselines, curves, calibration, drift, and
-what the bias learned.
+"""One HTML file that says how a run went: scores beside baselines, curves, calibration, scores over
+time, and what the bias learned.
 
     write_report(Path("runs/churn"))          # runs/churn/report.html
 
-A report is made from the files of the run folder alone (`run.py` states them). It needs no torch,
-no database, no network and no JavaScript, and the same folder gives the same bytes.
+A report needs only the files of the run folder (`run.py` lists them): no torch, no database, no
+network and no JavaScript. The same folder gives the same bytes.
 """
 
 from gelgt.report.write import write_report

@@ -93,7 +93,7 @@ class Plot:
         colour: int = 0,
         css: str = "solid",
     ) -> None:
-        """Upright bars between pairs of x, from the lower end of the y-axis."""
+        """Vertical bars between pairs of x, from the lower end of the y-axis."""
         for (low, high), height in zip(edges, heights, strict=True):
             left, right = self.px(low) + 0.75, self.px(high) - 0.75
             top = self.py(height)
@@ -107,7 +107,7 @@ class Plot:
     def spans(
         self, xs: Sequence[float], ranges: Sequence[tuple[float, float]], colour: int = 0
     ) -> None:
-        """Upright intervals, for uncertainty."""
+        """Vertical intervals, for uncertainty."""
         for x, (low, high) in zip(xs, ranges, strict=True):
             self.parts.append(
                 f'<path d="M{_n(self.px(x))} {_n(self.py(low))}V{_n(self.py(high))}" '
@@ -117,21 +117,21 @@ class Plot:
     def across(
         self, rows: Sequence[float], ranges: Sequence[tuple[float, float]], colours: Sequence[int]
     ) -> None:
-        """Level intervals with caps, one on each row."""
+        """Horizontal intervals with caps, one on each row."""
         for y, (low, high), colour in zip(rows, ranges, colours, strict=True):
             a, b, at = self.px(low), self.px(high), self.py(y)
             path = f"M{_n(a)} {_n(at)}H{_n(b)}M{_n(a)} {_n(at - 5)}v10M{_n(b)} {_n(at - 5)}v10"
             self.parts.append(f'<path d="{path}" class="c{colour} line"/>')
 
     def upright(self, x: float) -> None:
-        """A dashed line at one x; the caption says what it stands for, since a label inside would
-        meet the data."""
+        """A dashed vertical line at one x; the caption says what it means, since a label inside
+        would cover data."""
         self.parts.append(
             f'<path d="M{_n(self.px(x))} {_n(self.top)}V{_n(self.bottom)}" class="rule"/>'
         )
 
     def segment(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """A dashed line of reference between two points."""
+        """A dashed reference line between two points."""
         (x1, y1), (x2, y2) = start, end
         self.parts.append(
             f'<path d="M{_n(self.px(x1))} {_n(self.py(y1))}L{_n(self.px(x2))} {_n(self.py(y2))}" '
@@ -177,18 +177,18 @@ class Plot:
 
 
 def shares(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
-    """(name, first share, second share): two level bars under each name, so that long names fit a
-    phone."""
+    """Two horizontal bars under each name, which fits a phone; rows are (name, first share, second
+    share)."""
     step, top = 50, 4
     largest = max((max(a, b or 0) for _, a, b in rows), default=1) or 1
     parts = []
     for i, (name, first, second) in enumerate(rows):
         y = top + i * step
-        told = percent(first) + (f" · {percent(second)}" if second is not None else "")
+        text = percent(first) + (f" · {percent(second)}" if second is not None else "")
         parts.append(
             f'<text x="0" y="{y + 12}" class="strong">{_hover(name)}{escape(cut(name, 40))}</text>'
         )
-        parts.append(f'<text x="{WIDTH}" y="{y + 12}" text-anchor="end">{told}</text>')
+        parts.append(f'<text x="{WIDTH}" y="{y + 12}" text-anchor="end">{text}</text>')
         for place, colour, share in ((y + 18, 0, first), (y + 29, 2, second)):
             if share is not None:
                 width = max(share / largest * WIDTH, 1)

@@ -1,9 +1,8 @@
-"""Points of curves, thinned for drawing: every number on the page comes from all rows, only the
-drawing uses fewer."""
+"""Points of curves, thinned for drawing; every number on the page is computed from all rows."""
 
 import numpy as np
 
-from gelgt.report.predictions import Array
+from gelgt.runs.predictions import Array
 
 POINTS = 250
 
@@ -14,18 +13,18 @@ def roc(label: Array, score: Array) -> tuple[list[float], list[float]]:
     >>> roc(np.array([0, 1, 1]), np.array([0.2, 0.2, 0.9]))
     ([0.0, 0.0, 1.0], [0.0, 0.5, 1.0])
     """
-    true, false = _found(label, score)
+    true, false = _counts(label, score)
     return _thin(np.r_[0, false / max(false[-1], 1)], np.r_[0, true / max(true[-1], 1)])
 
 
 def precision_recall(label: Array, score: Array) -> tuple[list[float], list[float]]:
     """Recall and precision at every threshold, from the strictest."""
-    true, false = _found(label, score)
+    true, false = _counts(label, score)
     recall, precision = true / max(true[-1], 1), true / (true + false)
     return _thin(np.r_[0, recall], np.r_[precision[0], precision])
 
 
-def _found(label: Array, score: Array) -> tuple[Array, Array]:
+def _counts(label: Array, score: Array) -> tuple[Array, Array]:
     """Positives and negatives at or above each distinct score, the highest first."""
     order = np.argsort(-score, kind="stable")
     last = np.r_[np.flatnonzero(np.diff(score[order])), len(score) - 1]
@@ -37,17 +36,14 @@ def _thin(xs: Array, ys: Array) -> tuple[list[float], list[float]]:
     """Points evenly along the curve, its ends included."""
     if len(xs) > POINTS:
         length = np.r_[0, np.cumsum(np.hypot(np.diff(xs), np.diff(ys)))]
-        kept = np.unique(
-            np.searchsorted(length, np.linspace(0, length[-1], POINTS)).clip(0, len(xs) - 1)
-        )
-        kept = np.unique(np.r_[0, kept, len(xs) - 1])
-        xs, ys = xs[kept], ys[kept]
+        near = np.searchsorted(length, np.linspace(0, length[-1], POINTS)).clip(0, len(xs) - 1)
+        drawn = np.unique(np.r_[0, near, len(xs) - 1])
+        xs, ys = xs[drawn], ys[drawn]
     return xs.tolist(), ys.tolist()
 
 
 def robust_range(values: Array) -> tuple[float, float]:
-    """The range, or most of it where a few values lie so far out that they would squeeze all
-    others."""
+    """The range of the values, without outliers that would squeeze all others."""
     low, high = float(values.min()), float(values.max())
     inner_low, inner_high = (float(q) for q in np.quantile(values, [0.005, 0.995]))
     span = inner_high - inner_low

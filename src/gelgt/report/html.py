@@ -1,5 +1,5 @@
-"""The few pieces of HTML that every section is made of. Whatever comes from data passes through
-`escape`, here or at its use."""
+"""The pieces of HTML that sections consist of. Whatever comes from data passes through `escape`,
+here or where it is used."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -104,22 +104,20 @@ def table(
 
 
 def _row(cells: Sequence[str], tag: str, words: int) -> str:
-    """A cell that already is one (`<td …>`) keeps its own class."""
-    made = []
+    """A cell that already is HTML (`<td …>`) keeps its class."""
+    html = []
     for i, cell in enumerate(cells):
         if cell.startswith(("<td", "<th")):
-            made.append(cell)
+            html.append(cell)
         elif i == 0 and tag == "td":
-            made.append(f'<th scope="row">{cell}</th>')
+            html.append(f'<th scope="row">{cell}</th>')
         else:
             css = "" if i < words else ' class="n"'
-            made.append(f"<{tag}{css}>{cell}</{tag}>")
-    return f"<tr>{''.join(made)}</tr>"
+            html.append(f"<{tag}{css}>{cell}</{tag}>")
+    return f"<tr>{''.join(html)}</tr>"
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Name and value, both HTML; pairs without a value are left out."""
-    return (
-        "<dl "
-        f'class="facts">{"".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in pairs if v)}</dl>'
-    )
+    entries = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs if value)
+    return f'<dl class="facts">{"".join(entries)}</dl>'

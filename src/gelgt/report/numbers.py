@@ -19,12 +19,12 @@ _WORDS = {
 
 
 def word(name: str) -> str:
-    """A metric or a model as it is called in a sentence; unknown ones keep their name."""
+    """A metric or a model as a sentence names it; others keep their name."""
     return _WORDS.get(name, name)
 
 
 def heading(name: str) -> str:
-    """The same at the start of a line; a name that is not ours keeps its first letter as it is."""
+    """The same at the start of a line; the first letter of other names stays as it is."""
     return f"{_WORDS[name][0].upper()}{_WORDS[name][1:]}" if name in _WORDS else name
 
 
@@ -63,10 +63,10 @@ def _plain(value: float, decimals: int) -> str:
 def score(value: float | None, like: Sequence[float | None] = ()) -> str:
     """A score: three decimals up to 10, else four digits; `like` keeps the same decimals over a row
     of scores."""
-    known = [abs(v) for v in (value, *like) if v is not None and math.isfinite(v)]
     if value is None or not math.isfinite(value):
         return MISSING
-    decimals = 3 if max(known) < 10 else 2 if max(known) < 1000 else 0
+    largest = max(abs(v) for v in (value, *like) if v is not None and math.isfinite(v))
+    decimals = 3 if largest < 10 else 2 if largest < 1000 else 0
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 

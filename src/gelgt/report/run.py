@@ -1,4 +1,4 @@
-"""Reads a run folder for the report, checked once here and trusted everywhere else.
+"""A run folder as the report reads it: checked once here, trusted by every section.
 
     metrics.json                 required: task, data, scores, baselines, epochs, timings, versions,
                                  configuration
@@ -8,8 +8,8 @@
     profile.json                 optional: the learned bias against age, the share of attention by
                                  table and hop
 
-The classes of `gelgt.runs.record` are the format: a field without a default must be there,
-any other may be missing, unknown ones are ignored.
+`gelgt.runs.record` has the format: a field without a default is required, any other may be missing,
+unknown ones are ignored.
 """
 
 import re
@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 
 from gelgt.errors import GelgtError
-from gelgt.report.predictions import Predictions, read_predictions
-from gelgt.report.scoring import Bootstrap, bootstrap
+from gelgt.runs.intervals import Bootstrap, bootstrap
+from gelgt.runs.predictions import Predictions, read_predictions
 from gelgt.runs.record import FORMAT, Profile, RunRecord, read_record
 
 _SECRET = re.compile(
@@ -33,40 +33,31 @@ class Run:
 
     Attributes:
         folder: Where it is.
-        facts: metrics.json.
+        record: metrics.json.
         profile: profile.json, or None where there is none.
     """
 
     def __init__(self, folder: Path) -> None:
+        hint = "Give the folder that `gelgt train --out` wrote"
         if not folder.is_dir():
+            raise GelgtError("no_run", f"There is no folder {folder}.", hint=f"{hint}.")
+        path = folder / "metrics.json"
+        if not path.is_file():
             raise GelgtError(
                 "no_run",
-                f"There is no folder {folder}.",
-                hint="Give the folder that `gelgt train --out` wrote.",
-            )
-        if not (folder / "metrics.json").is_file():
-            message = f"This is no run folder: {folder} holds no metrics.json."
-            raise GelgtError(
-                "no_run",
-                message,
-                hint="Give the folder that `gelgt train --out` wrote; an unfinished run has none "
-                "yet.",
+                f"{folder} is not a run folder: it holds no metrics.json.",
+                hint=f"{hint}; an unfinished run has no metrics.json yet.",
             )
         self.folder = folder
-        self.facts = read_record(folder / "metrics.json", RunRecord)
-        if self.facts.format > FORMAT:
-            message = (
-                f"{folder / 'metrics.json'} has format {self.facts.format}; this gelgt "
-                f"reads up to {FORMAT}."
-            )
+        self.record = read_record(path, RunRecord)
+        if self.record.format > FORMAT:
             raise GelgtError(
-                "newer_run", message, hint="Upgrade gelgt to the version that wrote the run."
+                "newer_run",
+                f"{path} has format {self.record.format}; this gelgt reads up to {FORMAT}.",
+                hint="Upgrade gelgt to the version that wrote the run.",
             )
-        self.profile = (
-            read_record(folder / "profile.json", Profile)
-            if (folder / "profile.json").is_file()
-            else None
-        )
+        profile = folder / "profile.json"
+        self.profile = read_record(profile, Profile) if profile.is_file() else None
 
     @cached_property
     def val(self) -> Predictions | None:
@@ -78,70 +69,66 @@ class Run:
 
     @cached_property
     def intervals(self) -> Bootstrap | None:
-        """Of the main metric on test; None where the predictions are missing or too few."""
-        return bootstrap(self.facts.metric, self.test) if self.test is not None else None
+        """Intervals of the main metric on test; None where predictions are missing or too few."""
+        return bootstrap(self.record.metric, self.test) if self.test is not None else None
 
     @property
     def models(self) -> list[str]:
-        """The run's own model, then its baselines: the order of every table, and the colours of
-        every chart."""
-        return [self.facts.model, *(b for b in self.facts.baselines if b != self.facts.model)]
+        """The run's model, then its baselines: the order of tables and of colours in charts."""
+        return [self.record.model, *(b for b in self.record.baselines if b != self.record.model)]
 
     def colour(self, model: str) -> int:
-        """0 for the run's own model, then the baselines; what is not named in metrics.json shares
+        """0 for the run's model, then the baselines; models that metrics.json does not name share
         the last colour."""
         return min(self.models.index(model), 7) if model in self.models else 7
 
     def score(self, model: str, split: str, metric: str | None = None) -> float | None:
-        """A stored score, the run's main metric unless another is named."""
-        others = (
-            self.facts.parts.get(model, {})
-            if model in self.parts
-            else self.facts.baselines.get(model, {})
-        )
-        scores = self.facts.metrics if model == self.facts.model else others
-        return scores.get(split, {}).get(metric or self.facts.metric)
+        """A stored score of a model, of one of its parts or of a baseline; of the main metric
+        unless another is named."""
+        record = self.record
+        if model == record.model:
+            scores = record.metrics
+        else:
+            scores = (record.parts if model in self.parts else record.baselines).get(model, {})
+        return scores.get(split, {}).get(metric or record.metric)
 
     @property
     def parts(self) -> dict[str, str]:
-        """What the parts of the run's model are called, where trees were grown beside its
-        network."""
-        if "trees" not in self.facts.parts:
+        """Names of the parts of the run's model, where it has trees beside its network."""
+        if "trees" not in self.record.parts:
             return {}
         return {
             "network": "network alone",
-            "trees": f"trees alone (share {100 * self.facts.tree_share:.0f} %)",
+            "trees": f"trees alone (share {100 * self.record.tree_share:.0f} %)",
         }
 
     @property
     def source(self) -> str:
-        """The address of the data. The run holds it without a password; a report must not be the
-        one file that trusts that."""
-        return without_secrets(self.facts.data.source)
+        """The address of the data. metrics.json has it without a password; a report, which people
+        pass on, checks again."""
+        return without_secrets(self.record.data.source)
 
     def _predictions(self, split: str) -> Predictions | None:
         path = self.folder / "predictions" / f"{split}.parquet"
         if not path.is_file():
             return None
-        found = read_predictions(
-            path,
-            self.facts.task.task_type,
-            self.facts.model,
-            [str(c) for c in self.facts.task.classes],
-        )
-        if found is None:
+        record = self.record
+        classes = [str(c) for c in record.task.classes]
+        predictions = read_predictions(path, record.task.task_type, record.model, classes)
+        if predictions is None:
             return None
+        scores = predictions.scores
         order = [
-            *(m for m in self.models if m in found.scores),
-            *(m for m in found.scores if m not in self.models),
+            *(model for model in self.models if model in scores),
+            *(model for model in scores if model not in self.models),
         ]
-        return replace(found, scores={model: found.scores[model] for model in order})
+        return replace(predictions, scores={model: scores[model] for model in order})
 
 
 def without_secrets(text: str) -> str:
-    """An address, or a command that holds one, without password.
+    """An address, or a command that holds one, without its password.
 
     >>> without_secrets("postgresql://ann:p@ss@host/shop?sslmode=require&sslpassword=x")
     'postgresql://ann@host/shop?sslmode=require&'
     """
-    return _SECRET.sub(lambda found: f"{found['user']}@" if found["user"] else "", text)
+    return _SECRET.sub(lambda match: f"{match['user']}@" if match["user"] else "", text)

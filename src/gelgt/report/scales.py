@@ -1,5 +1,5 @@
-"""Scales: from values to places on an axis, with ticks at numbers that people like (1, 2, 5; days,
-weeks, months, years)."""
+"""Scales: from values to places on an axis, with ticks at round numbers (1, 2, 5; days, weeks,
+months, years)."""
 
 import math
 from collections.abc import Sequence
@@ -73,21 +73,20 @@ def whole(low: int, high: int, title: str, count: int = 6) -> Scale:
 
 
 def ages(days: Sequence[float], centres: Sequence[float], title: str) -> Scale:
-    """Ages in days: by their logarithm where most kernels would crowd at the start of a linear
-    axis."""
+    """Ages in days, on a log axis where most kernels would crowd at the start of a linear one."""
     high = max(days, default=1.0) or 1.0
     near = sorted(c for c in centres if c <= high) or [high]
     if near[len(near) // 2] > high / 8 or high < 20:
         return linear(0, high, f"{title}, days", count=6, is_exact=True)
     marks = [d for d in _AGES if d <= high]
-    kept: list[int] = []
+    ticks: list[int] = []
     for mark in marks:  # only ticks whose labels do not touch
-        if not kept or (math.log1p(mark) - math.log1p(kept[-1])) / math.log1p(high) > 0.075:
-            kept.append(mark)
+        if not ticks or (math.log1p(mark) - math.log1p(ticks[-1])) / math.log1p(high) > 0.075:
+            ticks.append(mark)
     return Scale(
         0.0,
         high,
-        tuple((float(d), f"{d:,}") for d in kept),
+        tuple((float(d), f"{d:,}") for d in ticks),
         f"{title}, days (log scale)",
         is_log=True,
     )

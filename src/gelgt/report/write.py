@@ -1,4 +1,4 @@
-"""Puts the sections together into one HTML file, written under a temporary name and renamed."""
+"""Puts the sections together into one HTML file."""
 
 from pathlib import Path
 
@@ -51,11 +51,11 @@ def page(run: Run) -> str:
     """The whole document."""
     modules = (scores, learning, outcome, calibration, slices, profile, attention, setup)
     sections: list[Section] = [
-        made for module in modules if (made := module.section(run)) is not None
+        section for module in modules if (section := module.section(run)) is not None
     ]
-    title = f"{run.facts.task.name} · gelgt report"
+    title = f"{run.record.task.name} · gelgt report"
     links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
-    version = str(run.facts.versions.get("gelgt", ""))
+    version = str(run.record.versions.get("gelgt", ""))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

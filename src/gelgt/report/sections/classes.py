@@ -4,34 +4,33 @@ import numpy as np
 
 from gelgt.report.html import escape, note, table
 from gelgt.report.numbers import MISSING, count, cut, percent, score
-from gelgt.report.predictions import Array, Predictions
 from gelgt.report.run import Run
-from gelgt.report.scoring import scorer
+from gelgt.runs.intervals import scorer
+from gelgt.runs.predictions import Array, Predictions
 
 MOST_CLASSES, MOST_LABELS = 12, 30
 
 
-def confusion(run: Run, found: Predictions) -> str:
-    """Shares of each true class by predicted class; the rarest of many classes are taken
-    together."""
-    given, guessed = found.label.astype(int), found.scores[run.facts.model].argmax(axis=1)
-    unseen = int((given < 0).sum())
-    names = list(found.classes)
-    given, guessed = given[given >= 0], guessed[given >= 0]
-    sizes = np.bincount(given, minlength=len(names))
+def confusion(run: Run, rows: Predictions) -> str:
+    """Shares of each true class by predicted class; the rarest of many classes are one."""
+    true, predicted = rows.label.astype(int), rows.scores[run.record.model].argmax(axis=1)
+    unseen = int((true < 0).sum())
+    names = list(rows.classes)
+    true, predicted = true[true >= 0], predicted[true >= 0]
+    sizes = np.bincount(true, minlength=len(names))
     if len(names) > MOST_CLASSES:
-        kept = np.sort(np.argsort(-sizes, kind="stable")[: MOST_CLASSES - 1])
-        place = np.full(len(names), len(kept))
-        place[kept] = np.arange(len(kept))
-        given, guessed = place[given], place[guessed]
-        names = [*(names[k] for k in kept), f"other ({len(names) - len(kept)})"]
+        largest = np.sort(np.argsort(-sizes, kind="stable")[: MOST_CLASSES - 1])
+        place = np.full(len(names), len(largest))
+        place[largest] = np.arange(len(largest))
+        true, predicted = place[true], place[predicted]
+        names = [*(names[k] for k in largest), f"other ({len(names) - len(largest)})"]
     matrix = np.zeros((len(names), len(names)), dtype=int)
-    np.add.at(matrix, (given, guessed), 1)
+    np.add.at(matrix, (true, predicted), 1)
     html = _matrix(matrix, names)
     if unseen:
         html += note(
-            f"{count(unseen)} rows have a class that is not among those of the model; they count "
-            "as wrong in every score."
+            f"{count(unseen)} rows have a class that training did not have; they count as wrong in "
+            "every score."
         )
     return html
 
@@ -68,7 +67,7 @@ def _matrix(matrix: Array, names: list[str]) -> str:
 
 
 def _cell(share: float, rows: int, is_diagonal: bool) -> str:
-    """Tinted by its share: the diagonal in the colour of the model, errors in that of warnings."""
+    """Tinted by its share, with one colour for the diagonal and one for errors."""
     colour = "var(--c0)" if is_diagonal else "var(--c1)"
     tint = f"background:color-mix(in srgb,{colour} {round(min(share, 1) * 55)}%,transparent)"
     return (
@@ -76,22 +75,22 @@ def _cell(share: float, rows: int, is_diagonal: bool) -> str:
     )
 
 
-def by_label(run: Run, found: Predictions) -> str:
+def by_label(run: Run, predictions: Predictions) -> str:
     """ROC-AUC and average precision of each label."""
-    score_of, weights = found.scores[run.facts.model], np.ones(len(found))
-    sizes = found.label.sum(axis=0)
+    score_of, weights = predictions.scores[run.record.model], np.ones(len(predictions))
+    sizes = predictions.label.sum(axis=0)
     order = np.argsort(-sizes, kind="stable")
     rows = []
     for c in order[:MOST_LABELS]:
         cells = []
         for metric in ("roc_auc", "average_precision"):
-            measure = scorer(metric, found.label[:, c], score_of[:, c])
+            measure = scorer(metric, predictions.label[:, c], score_of[:, c])
             cells.append(score(measure(weights) if measure else None))
         rows.append(
             [
-                escape(found.classes[c]),
+                escape(predictions.classes[c]),
                 count(int(sizes[c])),
-                percent(float(sizes[c]) / len(found)),
+                percent(float(sizes[c]) / len(predictions)),
                 *cells,
             ]
         )

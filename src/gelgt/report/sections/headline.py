@@ -1,5 +1,5 @@
-"""The head of the page: what was predicted, under which regime, how well beside the baselines, and
-from which data."""
+"""The head of the page: what is predicted, in which regime, how well beside the baselines, and from
+which data."""
 
 from gelgt.report.html import code, escape, facts, note
 from gelgt.report.numbers import (
@@ -16,27 +16,25 @@ from gelgt.report.numbers import (
     signed,
     word,
 )
-from gelgt.report.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION
 from gelgt.report.run import Run
+from gelgt.runs.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION
 
 REGIMES = {
-    "frozen": "rows after the test timestamp are hidden from the model, for every seed",
-    "seed-time": "each seed sees every row before its own seed time, and none after it",
+    "frozen": "no seed sees rows after the test time",
+    "seed-time": "each seed sees every row before its seed time, and none after it",
 }
 
 
 def header(run: Run) -> str:
-    """The first block, which is no numbered section."""
-    told = run.facts
-    where = [
-        f"Report on the run {told.run or run.folder.name}",
-        f"preset {told.preset}" if told.preset else "",
-    ]
+    """The head of the page, above the sections."""
+    record = run.record
+    where = [f"Report on the run {record.run or run.folder.name}"]
+    where += [f"preset {record.preset}"] if record.preset else []
     parts = [
-        "<header><p "
-        f'class="over">{escape(" · ".join(w for w in where if w))}</p><h1>{escape(told.task.name)}</h1>',
+        f'<header><p class="over">{escape(" · ".join(where))}</p>',
+        f"<h1>{escape(record.task.name)}</h1>",
         f'<p class="lead">{task_words(run)}</p>',
-        code(told.task.sentence) if told.task.sentence else "",
+        code(record.task.sentence) if record.task.sentence else "",
         f'<p class="lead">{verdict(run)}</p>',
         _cards(run),
         note(_regime(run)),
@@ -49,13 +47,13 @@ def header(run: Run) -> str:
 
 def task_words(run: Run) -> str:
     """The task as a sentence."""
-    task = run.facts.task
+    task = run.record.task
     target = f"<b class='name'>{escape(task.target or task.name)}</b>"
     what = {
-        BINARY: f"whether {target} comes true (yes or no)",
+        BINARY: f"whether {target} is true (yes or no)",
         REGRESSION: f"the value of {target}",
-        MULTICLASS: f"which of {len(task.classes) or 'several'} classes of {target} comes true",
-        MULTILABEL: f"which of {len(task.classes) or 'several'} labels of {target} come true",
+        MULTICLASS: f"which of {len(task.classes) or 'several'} classes {target} has",
+        MULTILABEL: f"which of {len(task.classes) or 'several'} labels {target} has",
     }.get(task.task_type, target)
     window = (task.timedelta or "0 days").removesuffix(" 00:00:00")  # as pandas writes whole days
     when = "" if window.startswith("0 ") else f", over the {escape(window)} after the seed time"
@@ -64,49 +62,44 @@ def task_words(run: Run) -> str:
 
 def verdict(run: Run) -> str:
     """The score beside the best baseline, and whether the difference is more than chance."""
-    told, split = run.facts, main_split(run)
-    own = run.score(told.model, split)
-    scored = {
-        b: s for b in told.baselines if (s := run.score(b, split)) is not None and is_number(s)
+    record, split = run.record, main_split(run)
+    ours = run.score(record.model, split)
+    if ours is None or not is_number(ours):
+        return f"This run has no {escape(word(record.metric))} yet."
+    baselines = {
+        name: value
+        for name in record.baselines
+        if (value := run.score(name, split)) is not None and is_number(value)
     }
-    if own is None or not is_number(own):
-        return f"This run has no {escape(word(told.metric))} yet."
-    name = escape(word(told.model))
-    if not scored:
-        return (
-            f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of "
-            f"{score(own)}. No baseline was scored beside it."
-        )
-    lower = is_lower_better(told.metric)
-    best = (min if lower else max)(scored, key=lambda b: scored[b])
-    ahead = difference(own, scored[best], told.metric)
-    sentence = (
-        f"{name} reaches a {split_word(split)} {escape(word(told.metric))} of "
-        f"{score(own, (scored[best],))}"
+    reaches = (
+        f"{escape(word(record.model))} reaches a {split_word(split)} {escape(word(record.metric))} "
+        "of"
     )
-    sentence += (
-        f", {ahead} {'as' if ahead == 'the same' else 'than'} the best baseline, "
+    if not baselines:
+        return f"{reaches} {score(ours)}. No baseline was scored beside it."
+    best = (min if is_lower_better(record.metric) else max)(baselines, key=baselines.__getitem__)
+    gap = difference(ours, baselines[best], record.metric)
+    than = "as" if gap == "the same" else "than"
+    sentence = (
+        f"{reaches} {score(ours, (baselines[best],))}, {gap} {than} the best baseline, "
         f"{escape(word(best))}."
     )
     gain = run.intervals.gains.get(best) if run.intervals and split == "test" else None
     if gain is None:
         return sentence
     over = " over entities" if run.intervals and run.intervals.over_entities else ""
-    around = f"{signed(gain.low, (own,))} to {signed(gain.high, (own,))}"
-    if gain.low <= 0 <= gain.high:
-        return (
-            f"{sentence} The {LEVEL} interval{over} of that difference, {around}, holds 0: it "
-            "may be chance."
-        )
-    return (
-        f"{sentence} The {LEVEL} interval{over} of that difference, {around}, leaves out 0: it "
-        "is more than chance."
+    interval = (
+        f"The {LEVEL} interval{over} of that difference, {signed(gain.low, (ours,))} to "
+        f"{signed(gain.high, (ours,))},"
     )
+    if gain.low <= 0 <= gain.high:
+        return f"{sentence} {interval} contains 0: it may be chance."
+    return f"{sentence} {interval} does not contain 0: it is more than chance."
 
 
 def main_split(run: Run) -> str:
     """Test where it was scored, else validation."""
-    return "test" if is_number(run.score(run.facts.model, "test")) else "val"
+    return "test" if is_number(run.score(run.record.model, "test")) else "val"
 
 
 def split_word(split: str) -> str:
@@ -114,87 +107,80 @@ def split_word(split: str) -> str:
 
 
 def _cards(run: Run) -> str:
-    told, split = run.facts, main_split(run)
+    split = main_split(run)
     scores = {model: run.score(model, split) for model in run.models}
-    cards = []
-    for model, found in scores.items():
-        shown = score(found, tuple(scores.values()))
-        if model == told.model:
-            interval = (
-                run.intervals.models.get(model) if run.intervals and split == "test" else None
-            )
-            over = " over entities" if run.intervals and run.intervals.over_entities else ""
-            below = (
-                f"{LEVEL} interval{over} {score(interval.low)} to {score(interval.high)}"
-                if interval
-                else ""
-            )
-            title = f"{split_word(split).capitalize()} {word(told.metric)}, {word(model)}"
-            css = "own"
-        else:
-            title, css = (
-                heading(model),
-                difference(scores[told.model], found, told.metric).rpartition(" ")[2],
-            )
-            ahead = difference(scores[told.model], found, told.metric)
-            below = f"{word(told.model)} is {ahead}" if ahead != MISSING else "not scored"
-        cards.append(
-            '<div class="card '
-            f'c{run.colour(model)}{" own" if css == "own" else ""}"><span>{escape(title)}</span><b>{shown}</b>'
-        )
-        cards.append(f'<span class="{css}">{escape(below)}</span></div>')
-    return f'<div class="cards">{"".join(cards)}</div>'
+    return f'<div class="cards">{"".join(_card(run, model, scores) for model in run.models)}</div>'
+
+
+def _card(run: Run, model: str, scores: dict[str, float | None]) -> str:
+    """The score of a model; of a baseline also how far the run's model is from it."""
+    record, split = run.record, main_split(run)
+    if model == record.model:
+        title = f"{split_word(split).capitalize()} {word(record.metric)}, {word(model)}"
+        interval = run.intervals.models.get(model) if run.intervals and split == "test" else None
+        over = " over entities" if run.intervals and run.intervals.over_entities else ""
+        below, css = "", "own"
+        if interval:
+            below = f"{LEVEL} interval{over} {score(interval.low)} to {score(interval.high)}"
+    else:
+        title = heading(model)
+        gap = difference(scores[record.model], scores[model], record.metric)
+        below = f"{word(record.model)} is {gap}" if gap != MISSING else "not scored"
+        css = gap.rpartition(" ")[2]
+    own = " own" if css == "own" else ""
+    shown = score(scores[model], tuple(scores.values()))
+    return (
+        f'<div class="card c{run.colour(model)}{own}"><span>{escape(title)}</span><b>{shown}</b>'
+        f'<span class="{css}">{escape(below)}</span></div>'
+    )
 
 
 def _regime(run: Run) -> str:
-    told = run.facts
-    words = REGIMES.get(told.regime or "", "the run does not say which rows a seed could see")
-    horizon = (
-        f' Ages are measured from <span class="day">{escape(moment(told.horizon))}</span> at the '
-        "latest."
-        if told.horizon
-        else ""
-    )
-    direction = "lower" if is_lower_better(told.metric) else "higher"
+    record = run.record
+    words = REGIMES.get(record.regime or "", "the run does not say which rows a seed could see")
+    horizon = ""
+    if record.horizon:
+        day = f'<span class="day">{escape(moment(record.horizon))}</span>'
+        horizon = f" Ages are measured from {day} at the latest."
+    direction = "lower" if is_lower_better(record.metric) else "higher"
     return (
-        f"Regime <b>{escape(told.regime or 'unknown')}</b>: {words}.{horizon} Every score on this "
-        "page is of this regime; "
-        f"for {escape(word(told.metric))}, {direction} is better."
+        f"Regime <b>{escape(record.regime or 'unknown')}</b>: {words}.{horizon} All scores on this "
+        f"page are of this regime. For {escape(word(record.metric))}, {direction} is better."
     )
 
 
 def _choices(run: Run) -> str:
-    chosen = (
-        "Epochs and settings are chosen on the validation rows; the test rows were never "
-        "used for a choice"
-    )
+    test = "score only the selected model" if main_split(run) == "test" else "have not been scored"
     return (
-        f"{chosen}, and "
-        f"{'score only what was chosen' if main_split(run) == 'test' else 'have not been scored'}."
+        "Epochs, and the share of trees where there are some, are selected on the validation rows. "
+        f"The test rows were used for no selection; they {test}."
     )
 
 
 def _predictors(run: Run) -> str:
-    """Who predicts, where it is not one network alone."""
-    told = run.facts
+    """What predicts, where it is not one network alone."""
+    record = run.record
     networks = (
-        f"the mean of {count(len(told.members))} networks" if len(told.members) > 1 else "a network"
+        f"the mean of {count(len(record.members))} networks"
+        if len(record.members) > 1
+        else "a network"
     )
-    if told.trees is None:
-        return networks if len(told.members) > 1 else ""
-    split = main_split(run)
+    if record.trees is None:
+        return networks if len(record.members) > 1 else ""
     alone = {
-        part: f" (alone {score(found)})" if is_number(found := run.score(part, split)) else ""
+        part: f" (alone {score(value)})"
         for part in run.parts
+        if is_number(value := run.score(part, main_split(run)))
     }
+    share = record.trees.share
     return (
-        f"{networks}, {1 - told.trees.share:.0%}{alone.get('network', '')}<br>"
-        f"LightGBM on the same history, {told.trees.share:.0%}{alone.get('trees', '')}"
+        f"{networks}, {1 - share:.0%}{alone.get('network', '')}<br>"
+        f"LightGBM on the same history, {share:.0%}{alone.get('trees', '')}"
     )
 
 
 def _retrain(run: Run) -> str:
-    retrain = run.facts.retrain
+    retrain = run.record.retrain
     if retrain is None:
         return ""
     if retrain.labels == "all":
@@ -203,7 +189,7 @@ def _retrain(run: Run) -> str:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    told, task, data = run.facts, run.facts.task, run.facts.data
+    record, task, data = run.record, run.record.task, run.record.data
     rows = [
         f"{count(task.rows[s])} {split_word(s)}" for s in ("train", "val", "test") if s in task.rows
     ]
@@ -211,8 +197,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         f"{count(data.nodes)} rows<br>{count(data.edges)} edges" if data.nodes is not None else ""
     )
     epochs = (
-        f"{count(len(told.epochs))} epochs, best {told.best_epoch}"
-        if told.epochs and told.best_epoch is not None
+        f"{count(len(record.epochs))} epochs, best {record.best_epoch}"
+        if record.epochs and record.best_epoch is not None
         else ""
     )
     return [
@@ -227,10 +213,10 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Label rows", "<br>".join(rows)),
         ("Validation from", escape(moment(task.val_timestamp)) if task.val_timestamp else ""),
         ("Test from", escape(moment(task.test_timestamp)) if task.test_timestamp else ""),
-        ("Time taken", duration(told.seconds) if told.seconds is not None else ""),
+        ("Time taken", duration(record.seconds) if record.seconds is not None else ""),
         ("Training", epochs),
         ("Predicted by", _predictors(run)),
         ("Retrained on", _retrain(run)),
-        ("Parameters", count(told.parameters) if told.parameters is not None else ""),
-        ("Seed", str(told.seed) if told.seed is not None else ""),
+        ("Parameters", count(record.parameters) if record.parameters is not None else ""),
+        ("Seed", str(record.seed) if record.seed is not None else ""),
     ]

@@ -11,10 +11,10 @@ _DOTTED = 40  # epochs up to which each one has its own dot
 
 def section(run: Run) -> Section:
     aid = (
-        "Training should lower the loss; the epoch with the best validation score is kept, and "
-        "later ones are thrown away."
+        "Training should lower the loss; the weights of the epochs with the best validation scores "
+        "are kept."
     )
-    if not run.facts.epochs:
+    if not run.record.epochs:
         return Section(
             "learning", "Learning curve", aid, note("Left out: metrics.json lists no epochs.")
         )
@@ -24,7 +24,7 @@ def section(run: Run) -> Section:
 
 def _loss(run: Run) -> str:
     losses = [
-        (e.epoch, e.loss) for e in run.facts.epochs if e.loss is not None and is_number(e.loss)
+        (e.epoch, e.loss) for e in run.record.epochs if e.loss is not None and is_number(e.loss)
     ]
     if not losses:
         return ""
@@ -33,41 +33,43 @@ def _loss(run: Run) -> str:
         _epochs(run), linear(min(values), max(values), "training loss"), "Training loss by epoch"
     )
     _curve(run, plot, losses)
-    told = (
+    caption = (
         f"From {score(values[0])} to {score(values[-1])}." if len(values) > 1 else "One epoch only."
     )
     return figure(
         "Training loss",
         plot.svg(),
-        told + _dashed(run),
-        legend([(word(run.facts.model), 0, "line")]),
+        caption + _dashed(run),
+        legend([(word(run.record.model), 0, "line")]),
     )
 
 
 def _score(run: Run) -> str:
-    metric = run.facts.metric
-    found = [
+    metric = run.record.metric
+    points = [
         (e.epoch, v)
-        for e in run.facts.epochs
+        for e in run.record.epochs
         if (v := e.val.get(metric)) is not None and is_number(v)
     ]
-    if not found:
+    if not points:
         return ""
-    values = [v for _, v in found]
+    values = [v for _, v in points]
     low, high = min(values), max(values)
-    rivals = {
-        b: s for b in run.facts.baselines if (s := run.score(b, "val")) is not None and is_number(s)
+    baselines = {
+        b: s
+        for b in run.record.baselines
+        if (s := run.score(b, "val")) is not None and is_number(s)
     }
     room = 2 * (high - low) or abs(high) * 0.2
-    # a far one would flatten the curve
-    rivals = {b: s for b, s in rivals.items() if low - room <= s <= high + room}
+    # a far baseline would flatten the curve
+    baselines = {b: s for b, s in baselines.items() if low - room <= s <= high + room}
     scale = linear(
-        min(low, *rivals.values(), high),
-        max(high, *rivals.values(), low),
+        min(low, *baselines.values(), high),
+        max(high, *baselines.values(), low),
         f"validation {word(metric)}",
     )
     plot = Plot(_epochs(run), scale, f"Validation {word(metric)} by epoch")
-    for baseline, value in rivals.items():
+    for baseline, value in baselines.items():
         plot.line(
             [plot.x.low, plot.x.high],
             [value, value],
@@ -75,13 +77,16 @@ def _score(run: Run) -> str:
             "dash thin",
             word(baseline),
         )
-    _curve(run, plot, found)
+    _curve(run, plot, points)
     key = legend(
-        [(word(run.facts.model), 0, "line"), *((heading(b), run.colour(b), "dash") for b in rivals)]
+        [
+            (word(run.record.model), 0, "line"),
+            *((heading(b), run.colour(b), "dash") for b in baselines),
+        ]
     )
-    best = dict(found).get(run.facts.best_epoch) if run.facts.best_epoch is not None else None
+    best = dict(points).get(run.record.best_epoch) if run.record.best_epoch is not None else None
     caption = (
-        f"Best at epoch {run.facts.best_epoch}: {score(best)}.{_dashed(run)}"
+        f"Best at epoch {run.record.best_epoch}: {score(best)}.{_dashed(run)}"
         if best is not None
         else ""
     )
@@ -89,12 +94,12 @@ def _score(run: Run) -> str:
 
 
 def _epochs(run: Run) -> Scale:
-    return whole(run.facts.epochs[0].epoch, run.facts.epochs[-1].epoch, "epoch")
+    return whole(run.record.epochs[0].epoch, run.record.epochs[-1].epoch, "epoch")
 
 
 def _curve(run: Run, plot: Plot, points: list[tuple[int, float]]) -> None:
-    if run.facts.best_epoch is not None:
-        plot.upright(run.facts.best_epoch)
+    if run.record.best_epoch is not None:
+        plot.upright(run.record.best_epoch)
     xs, ys = [float(x) for x, _ in points], [y for _, y in points]
     plot.line(xs, ys)
     if len(points) <= _DOTTED:
@@ -102,21 +107,21 @@ def _curve(run: Run, plot: Plot, points: list[tuple[int, float]]) -> None:
             xs, ys, css="solid", radius=3, names=[f"epoch {x:g}: {score(y)}" for x, y in points]
         )
     for x, y in points:
-        if x == run.facts.best_epoch:
+        if x == run.record.best_epoch:
             plot.dots([x], [y], radius=5)
 
 
 def _dashed(run: Run) -> str:
     return (
-        f" Dashed, upright: the best epoch, {run.facts.best_epoch}."
-        if run.facts.best_epoch is not None
+        f" Dashed vertical line: the best epoch, {run.record.best_epoch}."
+        if run.record.best_epoch is not None
         else ""
     )
 
 
 def _pace(run: Run) -> str:
     seconds = [
-        e.seconds for e in run.facts.epochs if e.seconds is not None and is_number(e.seconds)
+        e.seconds for e in run.record.epochs if e.seconds is not None and is_number(e.seconds)
     ]
     if not seconds:
         return ""

@@ -1,5 +1,5 @@
-"""What the predictions look like against the truth: a chart of its own for each task type, on the
-test rows (else validation)."""
+"""Predictions against labels, with charts for each task type: on the test rows, or validation where
+test has no labels."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from gelgt.report.charts import Plot
 from gelgt.report.curves import precision_recall, robust_range, roc
 from gelgt.report.html import Section, escape, figure, figures, legend, note
 from gelgt.report.numbers import count, heading, number, percent, score, word
-from gelgt.report.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION, Array, Predictions
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
-from gelgt.report.scoring import value
 from gelgt.report.sections import classes
 from gelgt.report.sections.headline import split_word
+from gelgt.runs.intervals import value
+from gelgt.runs.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION, Array, Predictions
 
 DRAWN = 1_500  # dots of a scatter; all rows count in every number
 _TITLES = {
@@ -22,35 +22,34 @@ _TITLES = {
     MULTILABEL: "Scores by label",
 }
 _AIDS = {
-    BINARY: "The closer a curve comes to its good corner (top left for ROC, top right for "
-    "precision), the better yes is told from no.",
+    BINARY: "The closer a curve comes to its corner (top left for ROC, top right for precision and "
+    "recall), the better the model separates yes from no.",
     REGRESSION: "Good predictions lie near the diagonal, and their errors are small and centred "
     "on 0.",
-    MULTICLASS: "Each row is a true class and says what became of it; all of the weight on the "
-    "diagonal would be perfect.",
-    MULTILABEL: "One line a label, the most frequent first; a model that knows nothing has an "
-    "ROC-AUC of 0.5.",
+    MULTICLASS: "Each row is a true class, with the share of each predicted class; a perfect model "
+    "has 100 % on the diagonal.",
+    MULTILABEL: "One row for each label, the most frequent first; chance has an ROC-AUC of 0.5.",
 }
 
 
 def section(run: Run) -> Section:
-    kind = run.facts.task.task_type
-    aid = _AIDS.get(kind, "Predictions against the truth.")
+    kind = run.record.task.task_type
+    aid = _AIDS.get(kind, "Predictions against labels.")
     title = _TITLES.get(kind, "Predictions")
     if kind not in _TITLES:
         return Section(
             "outcome",
             title,
             aid,
-            note(f"Left out: there are no charts for tasks of the type {escape(kind)}."),
+            note(f"Left out: there is no chart for tasks of type {escape(kind)}."),
         )
-    found, split = shown(run)
-    if found is None or not len(found):
+    rows, split = shown(run)
+    if rows is None or not len(rows):
         return Section(
             "outcome",
             title,
             aid,
-            note("Left out: there are no predictions with labels in the run folder."),
+            note("Left out: the run folder has no predictions with labels."),
         )
     draw = {
         BINARY: _binary,
@@ -58,69 +57,58 @@ def section(run: Run) -> Section:
         MULTICLASS: classes.confusion,
         MULTILABEL: classes.by_label,
     }[kind]
-    counted = f"{count(len(found))} {split_word(split)} rows"
-    if found.left_out:
-        counted += f"; {count(found.left_out)} more have no label or no usable score"
-    return Section("outcome", title, aid, draw(run, found) + f'<p class="small">{counted}.</p>')
+    counted = f"{count(len(rows))} {split_word(split)} rows"
+    if rows.left_out:
+        counted += f"; {count(rows.left_out)} more have no label or no usable score"
+    return Section("outcome", title, aid, draw(run, rows) + f'<p class="small">{counted}.</p>')
 
 
 def shown(run: Run) -> tuple[Predictions | None, str]:
-    """The test rows, or the validation rows where test has no labels."""
+    """The test rows and their split, or the validation rows where test has no labels."""
     return (run.test, "test") if run.test is not None and len(run.test) else (run.val, "val")
 
 
-def _binary(run: Run, found: Predictions) -> str:
-    positives = float((found.label > 0.5).mean())
+def _binary(run: Run, rows: Predictions) -> str:
+    positives = float((rows.label > 0.5).mean())
     if positives in (0.0, 1.0):
-        return note(
-            f"Left out: every label is {'yes' if positives else 'no'}, so there is no curve."
-        )
-    ranks = Plot(
-        linear(0, 1, "false positive rate (no taken for yes)"),
-        linear(0, 1, "true positive rate (yes found)"),
-        "ROC curve",
-        height=320,
+        only = "yes" if positives else "no"
+        return note(f"Left out: every label is {only}, so there is no curve.")
+    roc_plot = Plot(
+        linear(0, 1, "false positive rate"), linear(0, 1, "true positive rate"), "ROC curve", 320
     )
-    ranks.segment((0, 0), (1, 1))
-    precise = Plot(
-        linear(0, 1, "recall (share of yes found)"),
-        linear(0, 1, "precision (share right)"),
-        "Precision-recall curve",
-        height=320,
+    roc_plot.segment((0, 0), (1, 1))
+    precision_plot = Plot(
+        linear(0, 1, "recall"), linear(0, 1, "precision"), "Precision-recall curve", 320
     )
-    precise.segment((0, positives), (1, positives))
-    told: dict[str, list[str]] = {"roc_auc": [], "average_precision": []}
-    for model in reversed(found.scores):  # the run's own curve lies on top
-        css = "" if model == run.facts.model else "thin"
-        ranks.line(*roc(found.label, found.scores[model]), run.colour(model), css, word(model))
-        precise.line(
-            *precision_recall(found.label, found.scores[model]), run.colour(model), css, word(model)
-        )
-        for metric, lines in told.items():
-            lines.insert(0, f"{escape(word(model))} {score(value(metric, found, model))}")
-    key = legend((heading(model), run.colour(model), "line") for model in found.scores)
+    precision_plot.segment((0, positives), (1, positives))
+    for model in reversed(rows.scores):  # the run's own curve lies on top
+        scores, colour = rows.scores[model], run.colour(model)
+        css = "" if model == run.record.model else "thin"
+        roc_plot.line(*roc(rows.label, scores), colour, css, word(model))
+        precision_plot.line(*precision_recall(rows.label, scores), colour, css, word(model))
+    captions = [
+        f"Area under the curve: {_by_model(rows, 'roc_auc')}; dashed: chance, 0.5.",
+        f"Average precision: {_by_model(rows, 'average_precision')}; dashed: chance, the share of "
+        f"yes, {percent(positives)}.",
+    ]
+    key = legend((heading(model), run.colour(model), "line") for model in rows.scores)
     return figures(
         [
-            figure(
-                "ROC",
-                ranks.svg(),
-                f"Area under the curve: {', '.join(told['roc_auc'])}; dashed: chance, 0.5.",
-                key,
-            ),
-            figure(
-                "Precision and recall",
-                precise.svg(),
-                f"Average precision: {', '.join(told['average_precision'])}; dashed: chance, the "
-                f"share of yes, {percent(positives)}.",
-                key,
-            ),
+            figure("ROC", roc_plot.svg(), captions[0], key),
+            figure("Precision and recall", precision_plot.svg(), captions[1], key),
         ]
     )
 
 
-def _regression(run: Run, found: Predictions) -> str:
-    predicted = found.scores[run.facts.model]
-    low, high = robust_range(np.concatenate([predicted, found.label]))
+def _by_model(rows: Predictions, metric: str) -> str:
+    return ", ".join(
+        f"{escape(word(model))} {score(value(metric, rows, model))}" for model in rows.scores
+    )
+
+
+def _regression(run: Run, rows: Predictions) -> str:
+    predicted = rows.scores[run.record.model]
+    low, high = robust_range(np.concatenate([predicted, rows.label]))
     room = 0.02 * (high - low)  # so that no dot lies on the frame
     axis = linear(low - room, high + room, "predicted value", is_exact=True)
     plot = Plot(
@@ -130,29 +118,22 @@ def _regression(run: Run, found: Predictions) -> str:
         height=340,
     )
     plot.segment((axis.low, axis.low), (axis.high, axis.high))
-    rows = np.arange(len(found))
-    if len(found) > DRAWN:
-        rows = np.random.default_rng(0).choice(len(found), DRAWN, replace=False)
-    plot.dots(predicted[rows].tolist(), found.label[rows].tolist(), css="cloud", radius=3)
-    beyond = int(
-        (
-            (found.label[rows] > axis.high)
-            | (found.label[rows] < axis.low)
-            | (predicted[rows] > axis.high)
-        ).sum()
-    )
-    caption = (
-        "A dot a "
-        f"row{f', {count(DRAWN)} of {count(len(found))} drawn at random' if len(found) > DRAWN else ''}; dashed: exact."
-    )
+    drawn = np.arange(len(rows))
+    if len(rows) > DRAWN:
+        drawn = np.random.default_rng(0).choice(len(rows), DRAWN, replace=False)
+    x, y = predicted[drawn], rows.label[drawn]
+    plot.dots(x.tolist(), y.tolist(), css="cloud", radius=3)
+    beyond = int(((y > axis.high) | (y < axis.low) | (x > axis.high)).sum())
+    of_all = f", {count(DRAWN)} of {count(len(rows))} drawn at random" if len(rows) > DRAWN else ""
+    caption = f"One dot for each row{of_all}; dashed: exact."
     caption += f" {count(beyond)} beyond the axes are drawn at their edge." if beyond else ""
     return figures(
-        [figure("Predicted against true", plot.svg(), caption), _residuals(found, predicted)]
+        [figure("Predicted against true", plot.svg(), caption), _residuals(rows, predicted)]
     )
 
 
-def _residuals(found: Predictions, predicted: Array) -> str:
-    residual = predicted - found.label
+def _residuals(rows: Predictions, predicted: Array) -> str:
+    residual = predicted - rows.label
     low, high = robust_range(residual)
     reach = max(abs(low), abs(high)) or 1.0
     counts, edges = np.histogram(np.clip(residual, -reach, reach), bins=31, range=(-reach, reach))
@@ -164,7 +145,7 @@ def _residuals(found: Predictions, predicted: Array) -> str:
     plot.upright(0)
     middle, inner = float(np.median(residual)), float(np.quantile(np.abs(residual), 0.9))
     caption = (
-        f"Median {number(middle)}; nine of ten lie within ±{number(inner)}. The outermost "
-        "bars also hold what lies beyond."
+        f"Median {number(middle)}; 90 % lie within ±{number(inner)}. The outermost bars include "
+        "everything beyond."
     )
     return figure("Residuals", plot.svg(), caption)

@@ -1,5 +1,4 @@
-"""The learned temporal profile: the bias that each head adds to attention, against the age of the
-row."""
+"""The temporal profile: the bias that each head adds to attention, against the age of a row."""
 
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note, paragraph, table
@@ -15,9 +14,8 @@ _ORDER = (0, 1, 4, 5, 3, 6, 7, 2)
 def section(run: Run) -> Section:
     title = "What the model looks for in time"
     aid = (
-        "The higher a line at an age, the more that head attends to rows of that age, before it "
-        "has read them; triangles mark the centres "
-        "of the Gaussian kernels."
+        "The higher a line at an age, the more the head attends to rows of that age, whatever they "
+        "contain; triangles mark the centres of the Gaussian kernels."
     )
     layers = run.profile.bias if run.profile else []
     drawn = [layer for layer in layers if layer.days and layer.heads]
@@ -25,18 +23,18 @@ def section(run: Run) -> Section:
         missing = (
             "profile.json is not in the run folder"
             if run.profile is None
-            else "this model has no bias over age"
+            else "this model has no temporal bias"
         )
         return Section("profile", title, aid, note(f"Left out: {missing}."))
     parts = [figures(_picture(layer) for layer in drawn)] if drawn else []
     for layer in layers:
         if layer.kernels:
             parts.append(_kernels(layer, len(layers) > 1))
-    trees = run.facts.trees
+    trees = run.record.trees
     beside = (
         note(
-            f"This is the network, {1 - trees.share:.0%} of the prediction; LightGBM, which has "
-            "no such lines, makes the rest."
+            f"The network makes up {1 - trees.share:.0%} of the prediction; LightGBM, which has no "
+            "temporal bias, the rest."
         )
         if trees
         else ""
@@ -67,21 +65,21 @@ def _picture(layer: LayerBias) -> str:
     )
     if plot.y.low < 0 < plot.y.high:
         plot.segment((x.low, 0), (x.high, 0))
-    # heads with a colour of their own
-    own = len(_ORDER) if len(layer.heads) <= len(_ORDER) else len(_ORDER) - 1
+    # heads that share their colour with no other
+    coloured = len(_ORDER) if len(layer.heads) <= len(_ORDER) else len(_ORDER) - 1
     for i, head in enumerate(layer.heads):
         size = min(len(head), len(layer.days))
         plot.line(
             layer.days[:size],
             list(head[:size]),
             _ORDER[min(i, len(_ORDER) - 1)],
-            "" if i < own else "thin",
+            "" if i < coloured else "thin",
             f"head {i + 1}",
         )
-    entries = [(f"head {i + 1}", _ORDER[i], "line") for i in range(min(own, len(layer.heads)))]
-    if len(layer.heads) > own:
-        entries.append((f"heads {own + 1} to {len(layer.heads)}", _ORDER[-1], "line"))
-    plot.rug(centres, [_told(k) for k in layer.kernels])
+    entries = [(f"head {i + 1}", _ORDER[i], "line") for i in range(min(coloured, len(layer.heads)))]
+    if len(layer.heads) > coloured:
+        entries.append((f"heads {coloured + 1} to {len(layer.heads)}", _ORDER[-1], "line"))
+    plot.rug(centres, [_kernel_words(k) for k in layer.kernels])
     beyond = sum(c > x.high for c in centres)
     caption = (
         f"{beyond} of {len(centres)} kernels have their centre beyond the oldest age drawn."
@@ -91,7 +89,7 @@ def _picture(layer: LayerBias) -> str:
     return figure(where.capitalize(), plot.svg(), caption, legend(entries))
 
 
-def _told(kernel: Kernel) -> str:
+def _kernel_words(kernel: Kernel) -> str:
     return (
         kernel.text
         or f"centre {number(kernel.centre_days)} days, width {number(kernel.width_days)} days"
@@ -110,7 +108,7 @@ def _kernels(layer: LayerBias, is_named: bool) -> str:
             _weight(kernel.weights[h] if h < len(kernel.weights) else None, largest)
             for h in range(heads)
         ]
-        rows.append([escape(_told(kernel)), *cells])
+        rows.append([escape(_kernel_words(kernel)), *cells])
     name = f"Kernels of {escape(_layer_word(layer))}" if is_named else "Kernels"
     head = [name, *(f'<th class="n">head {h + 1}</th>' for h in range(heads))]
     return table(head, rows, css="heat")
@@ -126,7 +124,7 @@ def _weight(weight: float | None, largest: float) -> str:
 
 
 def _reading(layers: list[LayerBias]) -> str:
-    """Where the largest weight stands, in a sentence."""
+    """A sentence on the largest weight."""
     named = [
         (abs(w), w, h, k, layer)
         for layer in layers
@@ -143,7 +141,6 @@ def _reading(layers: list[LayerBias]) -> str:
     does = "favours" if weight > 0 else "turns away from"
     return (
         f"The largest weight: {escape(where)} {does} rows about {number(kernel.centre_days)} days "
-        "old "
-        f"(width {number(kernel.width_days)} days). A constant added to a whole line changes "
-        "little, since attention is a softmax."
+        f"old (width {number(kernel.width_days)} days). Only differences along a line matter: "
+        "attention is a softmax, which a constant does not change."
     )

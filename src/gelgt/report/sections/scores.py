@@ -16,15 +16,15 @@ from gelgt.report.numbers import (
 )
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
-from gelgt.report.scoring import Interval, value
 from gelgt.report.sections.headline import split_word
+from gelgt.runs.intervals import Bootstrap, Interval, value
 
 
 def section(run: Run) -> Section:
-    counts = escape(word(run.facts.metric))
+    counts = escape(word(run.record.metric))
     aid = (
-        f"One row a metric, one column a model; the best of each row is bold, and {counts} is "
-        "the metric that counts."
+        f"One row for each metric, one column for each model, the best in bold; {counts} is the "
+        "metric that selects epochs."
     )
     return Section(
         "scores",
@@ -38,53 +38,50 @@ def _scores(run: Run) -> str:
     models = run.models
     rows: list[list[str] | str] = []
     for split in ("val", "test", "train"):
-        found = {name for model in models for name in _metrics(run, model, split)}
-        if not found:
+        names = {name for model in models for name in _metrics(run, model, split)}
+        if not names:
             continue
         rows.append(split_word(split).capitalize())
-        known = [run.facts.metric, *_metrics(run, run.facts.model, split)]
-        for metric in sorted(
-            found, key=lambda m: (known.index(m) if m in known else len(known), m)
-        ):
-            rows.append(_row(run, split, metric))
+        first = [run.record.metric, *_metrics(run, run.record.model, split)]
+        order = sorted(names, key=lambda m: (first.index(m) if m in first else len(first), m))
+        rows += [_row(run, split, metric) for metric in order]
     return table(["Metric", *(escape(run.parts.get(m) or heading(m)) for m in _shown(run))], rows)
 
 
 def _shown(run: Run) -> list[str]:
-    """The run's own model, its parts where it has several, then its baselines."""
-    own, *others = run.models
-    return [own, *run.parts, *others]
+    """The run's model, its parts where it has several, then its baselines."""
+    model, *baselines = run.models
+    return [model, *run.parts, *baselines]
 
 
 def _labels(run: Run) -> str:
     """Which labels the baselines learned."""
-    labels = run.facts.baseline_labels
+    labels = run.record.baseline_labels
     if "train" not in labels:
         return ""
-    known = (
-        f", and for test the {count(labels['known'])} known at the test time"
+    test = (
+        f" and, for test, the {count(labels['known'])} known at the test time"
         if "known" in labels
         else ""
     )
     return note(
-        f"LightGBM learned the {count(labels['train'])} labels that the model learned{known}; the "
-        "entity's past is every window of its own "
-        "that has closed by the seed time."
+        f"LightGBM learned the same {count(labels['train'])} labels as the model{test}; the "
+        "entity's past are its labels whose windows have closed by the seed time."
     )
 
 
 def _metrics(run: Run, model: str, split: str) -> list[str]:
-    scores = run.facts.metrics if model == run.facts.model else run.facts.baselines[model]
+    scores = run.record.metrics if model == run.record.model else run.record.baselines[model]
     return list(scores.get(split, {}))
 
 
 def _row(run: Run, split: str, metric: str) -> list[str]:
     values = [run.score(model, split, metric) for model in _shown(run)]
     shown = [score(v, values) for v in values]
-    known = [v for v in values if v is not None and is_number(v)]
-    best = score((min if is_lower_better(metric) else max)(known), values) if known else None
+    numbers = [v for v in values if v is not None and is_number(v)]
+    best = score((min if is_lower_better(metric) else max)(numbers), values) if numbers else None
     cells = [
-        f'<td class="n{" best" if text == best and len(known) > 1 else ""}">{text}</td>'
+        f'<td class="n{" best" if text == best and len(numbers) > 1 else ""}">{text}</td>'
         for text in shown
     ]
     return [
@@ -95,18 +92,17 @@ def _row(run: Run, split: str, metric: str) -> list[str]:
 
 
 def _disagreement(run: Run) -> str:
-    """A warning where the predictions beside the scores do not give them: one of the two files is
+    """A warning where the stored predictions do not give the stored score: one of the two files is
     not of this run."""
-    stored = run.score(run.facts.model, "test")
+    stored = run.score(run.record.model, "test")
     if run.test is None or stored is None or not is_number(stored):
         return ""
-    found = value(run.facts.metric, run.test, run.facts.model)
-    if found is None or abs(found - stored) <= 0.005 * max(abs(stored), 0.1):
+    computed = value(run.record.metric, run.test, run.record.model)
+    if computed is None or abs(computed - stored) <= 0.005 * max(abs(stored), 0.1):
         return ""
     return note(
-        f"metrics.json gives a test {escape(word(run.facts.metric))} of {score(stored)}, but "
-        "predictions/test.parquet gives "
-        f"{score(found)}. The charts below follow the predictions.",
+        f"metrics.json has a test {escape(word(run.record.metric))} of {score(stored)}, but "
+        f"predictions/test.parquet gives {score(computed)}. The charts below show the predictions.",
         "warn",
     )
 
@@ -114,59 +110,68 @@ def _disagreement(run: Run) -> str:
 def _intervals(run: Run) -> str:
     if run.test is None:
         return note(
-            "No intervals: predictions/test.parquet is not in the run folder, or holds no labels."
+            "No intervals: the run folder has no predictions/test.parquet, or it holds no labels."
         )
     if run.intervals is None:
         return note(
-            f"No intervals: {escape(word(run.facts.metric))} cannot be resampled from these "
+            f"No intervals: {escape(word(run.record.metric))} cannot be resampled from these "
             f"{count(len(run.test))} test rows."
         )
-    found, metric = run.intervals, word(run.facts.metric)
-    drawn = f"the {count(len(run.test))} test rows"
-    if found.rows < len(run.test):
-        drawn = f"{count(found.rows)} of {drawn} drawn at random, scaled to all of them"
-    drawn = f"the entities of {drawn}" if found.over_entities else drawn
-    how = f"{count(found.resamples)} bootstrap resamples of {drawn}, always the same ones"
-    over = " over entities" if found.over_entities else ""
+    intervals, metric = run.intervals, word(run.record.metric)
+    over = " over entities" if intervals.over_entities else ""
     pictures = [
         figure(
             f"Test {metric} with {LEVEL} intervals{over}",
-            _forest(run, found.models, metric),
-            f"From {how}.",
+            _forest(run, intervals.models, metric),
+            _resampling(len(run.test), intervals),
         )
     ]
-    if found.gains:
-        lower = is_lower_better(run.facts.metric)
-        caption = (
-            f"Left of 0 {'the run is' if lower else 'the baseline is'} better. The models "
-            "share each resample."
+    if intervals.gains:
+        better = "the run is" if is_lower_better(run.record.metric) else "the baseline is"
+        pictures.append(
+            figure(
+                f"{word(run.record.model)} minus baseline",
+                _forest(run, intervals.gains, f"difference in {metric}", has_zero=True),
+                f"Left of 0 {better} better. All models are scored on the same resamples.",
+            )
         )
-        picture = _forest(run, found.gains, f"difference in {metric}", has_zero=True)
-        pictures.append(figure(f"{word(run.facts.model)} minus baseline", picture, caption))
-    head = ["Model", f"Test {escape(metric)}", f"{LEVEL} interval{over}"]
-    head += (
-        [f"{escape(word(run.facts.model))} is", f"{LEVEL} of the difference"] if found.gains else []
-    )
-    rows, own = [], found.models[run.facts.model].value
-    for model, one in found.models.items():
-        gain = found.gains.get(model)
-        like = (one.value, one.high)
+    return figures(pictures) + _interval_table(run, intervals, f"{LEVEL} interval{over}")
+
+
+def _resampling(rows: int, intervals: Bootstrap) -> str:
+    """How the intervals were made."""
+    drawn = f"the {count(rows)} test rows"
+    if intervals.rows < rows:
+        drawn = f"{count(intervals.rows)} of {drawn}, drawn at random and scaled to all of them"
+    drawn = f"the entities of {drawn}" if intervals.over_entities else drawn
+    return f"From {count(intervals.resamples)} bootstrap resamples of {drawn}, with a fixed seed."
+
+
+def _interval_table(run: Run, intervals: Bootstrap, title: str) -> str:
+    metric, ours = run.record.metric, intervals.models[run.record.model].value
+    head = ["Model", f"Test {escape(word(metric))}", title]
+    if intervals.gains:
+        head += [f"{escape(word(run.record.model))} is", f"{LEVEL} of the difference"]
+    rows = []
+    for model, interval in intervals.models.items():
+        like = (interval.value, interval.high)
         row = [
             escape(heading(model)),
-            score(one.value, like),
-            f"{score(one.low, like)} to {score(one.high, like)}",
+            score(interval.value, like),
+            f"{score(interval.low, like)} to {score(interval.high, like)}",
         ]
+        gain = intervals.gains.get(model)
         if gain is not None:
             row += [
-                difference(own, one.value, run.facts.metric),
+                difference(ours, interval.value, metric),
                 f"{signed(gain.low, like)} to {signed(gain.high, like)}",
             ]
         rows.append(row + [""] * (len(head) - len(row)))
-    return figures(pictures) + table(head, rows)
+    return table(head, rows)
 
 
 def _forest(run: Run, intervals: dict[str, Interval], title: str, has_zero: bool = False) -> str:
-    """One level interval a model."""
+    """One horizontal interval for each model."""
     models = list(intervals)
     ends = [end for one in intervals.values() for end in (one.low, one.high)] + (
         [0.0] if has_zero else []

@@ -1,5 +1,4 @@
-"""How the run was made and how to make it again: command, data, timings, machine, versions,
-configuration."""
+"""How to reproduce the run: command, data, timings, machine, versions, configuration."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,8 +11,7 @@ from gelgt.report.run import Run, without_secrets
 
 def section(run: Run) -> Section:
     aid = (
-        "Everything that is needed to make this run again; the run folder holds the same values "
-        "in files."
+        "What is needed to train this run again; the files of the run folder hold the same values."
     )
     parts = [
         "<h3>Command</h3>",
@@ -21,29 +19,29 @@ def section(run: Run) -> Section:
         _secret(run),
         _sql(run),
         figures([*_phases(run), *_tables(run)]),
-        figures([*_pairs("Machine", run.facts.machine), *_pairs("Versions", run.facts.versions)]),
+        figures([*_pairs("Machine", run.record.machine), *_pairs("Versions", run.record.versions)]),
         _configuration(run),
     ]
     return Section("setup", "Configuration and how to reproduce", aid, "".join(parts))
 
 
 def command(run: Run) -> str:
-    """The command line that trains this again: the stored one, or the one that the facts give."""
-    told = run.facts
-    if told.command:
-        return without_secrets(told.command)
+    """The command that trains this run: the stored one, or one put together from the record."""
+    record = run.record
+    if record.command:
+        return without_secrets(record.command)
     words = [
         "gelgt",
         "train",
         run.source or "SOURCE",
-        told.task.sentence or told.task.name,
+        record.task.sentence or record.task.name,
         "--out",
-        told.run or run.folder.name,
+        record.run or run.folder.name,
     ]
-    words += ["--model", told.model] if told.model != "gelgt" else []
-    words += ["--preset", told.preset] if told.preset else []
-    words += ["--seed", str(told.seed)] if told.seed is not None else []
-    words += ["--visibility", told.regime] if told.regime else []
+    words += ["--model", record.model] if record.model != "gelgt" else []
+    words += ["--preset", record.preset] if record.preset else []
+    words += ["--seed", str(record.seed)] if record.seed is not None else []
+    words += ["--visibility", record.regime] if record.regime else []
     return shlex.join(words)
 
 
@@ -51,17 +49,17 @@ def _secret(run: Run) -> str:
     if "://" not in run.source or run.source.startswith(("sqlite", "duckdb", "hf:")):
         return ""
     return (
-        '<p class="small">The address is kept without its password: give it in the address or '
-        "the environment when you run this.</p>"
+        '<p class="small">The address is stored without its password: add it to the address, or '
+        "set it in the environment, when you run this.</p>"
     )
 
 
 def _sql(run: Run) -> str:
-    return f"<h3>Labels</h3>{code(run.facts.task.sql)}" if run.facts.task.sql else ""
+    return f"<h3>Labels</h3>{code(run.record.task.sql)}" if run.record.task.sql else ""
 
 
 def _phases(run: Run) -> list[str]:
-    phases = run.facts.phases
+    phases = run.record.phases
     total = sum(phases.values())
     if not phases or total <= 0:
         return []
@@ -69,12 +67,12 @@ def _phases(run: Run) -> list[str]:
         [escape(name), duration(seconds), percent(seconds / total)]
         for name, seconds in phases.items()
     ]
-    rows.append(["<b>together</b>", f'<td class="n best">{duration(total)}</td>', ""])
+    rows.append(["<b>all</b>", f'<td class="n best">{duration(total)}</td>', ""])
     return [f"<figure><h3>Time by phase</h3>{table(['Phase', 'time', 'share'], rows)}</figure>"]
 
 
 def _tables(run: Run) -> list[str]:
-    tables = run.facts.data.tables
+    tables = run.record.data.tables
     if not tables:
         return []
     order = sorted(tables, key=lambda t: (-tables[t], t))
@@ -87,8 +85,8 @@ def _tables(run: Run) -> list[str]:
         else []
     )
     about = (
-        f'<p class="small">Content hash <code>{escape(run.facts.data.hash[:16])}</code></p>'
-        if run.facts.data.hash
+        f'<p class="small">Content hash <code>{escape(run.record.data.hash[:16])}</code></p>'
+        if run.record.data.hash
         else ""
     )
     return [f"<figure><h3>Data</h3>{table(['Table', 'rows'], rows)}{about}</figure>"]
@@ -106,7 +104,7 @@ def _pairs(title: str, values: Mapping[str, Any]) -> list[str]:
 def _configuration(run: Run) -> str:
     """One small table for each group of the configuration."""
     groups: dict[str, list[list[str]]] = {}
-    for name, value in run.facts.config.items():
+    for name, value in run.record.config.items():
         if isinstance(value, Mapping) and value:
             groups[name] = [[escape(k), escape(shown(v))] for k, v in flat(value)]
         else:

@@ -7,11 +7,11 @@ import numpy as np
 from gelgt.report.charts import Plot
 from gelgt.report.html import Section, escape, figure, figures, legend, note, table
 from gelgt.report.numbers import count, heading, moment, score, word
-from gelgt.report.predictions import Predictions
 from gelgt.report.run import Run
 from gelgt.report.scales import linear, named
-from gelgt.report.scoring import value
 from gelgt.report.sections.headline import split_word
+from gelgt.runs.intervals import value
+from gelgt.runs.predictions import Predictions
 
 MOST = 12
 
@@ -32,83 +32,70 @@ class Slice:
 
 
 def section(run: Run) -> Section:
-    title, metric = "Score over time", word(run.facts.metric)
-    named = escape(heading(run.facts.metric))
+    title, metric = "Score over time", word(run.record.metric)
+    named = escape(heading(run.record.metric))
     aid = (
-        f"{named} for each stretch of seed times: a line that gets worse says that the model "
-        "ages; few rows make it jump."
+        f"{named} by seed time: a line that gets worse says that the model ages; with few rows it "
+        "jumps."
     )
-    made = slices(run)
-    if not made:
-        return Section(
-            "slices",
-            title,
-            aid,
-            note(
-                "Left out: there are no predictions with labels and seed times in the run folder."
-            ),
-        )
-    if all(s is None for one in made for s in one.scores.values()):
-        return Section(
-            "slices",
-            title,
-            aid,
-            note(f"Left out: {escape(metric)} cannot be computed from the predictions of a slice."),
-        )
-    models = [m for m in made[-1].scores if any(one.scores.get(m) is not None for one in made)]
+    parts = slices(run)
+    missing = ""
+    if not parts:
+        missing = "the run folder has no predictions with labels and seed times"
+    elif all(value is None for part in parts for value in part.scores.values()):
+        missing = f"{escape(metric)} cannot be computed from the predictions of a slice"
+    if missing:
+        return Section("slices", title, aid, note(f"Left out: {missing}."))
+    models = [m for m in parts[-1].scores if any(part.scores.get(m) is not None for part in parts)]
     rows = [
         [
-            escape(one.words),
-            escape(split_word(one.split)),
-            count(one.rows),
-            *(score(one.scores.get(m)) for m in models),
+            escape(part.words),
+            escape(split_word(part.split)),
+            count(part.rows),
+            *(score(part.scores.get(m)) for m in models),
         ]
-        for one in made
+        for part in parts
     ]
-    html = table(
-        ["Seed times", "split", "rows", *(escape(heading(m)) for m in models)], rows, words=2
-    )
-    has_gap = any(one.scores.get(m) is None for one in made for m in models)
-    remark = (
-        note("– stands where a slice has one class only, for which the metric is not defined.")
-        if has_gap
-        else ""
-    )
-    return Section("slices", title, aid, _pictures(run, made, models, metric) + html + remark)
+    head = ["Seed times", "split", "rows", *(escape(heading(m)) for m in models)]
+    html = _pictures(run, parts, models, metric) + table(head, rows, words=2)
+    if any(part.scores.get(m) is None for part in parts for m in models):
+        html += note("–: the slice has one class only, for which the metric is undefined.")
+    return Section("slices", title, aid, html)
 
 
 def slices(run: Run) -> list[Slice]:
-    """In the order of time; each split gets slices by its number of seed times, at least one."""
-    found = {
+    """Slices in the order of time; each split has a number of them by its seed times, at least
+    one."""
+    splits = {
         split: p
         for split, p in (("val", run.val), ("test", run.test))
         if p is not None and p.time is not None and len(p)
     }
-    times = {split: np.unique(p.time) for split, p in found.items() if p.time is not None}
+    times = {split: np.unique(p.time) for split, p in splits.items() if p.time is not None}
     total = sum(len(t) for t in times.values())
-    made: list[Slice] = []
+    parts: list[Slice] = []
     for split, distinct in times.items():
         wanted = len(distinct) if total <= MOST else max(1, round(MOST * len(distinct) / total))
         if len(times) == 2:
             wanted = min(wanted, MOST - 1)
         for group in np.array_split(distinct, min(wanted, len(distinct))):
-            made.append(_slice(run, split, found[split], group[0], group[-1]))
-    return made
+            parts.append(_slice(run, split, splits[split], group[0], group[-1]))
+    return parts
 
 
 def _slice(
-    run: Run, split: str, found: Predictions, first: np.datetime64, last: np.datetime64
+    run: Run, split: str, predictions: Predictions, first: np.datetime64, last: np.datetime64
 ) -> Slice:
-    assert found.time is not None
-    rows = found.take((found.time >= first) & (found.time <= last))
-    scores = {model: value(run.facts.metric, rows, model) for model in found.scores}
+    assert predictions.time is not None
+    rows = predictions.take((predictions.time >= first) & (predictions.time <= last))
+    scores = {model: value(run.record.metric, rows, model) for model in predictions.scores}
     return Slice(split, moment(str(first)), moment(str(last)), len(rows), scores)
 
 
-def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> str:
-    names = [one.first[:10] for one in made]
-    xs = [float(i) for i in range(len(made))]
-    values = [s for one in made for m in models if (s := one.scores.get(m)) is not None]
+def _pictures(run: Run, parts: list[Slice], models: list[str], metric: str) -> str:
+    names = [part.first[:10] for part in parts]
+    xs = [float(i) for i in range(len(parts))]
+    values = [s for part in parts for m in models if (s := part.scores.get(m)) is not None]
     plot = Plot(
         named(names, "seed time, from", 44),
         linear(min(values), max(values), metric),
@@ -116,34 +103,34 @@ def _pictures(run: Run, made: list[Slice], models: list[str], metric: str) -> st
     )
     bars = Plot(
         named(names, "seed time, from", 44),
-        linear(0, max(one.rows for one in made), "rows"),
+        linear(0, max(part.rows for part in parts), "rows"),
         "Rows over time",
     )
-    border = sum(one.split == "val" for one in made)
+    border = sum(part.split == "val" for part in parts)
     for each in (plot, bars):
-        if 0 < border < len(made):
+        if 0 < border < len(parts):
             each.upright(border - 0.5)
     for model in reversed(models):
-        colour, own = run.colour(model), model == run.facts.model
-        ys = [one.scores.get(model) for one in made]
+        colour, is_run = run.colour(model), model == run.record.model
+        ys = [part.scores.get(model) for part in parts]
         # no line over the border of the splits
-        for part in (slice(0, border), slice(border, None)):
-            plot.line(xs[part], ys[part], colour, "" if own else "thin", word(model))
+        for split in (slice(0, border), slice(border, None)):
+            plot.line(xs[split], ys[split], colour, "" if is_run else "thin", word(model))
         hover = [
-            f"{word(model)}, {one.words}: {score(one.scores.get(model))}, {count(one.rows)} rows"
-            for one in made
+            f"{word(model)}, {part.words}: {score(part.scores.get(model))}, {count(part.rows)} rows"
+            for part in parts
         ]
-        plot.dots(xs, ys, colour, css="solid", radius=4 if own else 3, names=hover)
-    bars.bars([(x - 0.4, x + 0.4) for x in xs], [float(one.rows) for one in made], colour=2)
+        plot.dots(xs, ys, colour, css="solid", radius=4 if is_run else 3, names=hover)
+    bars.bars([(x - 0.4, x + 0.4) for x in xs], [float(part.rows) for part in parts], colour=2)
     caption = (
         "Left of the dashed line validation, right of it test."
-        if 0 < border < len(made)
-        else f"All of {split_word(made[0].split)}."
+        if 0 < border < len(parts)
+        else f"All of {split_word(parts[0].split)}."
     )
     key = legend((heading(model), run.colour(model), "line") for model in models)
     return figures(
         [
-            figure(f"{heading(run.facts.metric)} by seed time", plot.svg(), caption, key),
+            figure(f"{heading(run.record.metric)} by seed time", plot.svg(), caption, key),
             figure("Rows by seed time", bars.svg(), "", legend([("rows", 2, "box")])),
         ]
     )

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, mean_squared_error, roc_auc_score
 
-from gelgt.report.predictions import Predictions
-from gelgt.report.scoring import MOST_ROWS, bootstrap, scorer, value
+from gelgt.runs.intervals import MOST_ROWS, bootstrap, scorer, value
+from gelgt.runs.predictions import Predictions
 
 
 def drawn(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

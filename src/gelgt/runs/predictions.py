@@ -7,9 +7,9 @@ that have a column.
     multiclass_classification     (n,) index of a class  (n, C) probability of each class
     multilabel_classification     (n, C) 0 or 1          (n, C) probability of each label
 
-Of the keys nothing is kept but which rows are of one entity, whose labels are alike: intervals draw
-entities. Rows without a label or with a score that is no number are left out and counted, so that
-one bad row does not spoil every figure.
+Of the keys only the entity of each row is kept, as a number: rows of one entity are alike, so
+intervals draw entities. Rows without a label or with a score that is not a number are left out and
+counted, so that one bad row does not spoil every figure.
 """
 
 from collections.abc import Sequence
@@ -25,21 +25,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Array = np.ndarray[Any, np.dtype[Any]]
-BINARY, REGRESSION, MULTICLASS, MULTILABEL = (
+BINARY, REGRESSION, MULTICLASS, MULTILABEL = TASK_TYPES = (
     "binary_classification",
     "regression",
     "multiclass_classification",
     "multilabel_classification",
 )
+_REPAIR = "Copy the run folder again, or train again."
 _BASELINE, _PROBABILITY = "baseline:", "probability_"
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was predicted for one split, beside what came true.
+    """The predictions of one split, with their labels.
 
     Attributes:
-        label: The truth; -1 where a class was not among those of training.
+        label: As above; -1 for a class that was not among those of training.
         scores: Model name to scores, the run's own model first. Baselines are there for binary and
             regression tasks where the file has a score of theirs for every row.
         time: Seed times, or None.
@@ -76,44 +77,46 @@ def read_predictions(
     Args:
         path: A Parquet file of the run folder.
         task_type: One of the four above.
-        model: The name under which the run's own scores are kept.
-        classes: Names of the classes, where the task knows them.
+        model: The name of the run's model.
+        classes: Names of the classes, where the task has them.
     """
+    import pyarrow as pa
+
+    table = _read_table(path)
+    if "label" not in table.column_names or task_type not in TASK_TYPES:
+        return None
+    try:
+        read = _by_class if task_type in (MULTICLASS, MULTILABEL) else _by_value
+        rows = replace(read(table, model, classes, task_type), entity=entity_numbers(table))
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        message = f"{path} does not hold the predictions of a {task_type} task: {error}."
+        raise GelgtError("broken_run", message, hint=_REPAIR) from None
+    is_usable = ~np.isnan(rows.label.astype(float)).reshape(len(rows), -1).any(axis=1)
+    is_usable &= np.isfinite(rows.scores[model]).reshape(len(rows), -1).all(axis=1)
+    usable = rows.take(is_usable)
+    # A baseline with gaps is left out rather than its rows: the model's own figures must not depend
+    # on a baseline.
+    scores = {name: score for name, score in usable.scores.items() if np.isfinite(score).all()}
+    return replace(usable, scores=scores, left_out=int((~is_usable).sum()))
+
+
+def _read_table(path: Path) -> "pa.Table":
+    """The columns of a file that are needed here."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         names = pq.read_schema(path).names
-        wanted = [
-            n
-            for n in names
-            if n in ("time", "prediction", "probability", "label")
-            or n.startswith((_BASELINE, _PROBABILITY))
+        columns = [
+            name
+            for name in names
+            if name in ("time", "prediction", "probability", "label")
+            or name.startswith((_BASELINE, _PROBABILITY))
         ]
-        wanted = [*_key_columns(names), *wanted]
-        table = pq.ParquetFile(path).read(columns=wanted)
+        return pq.ParquetFile(path).read(columns=[*_key_columns(names), *columns])
     except (pa.ArrowException, OSError) as error:
-        hint = "Copy the run folder again, or train again."
-        raise GelgtError(
-            "broken_run", f"{path} is not readable Parquet: {error}.", hint=hint
-        ) from None
-    if "label" not in names or task_type not in (BINARY, REGRESSION, MULTICLASS, MULTILABEL):
-        return None
-    try:
-        read = _by_class if task_type in (MULTICLASS, MULTILABEL) else _by_value
-        found = replace(read(table, model, classes, task_type), entity=entity_numbers(table))
-    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        message = f"{path} does not hold the predictions of a {task_type} task: {error}."
-        raise GelgtError(
-            "broken_run", message, hint="Copy the run folder again, or train again."
-        ) from None
-    usable = ~np.isnan(found.label.astype(float)).reshape(len(found), -1).any(axis=1)
-    usable &= np.isfinite(found.scores[model]).reshape(len(found), -1).all(axis=1)
-    kept = found.take(usable)
-    # A baseline with gaps is left out rather than its rows: the model's own figures must not depend
-    # on a baseline.
-    scores = {name: score for name, score in kept.scores.items() if np.isfinite(score).all()}
-    return replace(kept, scores=scores, left_out=int((~usable).sum()))
+        message = f"{path} is not readable Parquet: {error}."
+        raise GelgtError("broken_run", message, hint=_REPAIR) from None
 
 
 def entity_numbers(table: "pa.Table") -> Array | None:
@@ -141,12 +144,8 @@ def _key_columns(names: Sequence[str]) -> list[str]:
 
 
 def _by_value(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:
-    own = (
-        "probability"
-        if task_type == BINARY and "probability" in table.column_names
-        else "prediction"
-    )
-    scores = {model: _floats(table, own)}
+    has_probability = task_type == BINARY and "probability" in table.column_names
+    scores = {model: _floats(table, "probability" if has_probability else "prediction")}
     for name in table.column_names:
         if name.startswith(_BASELINE) and name[len(_BASELINE) :] != model:
             scores[name[len(_BASELINE) :]] = _floats(table, name)

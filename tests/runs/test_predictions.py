@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gelgt.errors import GelgtError
-from gelgt.report.predictions import Predictions, read_predictions
+from gelgt.runs.predictions import Predictions, read_predictions
 
 
 def read(

@@ -1,11 +1,10 @@
-"""Metrics as functions of row weights, so that a bootstrap resample is one vector of counts and
-nothing is sorted twice.
+"""Bootstrap intervals of scores, over the entities of a run's predictions.
 
 A bootstrap draws how often each row counts. Rows of one entity are alike, so where entities come
-more than once whole entities are drawn: drawn one by one their rows would count as news, and
-intervals come out too narrow. `scorer` prepares everything that does not depend on those counts
-(the order of the scores, the error of each row); what it returns costs O(n) a call. Slices use the
-same functions with weights of one.
+more than once whole entities are drawn: rows drawn one by one would count as independent, and
+intervals come out too narrow. Metrics are functions of those counts (row weights): `scorer`
+prepares everything that does not depend on them (the order of the scores, the error of each row),
+and what it returns costs O(n) a call. Without resampling, all weights are one.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gelgt.report.predictions import Array, Predictions
+from gelgt.runs.predictions import Array, Predictions
 
 Scorer = Callable[[Array], float]
 RESAMPLES, FEW_ROWS, RESAMPLES_FEW, MOST_ROWS = 200, 5_000, 1_000, 25_000
 
 
 def scorer(metric: str, label: Array, score: Array) -> Scorer | None:
-    """The metric as a function of weights, or None for one that the predictions alone do not give.
+    """The metric as a function of row weights, or None for one that the predictions do not give.
 
     Example:
         >>> auc = scorer("roc_auc", np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.4, 0.9]))
@@ -40,13 +39,12 @@ def scorer(metric: str, label: Array, score: Array) -> Scorer | None:
 
 
 def value(metric: str, predictions: Predictions, model: str) -> float | None:
-    """The metric over all rows; None where it is not defined (one class only) or not known."""
-    found = (
-        scorer(metric, predictions.label, predictions.scores[model])
-        if model in predictions.scores and len(predictions)
-        else None
-    )
-    result = found(np.ones(len(predictions))) if found else float("nan")
+    """The metric over all rows; None where it is undefined (one class only) or cannot be
+    computed."""
+    if model not in predictions.scores or not len(predictions):
+        return None
+    measure = scorer(metric, predictions.label, predictions.scores[model])
+    result = measure(np.ones(len(predictions))) if measure else float("nan")
     return result if np.isfinite(result) else None
 
 
@@ -62,10 +60,10 @@ def _row_values(metric: str, label: Array, score: Array) -> Array | None:
             dtype=float,
         )
     if metric == "mrr" and score.ndim == 2:
-        own = np.take_along_axis(score, np.maximum(label, 0).astype(int)[:, None], axis=1)
+        true = np.take_along_axis(score, np.maximum(label, 0).astype(int)[:, None], axis=1)
         # classes that tie share the mean of their ranks
-        rank = (score > own).sum(axis=1) + ((score == own).sum(axis=1) + 1) / 2
-        # a class that training never saw is ranked nowhere
+        rank = (score > true).sum(axis=1) + ((score == true).sum(axis=1) + 1) / 2
+        # a class that training never saw has no rank
         return np.where(label >= 0, 1 / rank, 0.0)
     return None
 
@@ -105,10 +103,9 @@ def _ranked(name: str, label: Array, score: Array) -> Scorer:
             return float(
                 (true * (negatives - np.cumsum(false) + false / 2)).sum() / (positives * negatives)
             )
-        found, seen = np.cumsum(true), np.cumsum(true + false)
-        return float(
-            (true * np.divide(found, seen, out=np.zeros(groups), where=seen > 0)).sum() / positives
-        )
+        above, total = np.cumsum(true), np.cumsum(true + false)
+        precision = np.divide(above, total, out=np.zeros(groups), where=total > 0)
+        return float((true * precision).sum() / positives)
 
     return result
 
@@ -129,7 +126,7 @@ class Bootstrap:
 
     Attributes:
         models: Model to its interval.
-        gains: Baseline to the interval of (run's model - baseline), in the metric's own direction.
+        gains: Baseline to the interval of (run's model - baseline), in units of the metric.
         rows: How many rows were resampled; fewer than there are where the file is large.
         resamples: How many times.
         over_entities: Whether whole entities were drawn, because some come more than once.
@@ -145,11 +142,11 @@ class Bootstrap:
 def resampled(
     entity: Array | None, rows: int, resamples: int, generator: np.random.Generator
 ) -> Iterator[Array]:
-    """How often each row counts, (rows,) of whole numbers, in resamples of entities; of rows where
-    no entity comes twice.
+    """Yields for each resample (rows,) how often each row counts; entities are drawn, with all
+    their rows.
 
     Args:
-        entity: (rows,) numbers from 0 on; None where each row is an entity of its own.
+        entity: (rows,) numbers from 0 on; None where no entity comes twice.
     """
     units = rows if entity is None else int(entity.max(initial=-1)) + 1
     for _ in range(resamples):
@@ -164,40 +161,40 @@ def bootstrap(metric: str, predictions: Predictions, seed: int = 0) -> Bootstrap
     the error of a mean shrinks (m-out-of-n bootstrap), so that a million rows take as long as 25
     thousand.
     """
-    full = {model: value(metric, predictions, model) for model in predictions.scores}
-    models = [model for model, found in full.items() if found is not None]
-    own = next(iter(predictions.scores), None)
-    if own not in models or len(predictions) < 10:
+    full = {
+        model: score
+        for model in predictions.scores
+        if (score := value(metric, predictions, model)) is not None
+    }
+    first = next(iter(predictions.scores), None)
+    if first not in full or len(predictions) < 10:
         return None
-    generator = np.random.default_rng(seed)
-    total = len(predictions)
+    models, generator = list(full), np.random.default_rng(seed)
     sample, share = _sampled(predictions, generator)
-    rows, resamples = len(sample), RESAMPLES_FEW if total <= FEW_ROWS else RESAMPLES
+    resamples = RESAMPLES_FEW if len(predictions) <= FEW_ROWS else RESAMPLES
     scorers = [scorer(metric, sample.label, sample.scores[model]) for model in models]
     drawn = np.empty((resamples, len(models)))
-    for i, weights in enumerate(resampled(sample.entity, rows, resamples, generator)):
-        drawn[i] = [one(weights) for one in scorers if one]
+    for i, weights in enumerate(resampled(sample.entity, len(sample), resamples, generator)):
+        drawn[i] = [measure(weights) for measure in scorers if measure]
     # so few positives that most resamples have no score
     if np.isfinite(drawn).all(axis=1).mean() < 0.5:
         return None
     centre = np.array([value(metric, sample, model) or 0.0 for model in models])
-    drawn = np.array([full[model] for model in models], dtype=float) + (drawn - centre) * np.sqrt(
-        share
-    )
-    gains = {m: drawn[:, models.index(own)] - drawn[:, i] for i, m in enumerate(models) if m != own}
-    exact = {model: float(full[model] or 0.0) for model in models}
+    exact = np.array(list(full.values()))
+    scaled = dict(zip(models, (exact + (drawn - centre) * np.sqrt(share)).T))
+    gains = {model: scaled[first] - scaled[model] for model in models if model != first}
     return Bootstrap(
-        {model: _interval(exact[model], drawn[:, i]) for i, model in enumerate(models)},
-        {model: _interval(exact[own] - exact[model], gain) for model, gain in gains.items()},
-        rows,
+        {model: _interval(full[model], scaled[model]) for model in models},
+        {model: _interval(full[first] - full[model], gain) for model, gain in gains.items()},
+        len(sample),
         resamples,
         predictions.entity is not None,
     )
 
 
 def _sampled(predictions: Predictions, generator: np.random.Generator) -> tuple[Predictions, float]:
-    """All rows, or those of entities drawn at random, about `MOST_ROWS` of them; and the share of
-    the entities."""
+    """All rows, or about `MOST_ROWS` rows of entities drawn at random; and the share of entities
+    that were drawn."""
     total = len(predictions)
     if total <= MOST_ROWS:
         return predictions, 1.0
@@ -206,10 +203,10 @@ def _sampled(predictions: Predictions, generator: np.random.Generator) -> tuple[
             np.sort(generator.choice(total, MOST_ROWS, replace=False))
         ), MOST_ROWS / total
     units = int(predictions.entity.max()) + 1
-    kept = max(1, units * MOST_ROWS // total)
-    chosen = np.zeros(units, bool)
-    chosen[generator.choice(units, kept, replace=False)] = True
-    return predictions.take(chosen[predictions.entity]), kept / units
+    count = max(1, units * MOST_ROWS // total)
+    is_drawn = np.zeros(units, bool)
+    is_drawn[generator.choice(units, count, replace=False)] = True
+    return predictions.take(is_drawn[predictions.entity]), count / units
 
 
 def _interval(exact: float, drawn: Array) -> Interval:
