@@ -18,7 +18,8 @@ class GelgtError(Exception):
         hint: What to do about it.
 
     Example:
-        >>> error = GelgtError("unknown_table", "There is no table 'oders'.", hint="Did you mean 'orders'?")
+        >>> hint = "Did you mean 'orders'?"
+        >>> error = GelgtError("unknown_table", "There is no table 'oders'.", hint=hint)
         >>> error.code
         'unknown_table'
         >>> print(error)

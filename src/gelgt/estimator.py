@@ -49,7 +49,8 @@ class GelGT:
     Example:
         >>> import gelgt
         >>> db = gelgt.open("sqlite:///shop.db")  # doctest: +SKIP
-        >>> task = db.task("PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id")  # doctest: +SKIP
+        >>> churn = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
+        >>> task = db.task(churn)  # doctest: +SKIP
         >>> model = gelgt.GelGT(preset="cpu").fit(db, task)  # doctest: +SKIP
         >>> model.predict(db, entities=[42, 57], at="2026-11-01")  # doctest: +SKIP
            id       time  prediction  probability

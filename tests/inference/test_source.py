@@ -292,16 +292,22 @@ def test_keys_that_cannot_be_stated_are_the_databases_own(tmp_path: Path) -> Non
     with connection:
         connection.executescript(
             """
-            CREATE TABLE authors (code TEXT PRIMARY KEY, email TEXT UNIQUE, mentor TEXT REFERENCES authors(code));
+            CREATE TABLE authors (
+                code TEXT PRIMARY KEY, email TEXT UNIQUE, mentor TEXT REFERENCES authors(code)
+            );
             CREATE TABLE profiles (code TEXT PRIMARY KEY REFERENCES authors(code), height REAL);
-            CREATE TABLE copies (isbn TEXT, number INTEGER, bought_at DATETIME, author_email TEXT REFERENCES authors(email),
+            CREATE TABLE copies (isbn TEXT, number INTEGER, bought_at DATETIME,
+                                 author_email TEXT REFERENCES authors(email),
                                  PRIMARY KEY (isbn, number));
-            CREATE TABLE loans (id INTEGER PRIMARY KEY, isbn TEXT, number INTEGER, lent_at DATETIME, days INTEGER,
+            CREATE TABLE loans (id INTEGER PRIMARY KEY, isbn TEXT, number INTEGER, lent_at DATETIME,
+                                days INTEGER,
                                 FOREIGN KEY (isbn, number) REFERENCES copies(isbn, number));
             INSERT INTO authors VALUES ('z', 'z@x', NULL), ('a', 'a@x', 'z'), ('m', 'm@x', 'z');
             INSERT INTO profiles VALUES ('m', 1.7), ('z', 1.8);
-            INSERT INTO copies VALUES ('b', 1, '2024-01-03', 'a@x'), ('b', 2, '2024-01-01', 'z@x'), ('a', 1, '2024-01-02', NULL);
-            INSERT INTO loans VALUES (5, 'b', 1, '2024-02-02', 7), (6, 'b', 2, '2024-02-01', 9), (8, NULL, 1, '2024-02-04', 2);
+            INSERT INTO copies VALUES ('b', 1, '2024-01-03', 'a@x'), ('b', 2, '2024-01-01', 'z@x'),
+                                      ('a', 1, '2024-01-02', NULL);
+            INSERT INTO loans VALUES (5, 'b', 1, '2024-02-02', 7), (6, 'b', 2, '2024-02-01', 9),
+                                     (8, NULL, 1, '2024-02-04', 2);
             """
         )
     connection.close()

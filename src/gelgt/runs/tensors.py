@@ -1,4 +1,4 @@
-"""Tensors in one safetensors file with a checksum: whole or not at all, and nothing in it can run."""
+"""Tensors in one safetensors file with a checksum: whole or not at all. Nothing in it can run."""
 
 import hashlib
 import json

@@ -37,8 +37,8 @@ class State:
         best_epoch: The epoch that reached it.
         waited: Epochs since then.
         best_epochs: Those whose weights are kept: [epoch, score], best first.
-        averaged: The epochs whose weights the final ones are the mean of; empty where one epoch's are
-            final.
+        averaged: The epochs whose weights the final ones are the mean of; empty where those of one
+            epoch are final.
         history: One record for each epoch.
         ended: Why training ended; empty while it has not.
     """

@@ -1,4 +1,4 @@
-"""Weights besides those that are being trained: their moving average, and those of the best epochs."""
+"""Weights besides those in training: their moving average, and those of the best epochs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
