@@ -159,8 +159,8 @@ class AttentionConfig(ModelConfig):
 
 
 class GelGTConfig(AttentionConfig):
-    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper` is
-    the published model.
+    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper`
+    is the published model.
 
     Attributes:
         layers: Gaussian attention blocks.

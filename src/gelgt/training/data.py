@@ -1,4 +1,4 @@
-"""`TrainingData`: a database and a task as seeds, labels and batches in one regime (`regime.py`)."""
+"""`TrainingData`: a database and a task as seeds, labels and batches, in one regime."""
 
 from dataclasses import dataclass
 from functools import cached_property

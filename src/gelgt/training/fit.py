@@ -169,7 +169,7 @@ class Trainer:
         state = self.state
         self._collect()
         if state.step < self.steps:
-            # Saved before the part of an epoch is scored: a resumed run first takes its other steps.
+            # Saved before a part of an epoch is scored: a resumed run first takes its other steps.
             self.save()
             if state.step and not self.best.weights:
                 self._score_epoch(began)
