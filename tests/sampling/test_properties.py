@@ -175,32 +175,10 @@ def test_rows_after_the_seed_time_change_nothing(
 ) -> None:
     """The graph cut at a time gives the same samples at that time, although all node numbers
     differ."""
-    times, keys = plain
-    whole, visible = (
-        make_graph(plain),
-        {name: visible_rows(value, cut) for name, value in times.items()},
-    )
-    cut_times = {
-        name: len(visible[name]) if isinstance(value, int) else [value[i] for i in visible[name]]
-        for name, value in times.items()
-    }
-    cut_keys = [
-        (
-            child,
-            column,
-            parent,
-            [
-                None
-                if rows[i] is None or rows[i] not in visible[parent]
-                else visible[parent].index(rows[i])
-                for i in visible[child]
-            ],
-        )
-        for child, column, parent, rows in keys
-    ]
-    small = make_graph((cut_times, cut_keys))
+    visible = {name: visible_rows(value, cut) for name, value in plain[0].items()}
+    whole, small = make_graph(plain), make_graph(only_rows(plain, visible))
     config = SamplingConfig(strategy=strategy, order=order, budget=budget)  # type: ignore[arg-type]
-    pairs = [(name, row) for name in times for row in visible[name]]
+    pairs = [(name, row) for name, rows in visible.items() for row in rows]
     assume(pairs)
     identity = np.array([hash_of(name, row) for name, row in pairs], np.uint64)
     at = [cut] * len(pairs)
@@ -219,6 +197,19 @@ def test_rows_after_the_seed_time_change_nothing(
     assert before.edge_source.tolist() == after.edge_source.tolist()
     assert before.edge_target.tolist() == after.edge_target.tolist()
     assert before.edge_relation.tolist() == after.edge_relation.tolist()
+
+
+def only_rows(plain: Plain, visible: dict[str, list[int]]) -> Plain:
+    """A graph of some rows alone, numbered anew; keys to other rows are empty."""
+    times = {
+        name: len(visible[name]) if isinstance(value, int) else [value[i] for i in visible[name]]
+        for name, value in plain[0].items()
+    }
+    keys = []
+    for child, column, parent, rows in plain[1]:
+        numbers = {row: number for number, row in enumerate(visible[parent])}
+        keys.append((child, column, parent, [numbers.get(rows[i]) for i in visible[child]]))
+    return times, keys
 
 
 def visible_rows(times: Any, cut: int) -> list[int]:

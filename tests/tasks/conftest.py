@@ -122,15 +122,22 @@ def random_shop(until: str | None = None, seed: int = 0) -> dict[str, dict[str, 
             "fkeys": {"order_id": "orders", "product_id": "products"},
         },
     }
-    if until is not None:
-        limit = np.datetime64(until, "us")
-        visible = {"customers": joined <= limit, "orders": placed <= limit}
-        visible["items"] = visible["orders"][order]
-        for name, keep in visible.items():
-            columns = tables[name]["columns"]
-            tables[name]["columns"] = {
-                c: pa.array(v).filter(pa.array(keep)) for c, v in columns.items()
-            }
+    return tables if until is None else shop_until(tables, until)
+
+
+def shop_until(tables: dict[str, dict[str, Any]], until: str) -> dict[str, dict[str, Any]]:
+    """The shop without rows after a time."""
+    limit = np.datetime64(until, "us")
+    visible = {
+        "customers": tables["customers"]["columns"]["joined"] <= limit,
+        "orders": tables["orders"]["columns"]["placed"] <= limit,
+    }
+    visible["items"] = visible["orders"][tables["items"]["columns"]["order_id"]]
+    for name, is_visible in visible.items():
+        tables[name]["columns"] = {
+            column: pa.array(values).filter(pa.array(is_visible))
+            for column, values in tables[name]["columns"].items()
+        }
     return tables
 
 

@@ -103,7 +103,7 @@ def test_small_tables_take_more_by_themselves(relbench_data: Callable[[str], Pat
     for name in ("driver-top3", "driver-dnf"):
         task = db.task(name)
         data = TrainingData.of(db, task, in_regime(RunConfig.of("cpu", task.task_type), task))
-        seeds, labels = data.learned("train", TrainConfig(windows="auto"))
+        seeds, labels = data.learned("train", TrainConfig(windows="auto", stale=0))
         assert len(seeds) == len(labels)
         ratios[name] = len(seeds) / task.rows["train"]
     assert 3.5 < ratios["driver-top3"] < 4.5
