@@ -1,10 +1,11 @@
 """Frozen configurations. A value that is derived is derived in one place and keeps its reason."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gelgt.errors import GelgtError
+from gelgt.errors import GelgtError, did_you_mean
 
 Strategy = Literal["bfs", "random", "recent", "full"]
 Causality = Literal["strict", "inclusive"]
@@ -16,34 +17,54 @@ class Config(BaseModel):
     allowed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    section: ClassVar[str] = ""  # of a setting's path, such as model.width
 
     def __init__(self, **values: object) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
             first = error.errors()[0]
-            # A field of several types has an error for each of them, in whose place pydantic names
-            # the type; a list has numbers there.
-            where = (
-                ".".join(
-                    str(part)
-                    for place, part in enumerate(first["loc"])
-                    if place == 0 or isinstance(part, int)
-                )
-                or type(self).__name__
-            )
-            known = ", ".join(type(self).model_fields)
-            reasons = dict.fromkeys(
-                e["msg"] for e in error.errors() if e["loc"][:1] == first["loc"][:1]
-            )
-            hint = (
-                f"{type(self).__name__} has {known}."
-                if first["type"] == "extra_forbidden"
-                else "; or: ".join(reasons) + "."
-            )
+            name = str(first["loc"][0]) if first["loc"] else type(self).__name__
+            path = f"{self.section}.{name}" if self.section else name
+            properties = type(self).model_json_schema()["properties"]
+            if name not in properties:
+                raise GelgtError(
+                    "bad_config",
+                    f"There is no setting {path}.",
+                    hint=did_you_mean(name, properties),
+                ) from None
+            value = values.get(name, first.get("input"))
             raise GelgtError(
-                "bad_config", f"{where} = {first.get('input')!r} is not possible.", hint=hint
+                "bad_config",
+                f"{path} must be {_allowed(properties[name])}, got {value!r}.",
+                hint="`gelgt config show` says what each setting means.",
             ) from None
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """What a field takes, in words.
+
+    >>> _allowed({"type": "integer", "minimum": 8}), _allowed({"enum": ["layer", "batch"]})
+    ('an integer of at least 8', "'layer' or 'batch'")
+    """
+    if "anyOf" in schema:
+        return " or ".join(_allowed(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        choices = [repr(choice) for choice in schema.get("enum", [schema.get("const")])]
+        return " or ".join([", ".join(choices[:-1])] * (len(choices) > 1) + choices[-1:])
+    if schema.get("type") == "array":
+        return f"a list of {_allowed(schema['items'])}"
+    kinds = {"integer": "an integer", "number": "a number", "boolean": "true or false"}
+    words = {
+        "minimum": "of at least",
+        "exclusiveMinimum": "above",
+        "maximum": "of at most",
+        "exclusiveMaximum": "below",
+        "multipleOf": "that is a multiple of",
+    }
+    limits = [f"{word} {schema[key]:g}" for key, word in words.items() if key in schema]
+    kind = {**kinds, "null": "none", "string": "text"}.get(str(schema.get("type")), "a valid value")
+    return f"{kind} {' and '.join(limits)}".rstrip()
 
 
 class SamplingConfig(Config):
@@ -55,20 +76,21 @@ class SamplingConfig(Config):
             (everything within `hops`, whatever the budget).
         hops: Depth of the search.
         budget: Most rows of a subgraph, the seed included.
-        fanout: Of the children of a row, only so many are looked at, the newest first, so that an
-            entity with a long history leaves room for what lies behind its newest rows; None
-            looks at all, as the paper does.
-        causality: ``strict`` admits rows before the seed time, ``inclusive`` also rows at it
-            (autocomplete).
-        order: In which order children are visited, and so which are cut off: ``recent`` or
+        fanout: Most children of a row that are visited, the newest first, so that an entity with a
+            long history leaves room for rows behind its newest ones; None visits all, as the paper
+            does.
+        causality: Rows that a seed may see: ``strict`` those before the seed time, ``inclusive``
+            also those at it (autocomplete).
+        order: Order in which children are visited, and so which are cut off: ``recent`` or
             ``random``.
-        seed: Of the random orders.
-        visibility: ``frozen`` hides rows after the horizon, ``seed-time`` shows all rows before
-            each seed's own time.
-        horizon: Seconds since 1970 from which ages are measured at the latest; the test time under
-            ``frozen``.
+        seed: Random seed of random orders.
+        visibility: The regime: ``frozen`` hides rows after the horizon, ``seed-time`` shows all
+            rows before each seed time.
+        horizon: Time, in seconds since 1970, from which ages are measured at the latest; the test
+            time under ``frozen``.
     """
 
+    section = "sampling"
     strategy: Strategy = "bfs"
     hops: int = Field(default=2, ge=1, le=16)
     budget: int = Field(default=300, ge=1, le=1_000_000)
@@ -89,27 +111,26 @@ class ModelConfig(Config):
     """What every model has.
 
     Attributes:
-        width: d, of every row's vector and of the seed vectors.
-        dropout: Of feed-forward networks, and of what a block adds.
-        keep: M, rows that refinement keeps, the seed included; None keeps all.
-        row_width: Of each column inside the row encoder.
+        width: Width d of row vectors and seed vectors.
+        dropout: Dropout in feed-forward networks and on the residual branch of a block.
+        keep: Rows M that refinement keeps, the seed included; None keeps all.
+        row_width: Width of each column inside the row encoder.
         row_layers: Residual blocks of the row encoder.
-        row_names: Whether the row encoder reads the text of tables without time. Such columns name
-            things, and a network that sees few labels memorises names.
-        row_times: Whether a row's own time is a feature, on top of its age: a year that training
-            has not seen says nothing.
-        history: Hops of the causal aggregates (`gelgt.history.aggregates`) that a seed's vector is
-            given, 0 for none: counts, means and recency over all the rows that it may see, however
-            few of them are sampled; also those of the rows that share a key with the seed's newest
-            child, such as how its team has done lately.
-        calendar: Whether a seed's vector also knows its place in the year, and how long after the
-            newest row that it may see it is asked about. Of no effect where training spans less
-            than two years.
-        trees: Whether LightGBM, grown on the history, predicts beside the network. Its share is 0,
-            ¼, ½ or ¾, whichever has the least validation loss. None without history, for several
-            labels a row, or more than 50 classes.
+        row_names: Whether the row encoder reads free text in tables without time; off avoids
+            memorising the names of entities.
+        row_times: Whether the row encoder reads the time of a row, beside its age; off avoids
+            learning years that do not come again.
+        history: Hops of the history, the causal aggregates that are added to a seed's vector:
+            counts, means and recency over all rows that the seed may see, sampled or not, and over
+            rows that share a key with its newest child. 0 for none.
+        calendar: Whether the time of the year, and the time since the newest visible row, are added
+            to a seed's vector; no effect where training spans less than two years.
+        trees: Whether LightGBM on the history predicts beside the network. Its share is 0, ¼, ½ or
+            ¾, whichever has the least validation loss. Never without history, for multilabel tasks
+            or for more than 50 classes.
     """
 
+    section = "model"
     width: int = Field(default=128, ge=8)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     keep: int | None = Field(default=None, ge=1)
@@ -127,15 +148,16 @@ class AttentionConfig(ModelConfig):
     to any of them.
 
     Attributes:
-        heads: H.
-        bias: ``gaussian``, one of the paper's comparisons, or ``none``.
-        kernels: G; as many as heads if None.
-        kernel: How a Gaussian kernel is parametrised. ``bounded``: μ and σ are positive and start
-            at quantiles of the ages seen in training, and weights are positive, so that a kernel
-            can only draw attention to an age. ``published``: free numbers, and μ starts evenly over
-            0…100 days.
-        time_scale: Of Δt: ``linear`` (days) or ``log`` (log(1 + days)).
-        time_rate: Learning rate of μ and σ over that of the other parameters.
+        heads: Attention heads H.
+        bias: Temporal bias: ``gaussian``, ``linear-decay`` or ``time-bins`` (the paper's
+            comparisons), or ``none``.
+        kernels: Gaussian kernels G; None for as many as heads.
+        kernel: Parametrisation of a Gaussian kernel. ``bounded``: μ, σ and weights are positive,
+            and μ starts at quantiles of the ages seen in training, so that a kernel can only raise
+            attention to an age. ``published``: all are free, and μ starts evenly over 0 to 100
+            days.
+        time_scale: Scale of Δt in the bias: ``linear`` (days) or ``log`` (log(1 + days)).
+        time_rate: Learning rate of μ and σ, as a multiple of that of the other parameters.
     """
 
     heads: int = Field(default=4, ge=1)
@@ -149,8 +171,8 @@ class AttentionConfig(ModelConfig):
         if self.width % self.heads:
             raise GelgtError(
                 "bad_config",
-                f"width = {self.width} is no multiple of heads = {self.heads}.",
-                hint="Choose another width.",
+                f"model.width must be a multiple of model.heads = {self.heads}, got {self.width}.",
+                hint="Choose another width, or another number of heads.",
             )
 
     @property
@@ -159,29 +181,28 @@ class AttentionConfig(ModelConfig):
 
 
 class GelGTConfig(AttentionConfig):
-    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, and `paper`
-    is the published model.
+    """The model (docs/model.md). Its defaults are the preset `gpu`; `cpu` is smaller, `paper` the
+    published model.
 
     Attributes:
-        layers: Gaussian attention blocks.
-        gnn_layers: GraphSAGE layers; 0 switches the branch off.
-        gnn_mean: What a row receives: the mean of ``all`` its neighbours (GraphSAGE), or the sum of
-            one mean for each ``relation``, so that a thousand page views do not drown the one
-            order.
-        wiring: ``parallel`` branches over the refined rows are the paper's. ``stacked``: messages
-            pass over all sampled rows, and attention sees the refined ones as they then are.
-            Attention knows ages, not keys: on its own it cannot tell which product belongs to the
-            newest order.
-        attention_dropout: Of attention weights; as `dropout` if None.
-        gnn_dropout: Of the GNN branch.
-        encoders: Which encoders there are: the paper's five (table, hop, age, row, structure), and
-            ``recency`` (rank among the rows of its table, log of the age).
+        layers: Gaussian attention blocks; 0 switches the attention branch off.
+        gnn_layers: GraphSAGE layers; 0 switches the GNN branch off.
+        gnn_mean: Aggregation of GraphSAGE: the mean over ``all`` neighbours, or the sum of one mean
+            for each ``relation``, so that a thousand page views do not drown one order.
+        wiring: ``parallel`` (the paper): both branches run over the refined rows. ``stacked``: the
+            GNN runs over all sampled rows, and attention over the refined ones of its output;
+            attention, which knows ages but no keys, then sees which product belongs to which order.
+        attention_dropout: Dropout of attention weights; None for `dropout`.
+        gnn_dropout: Dropout of the GNN branch.
+        encoders: Encoders of a row: the paper's ``table``, ``hop``, ``age``, ``row`` and
+            ``structure``, and ``recency`` (rank among the sampled rows of its table, log of its
+            age).
         structure_width: Width of the structure encoder.
-        norm: ``layer``, or ``batch`` where the paper has it (row and structure encoder), with
-            running statistics in evaluation.
-        backend: Of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA, or Triton's
-            interpreter).
-        centroids: Of the paper's global module; 0 switches it off.
+        norm: ``layer`` normalisation, or ``batch`` where the paper has it (row and structure
+            encoder), with running statistics in evaluation.
+        backend: Implementation of attention: ``auto``, ``reference``, ``sdpa`` or ``fused`` (CUDA,
+            or Triton's interpreter).
+        centroids: Centroids of the paper's global module; 0 switches it off.
     """
 
     layers: int = Field(default=2, ge=0)
@@ -212,13 +233,13 @@ class GelGTConfig(AttentionConfig):
         if not self.encoders:
             raise GelgtError(
                 "bad_config",
-                "encoders = () leaves the tokens empty.",
+                "model.encoders must name at least one encoder, got none.",
                 hint=f"Keep at least one of {', '.join(ENCODERS)}.",
             )
         if not self.layers and not self.gnn_layers:
             raise GelgtError(
                 "bad_config",
-                "layers = 0 and gnn_layers = 0 leave no branch.",
+                "model.layers and model.gnn_layers cannot both be 0: no branch is left.",
                 hint="Keep the attention or the GNN branch.",
             )
 
@@ -227,45 +248,45 @@ class TrainConfig(Config):
     """How a model is trained. The defaults are the preset `gpu`.
 
     Attributes:
-        epochs: At most so many; early stopping usually ends before.
-        batch_size: Seeds of a step.
-        windows: Training seed times in the length of each label window, where a task's labels can
-            be computed at other times: more, overlapping examples. ``auto`` takes up to 4, as long
-            as they are at most 20,000 rows: small tables gain most. Validation and test keep
-            theirs.
-        ensemble: Networks that are trained one after the other with different seeds, and predict by
-            their mean. ``auto`` is 5 where there are at most 10,000 labels to learn from, whose
-            networks differ most by their seed, and 1 otherwise.
-        stale: Copies of each training seed that see rows up to an earlier time, as test seeds of
-            the frozen regime do: three years after the horizon nobody's last race is a week old.
-            Lags are those at which the task is evaluated. ``auto`` is 1 in the frozen regime where
-            that is more than one window, and 0 otherwise.
-        steps_per_epoch: An epoch ends after so many steps, so that huge label tables are evaluated
-            often enough; None: all labels.
-        rate: Learning rate of Adam; μ and σ have `model.time_rate` times it.
-        optimizer: ``adamw`` (weight decay apart from the gradient, none for μ and σ) or ``adam``
-            (the published form: an L2 term in the gradient of every parameter).
-        weight_decay: How strong it is.
-        warmup: Steps in which the rate rises from 0.
-        clip: Largest norm of the gradient; None: no limit.
+        epochs: Most epochs; early stopping usually ends training before.
+        batch_size: Seeds of a training step.
+        windows: Training seed times per label window, where labels can be computed at other times:
+            more, overlapping examples. ``auto`` is up to 4, while that makes at most 20,000 labels.
+            Validation and test do not change.
+        ensemble: Networks that are trained with different random seeds and predict by their mean.
+            ``auto`` is 5 for at most 10,000 training labels, where networks differ most by their
+            seed, and 1 otherwise.
+        stale: Copies of each training seed that see rows only up to an earlier time, as test seeds
+            of the frozen regime do, whose newest rows may be years old. Their lags are those of the
+            evaluated seeds. ``auto`` is 1 in the frozen regime where those lags exceed one window,
+            and 0 otherwise.
+        steps_per_epoch: Steps after which an epoch ends, so that large label tables are evaluated
+            often enough; None for all labels.
+        rate: Learning rate of Adam; that of μ and σ is `model.time_rate` times as large.
+        optimizer: ``adamw`` (decoupled weight decay, none for μ and σ) or ``adam`` (the paper: an
+            L2 term in the gradient of every parameter).
+        weight_decay: Strength of the weight decay.
+        warmup: Steps in which the learning rate rises from 0.
+        clip: Largest norm of the gradient; None for no limit.
         patience: Epochs without a better validation score after which training stops.
-        weight_average: Decay of the moving average of the weights that is evaluated and kept; 0
-            evaluates the weights themselves.
-        best_epochs: The final weights are the mean of those of so many best epochs, unless their
-            validation score is worse than the best epoch's by more than a quarter of its
-            uncertainty. On a small validation set the best epoch is also the luckiest; 1 takes it.
-        retrain: Once validation has chosen the epochs, the model is retrained for as many on every
-            label that is known at the test time: those of training and of validation. Test scores
-            and predictions are those of the retrained model, validation scores those of the one
-            before. It takes about as long again.
-        eval_rows: At most so many validation rows are scored after an epoch (the final scores use
-            all).
-        precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
-        time_limit: Seconds of training after which the best weights so far are taken; None: no
+        weight_average: Decay of the moving average of the weights, which is evaluated and kept; 0
+            for none.
+        best_epochs: The final weights are the mean over this many best epochs, unless its
+            validation score is worse than the best epoch's by more than a quarter of the score's
+            uncertainty. On a small validation set the single best epoch is partly luck. 1 for the
+            best epoch.
+        retrain: After selection, retrain on all labels known at the test time, those of training
+            and validation, for the selected number of epochs. Test scores and predictions are those
+            of the retrained model, validation scores those of the model before. It takes about as
+            long again.
+        eval_rows: Most validation rows that are scored after an epoch; the final scores use all.
+        precision: ``auto`` (bfloat16 on CUDA, float32 elsewhere), ``float32`` or ``bfloat16``.
+        time_limit: Seconds of training after which the best weights so far are kept; None for no
             limit.
-        seed: Of initial weights, order and dropout.
+        seed: Random seed of initial weights, batch order and dropout.
     """
 
+    section = "train"
     epochs: int = Field(default=60, ge=1)
     batch_size: int = Field(default=128, ge=1)
     windows: Literal["auto"] | Annotated[int, Field(ge=1, le=100)] = "auto"

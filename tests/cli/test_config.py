@@ -40,7 +40,7 @@ def test_origins(run: Run) -> None:
     assert values["model.width"] == {
         "value": 64,
         "origin": "set",
-        "meaning": "d, of every row's vector and of the seed vectors.",
+        "meaning": "Width d of row vectors and seed vectors.",
     }
     assert (values["model.keep"]["value"], values["model.keep"]["origin"]) == (300, "derived")
     assert values["model.norm"]["origin"] == "preset"
@@ -86,3 +86,20 @@ def test_of_a_run(run: Run, trained: Any) -> None:
 def test_errors(options: tuple[str, ...], code: str, run: Run) -> None:
     result = run("config", "show", *options, "--json")
     assert (result.code, result.error) == (2, code)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.width=wide", "model.width must be an integer of at least 8, got 'wide'."),
+        ("model.dropout=1", "model.dropout must be a number of at least 0 and below 1, got 1."),
+        ("train.windows=0", "'auto' or an integer of at least 1 and of at most 100, got 0."),
+        ("model.norm=group", "model.norm must be 'layer' or 'batch', got 'group'."),
+    ],
+)
+def test_an_error_says_what_was_expected_and_what_came(
+    setting: str, message: str, run: Run
+) -> None:
+    error = run("config", "show", "--set", setting, "--json").json["error"]
+    assert error["code"] == "bad_config"
+    assert error["message"].endswith(message)

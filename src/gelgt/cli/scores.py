@@ -72,7 +72,7 @@ def baseline_words(counts: Mapping[str, int]) -> list[str]:
     )
     return [
         f"LightGBM learned the same {counts['train']:,} labels as the model{test}; "
-        "the entity's past are its labels whose windows have closed by the seed time."
+        "the entity's past labels are those whose windows have closed by the seed time."
     ]
 
 

@@ -66,7 +66,7 @@ def _labels(run: Run) -> str:
     )
     return note(
         f"LightGBM learned the same {count(labels['train'])} labels as the model{test}; the "
-        "entity's past are its labels whose windows have closed by the seed time."
+        "entity's past labels are those whose windows have closed by the seed time."
     )
 
 
