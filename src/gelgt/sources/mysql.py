@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Engine
 
-from gelgt.sources.canonical import STRINGS
+from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.sql import SQLSource
 
 
@@ -40,6 +40,13 @@ class MySQLSource(SQLSource):
         if isinstance(kind, sa.types.NullType):  # geometry
             return None
         return super()._arrow_type(table, column)
+
+    def _array(
+        self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
+    ) -> pa.Array:
+        if arrow == TIME:  # PyMySQL gives dates that are none, such as 0000-00-00, as text
+            values = tuple(None if isinstance(value, str) else value for value in values)
+        return super()._array(table, column, arrow, values)
 
     def _is_boolean(self, table: str, column: str) -> bool:
         """Whether a TINYINT(1), which may be a BOOLEAN or a small number, holds only 0 and 1."""

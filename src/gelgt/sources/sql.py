@@ -34,7 +34,7 @@ class SQLSource:
 
     splits: Splits | None = None
 
-    extra = ""  # the pip extra that brings the driver
+    extra = ""  # the pip extra of gelgt that brings the driver, where there is one
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         self.url = url
@@ -54,7 +54,7 @@ class SQLSource:
             raise SourceError(
                 "missing_driver",
                 f"{self.address} needs the Python package '{error.name}'.",
-                hint=f"pip install 'gelgt[{self.extra}]'",
+                hint=f"pip install '{f'gelgt[{self.extra}]' if self.extra else error.name}'",
             ) from None
         except (SQLAlchemyError, OSError) as error:
             self._close()
@@ -252,10 +252,9 @@ def open_sql(text: str, namespace: str | None = None) -> SQLSource:
         "mariadb": MySQLSource,
     }
     if dialect not in kinds:
-        readable = ["sqlite", "postgresql", "mysql", "mariadb", "duckdb"]
         raise SourceError(
             "unknown_dialect",
             f"gelgt cannot read '{dialect}' databases.",
-            hint=f"{did_you_mean(dialect, readable)} Or export the tables to Parquet.",
+            hint=f"{did_you_mean(dialect, [*kinds, 'duckdb'])} Or export the tables to Parquet.",
         )
     return kinds[dialect](url, namespace)

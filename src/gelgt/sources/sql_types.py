@@ -42,8 +42,8 @@ def plain_value(value: Any, arrow: pa.DataType) -> Any:
     if arrow == pa.string():
         return value.hex() if isinstance(value, bytes) else str(value)
     if arrow == TIME:
-        if isinstance(value, str):  # PyMySQL gives the zero dates of MySQL, which are none, as text
-            return None
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
         is_day = not isinstance(value, datetime)
         return datetime(value.year, value.month, value.day) if is_day else value
     if arrow == STRINGS:
