@@ -23,7 +23,8 @@ from gelgt.runs.predictions import Predictions, read_predictions
 from gelgt.runs.record import FORMAT, Profile, RunRecord, read_record
 
 _SECRET = re.compile(
-    r"(?P<user>//[^/@:]*):.*@|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?",
+    r"(?P<user>//[^/@:]*):.*@"
+    r"|(?<=[?&])[^=&]*(?:password|passwd|pwd|secret|token|sslkey)[^=&]*=[^&]*&?",
     re.IGNORECASE,
 )
 

@@ -7,14 +7,18 @@ in their order.
 """
 
 _LIGHT = (
-    "--ink:#1b2430;--soft:#566272;--line:#dde2e9;--grid:#e9edf2;--page:#f5f6f8;--card:#ffffff;--tint:#eef3fc;"
+    "--ink:#1b2430;--soft:#566272;--line:#dde2e9;--grid:#e9edf2;--page:#f5f6f8;--card:#ffffff;"
+    "--tint:#eef3fc;"
     "--good:#0a6b4f;--bad:#a8321c;--warn:#fdf4e0;--warn-line:#c98a12;"
-    "--c0:#2457c5;--c1:#b8500c;--c2:#5f6b7a;--c3:#7b3fb5;--c4:#0b7566;--c5:#b3275a;--c6:#7a6000;--c7:#1f7398"
+    "--c0:#2457c5;--c1:#b8500c;--c2:#5f6b7a;--c3:#7b3fb5;--c4:#0b7566;--c5:#b3275a;"
+    "--c6:#7a6000;--c7:#1f7398"
 )
 _DARK = (
-    "--ink:#e7ebf1;--soft:#a3afbf;--line:#333d4b;--grid:#2a3340;--page:#12171e;--card:#1a212b;--tint:#1f2c45;"
+    "--ink:#e7ebf1;--soft:#a3afbf;--line:#333d4b;--grid:#2a3340;--page:#12171e;--card:#1a212b;"
+    "--tint:#1f2c45;"
     "--good:#6fd3b0;--bad:#ff9b85;--warn:#332a17;--warn-line:#c99a3a;"
-    "--c0:#8ab0ff;--c1:#f2a562;--c2:#a9b4c2;--c3:#c9a0f4;--c4:#5fd0b8;--c5:#f58aad;--c6:#d9bf55;--c7:#7cc7e8"
+    "--c0:#8ab0ff;--c1:#f2a562;--c2:#a9b4c2;--c3:#c9a0f4;--c4:#5fd0b8;--c5:#f58aad;"
+    "--c6:#d9bf55;--c7:#7cc7e8"
 )
 _COLOURS = "".join(f".c{i}{{--c:var(--c{i})}}" for i in range(8))
 

@@ -17,6 +17,7 @@ from gelgt.errors import GelgtError, some
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import sqlalchemy as sa
 
 _INSERT_ROWS = 2000
 
@@ -77,8 +78,13 @@ def to_duckdb(shop: Shop, file: str | Path) -> Path:
             connection.register("incoming", _arrow(shop, table))
             # DuckDB checks a key to the same table against the rows of earlier statements only:
             # parents first, then children.
-            own = [column for column, parent in table.foreign_keys.items() if parent == table.name]
-            for condition in [f"{own[0]} IS NULL", f"{own[0]} IS NOT NULL"] if own else ["true"]:
+            selfs = [
+                column for column, parent in table.foreign_keys.items() if parent == table.name
+            ]
+            parents_first = [
+                f"{column} IS {word}" for column in selfs for word in ("NULL", "NOT NULL")
+            ]
+            for condition in parents_first or ["true"]:
                 connection.execute(
                     f"INSERT INTO {table.name} SELECT * FROM incoming WHERE {condition}"
                 )
@@ -102,36 +108,7 @@ def to_sql(shop: Shop, url: str, *, replace: bool = False) -> None:
     """
     import sqlalchemy as sa
 
-    types: dict[str, Any] = {
-        "int": sa.BigInteger(),
-        "float": sa.Double(),
-        "bool": sa.Boolean(),
-        "time": sa.DateTime(),
-        "word": sa.String(WORD_LENGTH),
-        "text": sa.Text(),
-    }
-    metadata = sa.MetaData()
-    for table in TABLES.values():
-        columns: list[sa.Column[Any]] = []
-        for c in table.columns:
-            parent = (
-                [sa.ForeignKey(f"{c.references}.{TABLES[c.references].key.name}")]
-                if c.references
-                else []
-            )
-            # The shop brings its own key values; a serial or AUTO_INCREMENT column would only get
-            # in the way.
-            columns.append(
-                sa.Column(
-                    c.name,
-                    types[c.type],
-                    *parent,
-                    primary_key=c is table.key,
-                    nullable=c.is_nullable,
-                    autoincrement=False,
-                )
-            )
-        sa.Table(table.name, metadata, *columns)
+    metadata = _sql_tables()
     engine = sa.create_engine(url)
     try:
         if replace:
@@ -152,6 +129,38 @@ def to_sql(shop: Shop, url: str, *, replace: bool = False) -> None:
                     )
     finally:
         engine.dispose()
+
+
+def _sql_tables() -> "sa.MetaData":
+    """The tables of the shop as SQLAlchemy declares them."""
+    import sqlalchemy as sa
+
+    types: dict[str, Any] = {
+        "int": sa.BigInteger(),
+        "float": sa.Double(),
+        "bool": sa.Boolean(),
+        "time": sa.DateTime(),
+        "word": sa.String(WORD_LENGTH),
+        "text": sa.Text(),
+    }
+    metadata = sa.MetaData()
+    for table in TABLES.values():
+        columns: list[sa.Column[Any]] = []
+        for c in table.columns:
+            target = f"{c.references}.{TABLES[c.references].key.name}" if c.references else ""
+            # the shop brings its key values: no serial or AUTO_INCREMENT column
+            columns.append(
+                sa.Column(
+                    c.name,
+                    types[c.type],
+                    *([sa.ForeignKey(target)] if target else []),
+                    primary_key=c is table.key,
+                    nullable=c.is_nullable,
+                    autoincrement=False,
+                )
+            )
+        sa.Table(table.name, metadata, *columns)
+    return metadata
 
 
 def _folder(folder: str | Path) -> Path:

@@ -50,10 +50,12 @@ def write_graph(
     ordered = [key for name in rows for key in keys if key[0] == name]
     parents: list[int] = []
     for name in rows:
-        mine = [key for key in ordered if key[0] == name]
+        table_keys = [key for key in ordered if key[0] == name]
         for i in range(rows[name]):
-            named = [(key[2], key[3][i]) for key in mine]
-            parents += [-1 if row is None else offsets[parent] + row for parent, row in named]
+            rows_of_parents = [(key[2], key[3][i]) for key in table_keys]
+            parents += [
+                -1 if row is None else offsets[parent] + row for parent, row in rows_of_parents
+            ]
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "node_time.npy", np.array(node_time, np.int64))
     np.save(folder / "parents.npy", np.array(parents, np.int32))

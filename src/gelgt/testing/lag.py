@@ -1,9 +1,9 @@
-"""A database with a planted lag: what happens to a user depends on what one kind of event was worth
-about L days ago, and on nothing else.
+"""A database with a planted lag: a user's label depends on the values of one kind of event about L
+days ago, and on nothing else.
 
-    users    id, segment                               timeless; the segment means nothing
-    events   id, user_id, kind, value, happened_at kinds `payment`, `visit`, `message`; values are
-             independent standard normals
+    users    id, segment                               timeless; the segment is random
+    events   id, user_id, kind, value, happened_at     kinds payment, visit and message; values are
+                                                       independent standard normals
 
 Events of each kind come at a steady pace, one at a random moment of every step (an eighth of the
 lag for payments), so every user has as many of them as any other and no count tells anything. For a
@@ -124,8 +124,9 @@ def lag_database(lag: float, rows: int, *, eval_rows: int = 1000, seed: int = 0)
     if lag <= 0 or rows < 2 or eval_rows < 2:
         raise GelgtError(
             "bad_option",
-            f"lag = {lag}, rows = {rows}, eval_rows = {eval_rows}.",
-            hint="Give positive numbers.",
+            "lag must be positive, rows and eval_rows at least 2, got "
+            f"{lag}, {rows} and {eval_rows}.",
+            hint="Give larger numbers.",
         )
     # another lag is another database, not the same one stretched
     rng = np.random.default_rng([seed, round(lag * DAY)])

@@ -1,13 +1,13 @@
-"""Twins: small made-up databases with exactly the schemas and tasks of RelBench's, for tests where
-the real ones are not at hand.
+"""Twins: small generated databases with exactly the schemas and tasks of RelBench's, for tests
+where the real ones are not available.
 
     from gelgt.testing.twins import make_twin
     db = gelgt.open(make_twin("rel-trial", "twins/rel-trial"))
     db.task("study-outcome")
 
 or `python -m gelgt.testing.twins rel-trial twins/rel-trial`. A score on a twin says nothing about
-the real database: rows and labels are made up. What holds for it is what depends on the schema
-alone: that it opens, trains, evaluates and predicts.
+the real database, since rows and labels are random. What a twin shows depends on the schema alone:
+that the database opens, trains, evaluates and predicts.
 """
 
 from gelgt.testing.twins.facts import TWINS

@@ -1,4 +1,4 @@
-"""What is known of a RelBench database: `NAME.yaml` beside this file, read into `Facts`.
+"""The schema and tasks of a RelBench database: `NAME.yaml` beside this file, read into `Facts`.
 
     val_timestamp, test_timestamp      the split times
     period: [first, last]              the time that rows are spread over
@@ -7,11 +7,11 @@
         pkey, time_col, fkeys          as in a manifest of RelBench
         columns: {name: kind}          kinds of PyTorch Frame, and `id` for keys and other
                                        identifiers
-        made:                          how the twin's rows are made; the schema ends here
+        generate:                      how the twin's rows are generated; the schema ends here
           rows: 500
           time_from: race_id           the time is that of this parent (else drawn); `delayed`: at
                                        the parent's end; `time_shift`: days
-          even: true                   every parent has as many rows of `time_from`
+          even: true                   all parents of `time_from` have equally many rows
           delay: 600                   the median days from a row's time to its end
           days, early, since           whole days; spread evenly over the period; no row before a
                                        date
@@ -28,8 +28,8 @@
       churn: …                         the keys of RelBench's task manifest; `entity_table` is the
                                        source of a recommendation
 
-The schemas, split times and label rules are those of RelBench 2.x. What is under `made`, and every
-line of SQL, was written for the twins.
+The schemas, split times and label rules are those of RelBench 2.x. What is under `generate`, and
+all SQL, was written for the twins.
 """
 
 from collections.abc import Mapping
@@ -47,30 +47,24 @@ TWINS: tuple[str, ...] = tuple(sorted(path.stem for path in FOLDER.glob("rel-*.y
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table: its keys, its time and the kinds of its columns, and how the twin's rows are
-    made."""
+    """A table: its keys, its time and the kinds of its columns, and how its rows are generated."""
 
     name: str
     pkey: str | None
     time_col: str | None
     fkeys: Mapping[str, str]
     columns: Mapping[str, str]
-    made: Mapping[str, Any]
+    generate: Mapping[str, Any]
 
     def value(self, column: str) -> Mapping[str, Any]:
-        """How the values of a column are made; ``c_*`` stands for all columns that begin so."""
-        values = self.made.get("values") or {}
-        if column in values:
-            found: Mapping[str, Any] = values[column]
-            return found
-        return next(
-            (
-                spec
-                for name, spec in values.items()
-                if name.endswith("*") and column.startswith(name[:-1])
-            ),
-            {},
+        """How the values of a column are generated; ``c_*`` stands for columns that begin so."""
+        specs: Mapping[str, Mapping[str, Any]] = self.generate.get("values") or {}
+        by_prefix = (
+            spec
+            for name, spec in specs.items()
+            if name.endswith("*") and column.startswith(name[:-1])
         )
+        return specs[column] if column in specs else next(by_prefix, {})
 
 
 @dataclass(frozen=True)

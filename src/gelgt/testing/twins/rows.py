@@ -1,12 +1,12 @@
 """The rows of a twin, table by table, parents first.
 
-Every row has a latent number z, about standard normal: that of its parents, averaged, and chance in
-equal parts. Its columns are readings of z (`values.py`), and a row is referred to with a weight of
-exp(1.1 z). So what a row is like shows in its own columns, in those of its relatives and in how
-much happens around it, and who was active will be active again: labels can be learned, in part.
+Every row has a latent number z, about standard normal: in equal parts the mean of its parents' and
+noise. Its columns are noisy readings of z (`values.py`), and it is referred to with a weight of
+exp(1.1 z). So z shows in the row's columns, in those of its relatives and in how many rows refer to
+it, and active entities stay active: labels can be learned, in part.
 
-A row refers to rows that are there at its own time, unless its table has no time or `future_keys`
-says otherwise. Rows are ordered by time, null times last, and keys hold row numbers: RelBench's
+A row refers to rows that exist at its time, unless its table has no time or `future_keys` says
+otherwise. Rows are ordered by time, null times last, and keys hold row numbers: RelBench's
 contract.
 """
 
@@ -22,7 +22,7 @@ from gelgt.testing.twins.facts import Facts, TableFacts
 from gelgt.testing.twins.values import Rows, as_times, make_column, matches, needs, seconds
 
 DAY = 86_400
-# share of the rows that lies around and behind the split times, so that short windows have labels
+# share of rows from shortly before the validation time on, so that short windows have labels
 RECENT = 0.5
 NEVER = np.iinfo(np.int64).max  # the time of a row without one
 FEWEST = 4  # rows of any table
@@ -30,9 +30,9 @@ PULL = 1.1  # a row of latent number 1 is referred to exp(PULL) times as often a
 
 
 @dataclass(frozen=True)
-class MadeTable:
-    """A finished table, and what its children need to know of it: latent numbers, times and ends in
-    seconds, row numbers of parents."""
+class TwinTable:
+    """A generated table, and what its children need: latent numbers, times and ends in seconds, row
+    numbers of parents."""
 
     table: pa.Table
     latent: NDArray[np.float64]
@@ -41,54 +41,46 @@ class MadeTable:
     keys: Mapping[str, NDArray[np.int64]]
 
     def pick(self, limits: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """For each limit one of so many first rows, -1 where there are none."""
+        """For each limit L one of the first L rows, -1 where L is 0."""
         return _pick(np.exp(PULL * self.latent), limits, rng)
 
 
 def make_tables(facts: Facts, seed: int, scale: float) -> dict[str, pa.Table]:
     """All tables of a twin; the same seed and scale give the same rows."""
-    made: dict[str, MadeTable] = {}
+    tables: dict[str, TwinTable] = {}
     for table in facts.in_order:
-        made[table.name] = _make_table(facts, table, made, seed, scale)
-    return {name: made[name].table for name in facts.tables}
+        tables[table.name] = _make_table(facts, table, tables, seed, scale)
+    return {name: tables[name].table for name in facts.tables}
 
 
 def _make_table(
-    facts: Facts, table: TableFacts, made: Mapping[str, MadeTable], seed: int, scale: float
-) -> MadeTable:
+    facts: Facts, table: TableFacts, parents: Mapping[str, TwinTable], seed: int, scale: float
+) -> TwinTable:
     rng = _generator(seed, facts.name, table.name)
-    count = max(FEWEST, round(int(table.made["rows"]) * scale))
-    times, keys = _times_and_first_key(facts, table, made, count, rng)
+    count = max(FEWEST, round(int(table.generate["rows"]) * scale))
+    times, keys = _times_and_first_key(facts, table, parents, count, rng)
     n = count if times is None else len(times)
-    keys |= _other_keys(table, made, times, n, keys, rng)
-    if "unique" in table.made:
-        kept = np.sort(
-            np.unique(
-                np.stack([keys[k] for k in table.made["unique"]], 1), axis=0, return_index=True
-            )[1]
-        )
-        times, keys, n = (
-            None if times is None else times[kept],
-            {column: rows[kept] for column, rows in keys.items()},
-            len(kept),
-        )
-    latent = _latent(table, made, keys, n, rng)
+    keys |= _other_keys(table, parents, times, n, keys, rng)
+    if "unique" in table.generate:
+        pairs = np.stack([keys[k] for k in table.generate["unique"]], 1)
+        first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+        times = None if times is None else times[first]
+        keys, n = {column: rows[first] for column, rows in keys.items()}, len(first)
+    latent = _latent(table, parents, keys, n, rng)
     period = (seconds(facts.period[0]), seconds(facts.period[1]))
     rows = Rows(
         latent, None if times is None else np.where(times == NEVER, period[0], times), keys, period
     )
     columns = _columns(facts, table, rows, seed)
-    for key, condition in (table.made.get("only_keys") or {}).items():
-        keys[key] = _own_parents(columns, condition, latent, times, rng)
-    for key, share in (table.made.get("null_keys") or {}).items():
+    for key, condition in (table.generate.get("only_keys") or {}).items():
+        keys[key] = _earlier_rows(columns, condition, latent, times, rng)
+    for key, share in (table.generate.get("null_keys") or {}).items():
         keys[key] = np.where(rng.random(n) < share, -1, keys[key])
     ends = None
-    if times is not None and "delay" in table.made:
-        ends = (
-            times
-            + (table.made["delay"] * DAY * rng.lognormal(0, 0.5, n)).astype(np.int64) // DAY * DAY
-        )
-    return MadeTable(_arrow(table, columns, keys, times, n), latent, times, ends, keys)
+    if times is not None and "delay" in table.generate:
+        delay = table.generate["delay"] * DAY * rng.lognormal(0, 0.5, n)
+        ends = times + delay.astype(np.int64) // DAY * DAY
+    return TwinTable(_arrow(table, columns, keys, times, n), latent, times, ends, keys)
 
 
 def _generator(seed: int, *names: str) -> np.random.Generator:
@@ -99,7 +91,7 @@ def _generator(seed: int, *names: str) -> np.random.Generator:
 def _times_and_first_key(
     facts: Facts,
     table: TableFacts,
-    made: Mapping[str, MadeTable],
+    parents: Mapping[str, TwinTable],
     count: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64] | None, dict[str, NDArray[np.int64]]]:
@@ -107,97 +99,98 @@ def _times_and_first_key(
     parent."""
     if table.time_col is None:
         return None, {}
-    source = table.made.get("time_from")
+    source = table.generate.get("time_from")
     rows = None
     if source is None:
         times = _spread(facts, table, count, rng)
     else:
-        parent = made[table.fkeys[source]]
+        parent = parents[table.fkeys[source]]
         assert parent.times is not None
-        known = int(np.searchsorted(parent.times, NEVER))
+        timed = int(np.searchsorted(parent.times, NEVER))
         rows = (
-            np.arange(count) % known
-            if table.made.get("even")
-            else parent.pick(np.full(count, known), rng)
+            np.arange(count) % timed
+            if table.generate.get("even")
+            else parent.pick(np.full(count, timed), rng)
         )
-        given = parent.ends if table.made.get("delayed") else parent.times
-        assert given is not None
-        times = given[rows] + int(table.made.get("time_shift", 0)) * DAY
+        parent_times = parent.ends if table.generate.get("delayed") else parent.times
+        assert parent_times is not None
+        times = parent_times[rows] + int(table.generate.get("time_shift", 0)) * DAY
         strays = {seconds(text) for text in _strays(facts)}
         inside = (times <= seconds(facts.period[1])) | np.isin(times, list(strays))
-        inside &= times >= seconds(table.made.get("since", "0001-01-01"))
+        inside &= times >= seconds(table.generate.get("since", "0001-01-01"))
         times, rows = times[inside], rows[inside]
-    times = np.where(rng.random(len(times)) < table.made.get("null_times", 0.0), NEVER, times)
+    times = np.where(rng.random(len(times)) < table.generate.get("null_times", 0.0), NEVER, times)
     order = np.argsort(times, kind="stable")
     return times[order], {} if rows is None else {str(source): rows[order]}
 
 
 def _strays(facts: Facts) -> list[str]:
     """The times far outside the period that a twin has on purpose."""
-    return [text for table in facts.tables.values() for text in table.made.get("strays") or ()]
+    return [text for table in facts.tables.values() for text in table.generate.get("strays") or ()]
 
 
 def _spread(
     facts: Facts, table: TableFacts, count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Times over the period: its two ends and the test time themselves, so that every window of a
-    task has room."""
-    first, last = seconds(table.made.get("since", facts.period[0])), seconds(facts.period[1])
+    """Times over the period; its two ends and the test time are among them, so that every window of
+    a task fits."""
+    first, last = seconds(table.generate.get("since", facts.period[0])), seconds(facts.period[1])
     val, test = seconds(facts.val_timestamp), seconds(facts.test_timestamp)
     recent = max(first, val - 4 * (test - val))
-    is_recent = rng.random(count) < (0.0 if table.made.get("early") else RECENT)
+    is_recent = rng.random(count) < (0.0 if table.generate.get("early") else RECENT)
     times = np.where(
         is_recent,
         recent + (last - recent) * rng.random(count),
         first + (last - first) * rng.random(count),
     ).astype(np.int64)
-    fixed = [first, test, last, *(seconds(text) for text in table.made.get("strays") or ())]
+    fixed = [first, test, last, *(seconds(text) for text in table.generate.get("strays") or ())]
     times[: len(fixed)] = fixed[:count]
-    return times // DAY * DAY if table.made.get("days") else times
+    return times // DAY * DAY if table.generate.get("days") else times
 
 
 def _other_keys(
     table: TableFacts,
-    made: Mapping[str, MadeTable],
+    parents: Mapping[str, TwinTable],
     times: NDArray[np.int64] | None,
     n: int,
-    known: Mapping[str, NDArray[np.int64]],
+    first: Mapping[str, NDArray[np.int64]],
     rng: np.random.Generator,
 ) -> dict[str, NDArray[np.int64]]:
-    copied, future = table.made.get("copied_keys") or {}, table.made.get("future_keys") or ()
-    found: dict[str, NDArray[np.int64]] = {}
+    """Row numbers of the parents for all keys but the `first`, which the times came from."""
+    copied = table.generate.get("copied_keys") or {}
+    future = table.generate.get("future_keys") or ()
+    keys: dict[str, NDArray[np.int64]] = {}
     for column, name in table.fkeys.items():
-        if column in known or name == table.name:
+        if column in first or name == table.name:
             continue
         if column in copied:
-            found[column] = made[table.fkeys[copied[column]]].keys[column][known[copied[column]]]
+            keys[column] = parents[table.fkeys[copied[column]]].keys[column][first[copied[column]]]
             continue
-        parent = made[name]
+        parent = parents[name]
         limits = np.full(n, len(parent.latent))
         if times is not None and parent.times is not None and column not in future:
             limits = np.searchsorted(parent.times, times, side="right")
-        found[column] = parent.pick(limits, rng)
-    return found
+        keys[column] = parent.pick(limits, rng)
+    return keys
 
 
 def _latent(
     table: TableFacts,
-    made: Mapping[str, MadeTable],
+    parents: Mapping[str, TwinTable],
     keys: Mapping[str, NDArray[np.int64]],
     n: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    chance = rng.standard_normal(n)
+    noise = rng.standard_normal(n)
     if not keys:
-        return chance
+        return noise
     inherited = sum(
-        np.where(rows >= 0, made[table.fkeys[column]].latent[rows], 0.0)
+        np.where(rows >= 0, parents[table.fkeys[column]].latent[rows], 0.0)
         for column, rows in keys.items()
     )
-    mixed = np.asarray(inherited / np.sqrt(len(keys)) + chance)
-    # Parents of many children have high numbers: without this, those of the children would nearly
-    # all be high.
-    return np.asarray((mixed - mixed.mean()) / (mixed.std() or 1.0))
+    latent = np.asarray(inherited / np.sqrt(len(keys)) + noise)
+    # parents with many children have high numbers; unless centred, nearly all children would too
+    return np.asarray((latent - latent.mean()) / (latent.std() or 1.0))
 
 
 def _columns(facts: Facts, table: TableFacts, rows: Rows, seed: int) -> dict[str, pa.Array]:
@@ -213,7 +206,7 @@ def _columns(facts: Facts, table: TableFacts, rows: Rows, seed: int) -> dict[str
     return done
 
 
-def _own_parents(
+def _earlier_rows(
     columns: Mapping[str, pa.Array],
     condition: Mapping[str, object],
     latent: NDArray[np.float64],
@@ -244,14 +237,14 @@ def _arrow(
     times: NDArray[np.int64] | None,
     n: int,
 ) -> pa.Table:
-    found: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     for column in table.columns:
         if column == table.pkey:
-            found[column] = pa.array(np.arange(n, dtype=np.int64))
+            arrays[column] = pa.array(np.arange(n, dtype=np.int64))
         elif column in keys:
-            found[column] = pa.array(keys[column], mask=keys[column] < 0)
+            arrays[column] = pa.array(keys[column], mask=keys[column] < 0)
         elif column == table.time_col and times is not None:
-            found[column] = as_times(np.where(times == NEVER, 0, times), times == NEVER)
+            arrays[column] = as_times(np.where(times == NEVER, 0, times), times == NEVER)
         else:
-            found[column] = columns[column]
-    return pa.table(found)
+            arrays[column] = columns[column]
+    return pa.table(arrays)

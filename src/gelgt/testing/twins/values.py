@@ -1,11 +1,11 @@
-"""The values of a twin's columns: every one a noisy reading of its row's latent number.
+"""The values of a twin's columns, each a noisy reading of its row's latent number.
 
     r = s · z + √(1 - s²) · noise        z: the row's latent number; s: the signal, 0.8 unless
                                          `signal` says otherwise
 
 A number, a category or a word is chosen by sigmoid(1.7 r), which is spread over 0 … 1 about evenly.
-As latent numbers pass from parents to children (`rows.py`), a column can be guessed from its row's
-other columns, from its relatives, and never quite.
+Latent numbers pass from parents to children (`rows.py`), so a column can be predicted in part from
+the row's other columns and from its relatives.
 
     range: [low, high]     numbers, bent towards `low` by `power` above 1; `whole` ones
     in: […]                one of these, by `shares` where they are given
@@ -54,10 +54,10 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of n rows when their columns are made.
+    """What the columns of n rows are generated from.
 
     Attributes:
-        latent: (n,) numbers that values are readings of.
+        latent: (n,) latent numbers.
         times: (n,) seconds since 1970, or None for a table without a time.
         keys: (n,) row numbers of the parent for each foreign key, -1 for none.
         period: Seconds of the first and the last time.
@@ -80,7 +80,7 @@ def make_column(
     done: Mapping[str, pa.Array],
     rng: np.random.Generator,
 ) -> pa.Array:
-    """One column; `done` holds those that it may refer to."""
+    """One column; `done` holds the columns that it may refer to."""
     values = _values(
         name, dict(spec) if _says_what(spec) else {**_DEFAULTS[kind], **spec}, rows, done, rng
     )
@@ -90,12 +90,12 @@ def make_column(
     if filled.all():
         return values
     # As pandas has it, which wrote the hosted files: a whole number that may be missing is a float.
-    kept = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
-    return pa.array(kept.to_pylist(), kept.type, mask=~filled)
+    values = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
+    return pa.array(values.to_pylist(), values.type, mask=~filled)
 
 
 def needs(spec: Mapping[str, Any]) -> set[str]:
-    """The columns that have to be made before."""
+    """The columns that a column refers to."""
     return {str(spec[key]) for key in ("copy", "name_of") if key in spec} | set(
         spec.get("only") or {}
     )
@@ -181,13 +181,13 @@ def _codes(
     if spec.get("as") in ("int", "float"):
         return pa.array((places + 1).astype(np.int64 if spec["as"] == "int" else np.float64))
     stem = WORDS[sum(name.encode()) % len(WORDS)]
-    found = [f"{stem}-{place}" for place in places.tolist()]
+    codes = [f"{stem}-{place}" for place in places.tolist()]
     if "word" in spec:
-        found = [
+        codes = [
             str(spec["word"]) if is_missing else code
-            for code, is_missing in zip(found, rng.random(len(found)) < 0.3)
+            for code, is_missing in zip(codes, rng.random(len(codes)) < 0.3)
         ]
-    return pa.array(found)
+    return pa.array(codes)
 
 
 def _texts(words: list[int], share: NDArray[np.float64], rng: np.random.Generator) -> pa.Array:
@@ -211,11 +211,11 @@ def _texts(words: list[int], share: NDArray[np.float64], rng: np.random.Generato
 def _parts(
     spec: Mapping[str, Any], share: NDArray[np.float64], rng: np.random.Generator
 ) -> pa.Array:
-    known = WORDS[: int(spec["parts"])]
-    first = _places(share, len(known), None)
+    words = WORDS[: int(spec["parts"])]
+    first = _places(share, len(words), None)
     chosen = [
-        list(dict.fromkeys([known[a], *(known[b] for b in more)]))
-        for a, more in zip(first, rng.integers(0, len(known), (len(share), 2)))
+        list(dict.fromkeys([words[a], *(words[b] for b in more)]))
+        for a, more in zip(first, rng.integers(0, len(words), (len(share), 2)))
     ]
     if spec.get("as") == "tags":
         return pa.array(["".join(f"<{part}>" for part in parts) for parts in chosen])

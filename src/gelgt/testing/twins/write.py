@@ -40,10 +40,9 @@ def twin_tasks(name: str, trainable: bool = True) -> tuple[str, ...]:
 def make_twin(
     name: str, folder: str | Path, *, seed: int = 0, scale: float = 1.0, kinds: bool = True
 ) -> Path:
-    """Write a small made-up database with exactly the schema and the tasks of a RelBench database.
+    """Write a small generated database with exactly the schema and tasks of a RelBench database.
 
-    Labels come from the rows by the tasks' own rules, so that they look ahead just as far as
-    RelBench's do.
+    Labels are computed from the rows by the tasks' own rules, so that their windows are RelBench's.
 
     Args:
         name: One of `TWINS`, such as ``rel-trial``.
@@ -64,11 +63,15 @@ def make_twin(
     facts, target = read_facts(name), Path(folder)
     if not scale > 0:
         raise GelgtError(
-            "bad_option", f"scale is {scale}.", hint="Give a positive number, such as 1."
+            "bad_option",
+            f"scale must be a positive number, got {scale}.",
+            hint="1 gives the largest tables about 2,000 rows.",
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise GelgtError(
-            "not_empty", f"{target} holds something already.", hint="Choose another folder."
+            "not_empty",
+            f"The folder {target} must be empty or new; it holds files.",
+            hint="Choose another folder.",
         )
     with whole_folder(target) as temporary:
         _write(facts, temporary, seed, scale, kinds)
@@ -88,19 +91,19 @@ def _write(facts: Facts, folder: Path, seed: int, scale: float, kinds: bool) -> 
     }
     db = Database(folder, parse_schema(content, columns, MANIFEST), str(folder))
     for task, spec in facts.tasks.items():
-        made = folder / "tasks" / task
-        made.mkdir(parents=True)
-        dump_yaml(_task_manifest(task, spec), made / MANIFEST)
-        labels = make_task(db, made)
+        task_folder = folder / "tasks" / task
+        task_folder.mkdir(parents=True)
+        dump_yaml(_task_manifest(task, spec), task_folder / MANIFEST)
+        labels = make_task(db, task_folder)
         for split in SPLITS:
-            pq.write_table(_labels(labels, split), made / f"{split}.parquet")
+            pq.write_table(_labels(labels, split), task_folder / f"{split}.parquet")
 
 
 def _manifest(facts: Facts, kinds: bool) -> dict[str, Any]:
     content: dict[str, Any] = {
         "name": facts.name,
         "manifest_version": 1,
-        "description": f"A small made-up database with the schema of {facts.name}",
+        "description": f"A small generated database with the schema of {facts.name}",
         "val_timestamp": facts.val_timestamp,
         "test_timestamp": facts.test_timestamp,
         "tables": {
@@ -118,17 +121,16 @@ def _manifest(facts: Facts, kinds: bool) -> dict[str, Any]:
 def stated_kinds(facts: Facts, table: str) -> dict[str, Any]:
     """The kinds of a table's feature columns as its manifest states them; identifiers are no
     features."""
-    found: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     spec = facts.tables[table]
     for column, kind in spec.columns.items():
         if column in (spec.pkey, *spec.fkeys):
             continue
         value = spec.value(column)
-        stated = str(value.get("kind") or ("ignored" if kind == "id" else kind))
-        found[column] = (
-            {"kind": stated, "separator": value["separator"]} if "separator" in value else stated
-        )
-    return found
+        name = str(value.get("kind") or ("ignored" if kind == "id" else kind))
+        separator = value.get("separator")
+        stated[column] = name if separator is None else {"kind": name, "separator": separator}
+    return stated
 
 
 def _task_manifest(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
