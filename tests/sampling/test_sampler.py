@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gelgt
-from gelgt.bench.python_sampler import PythonSampler, _is_same, paper_sampling
+from gelgt.bench.python_sampler import PythonSampler, is_same_subgraph, paper_sampling
 from gelgt.config import SamplingConfig
 from gelgt.demo import Shop
 from gelgt.graph import Graph
@@ -148,7 +148,7 @@ def test_the_python_peer_gives_the_same(relbench_data: Callable[[str], Path]) ->
     peer = PythonSampler(graph)
     sample = Sampler(graph, paper_sampling()).sample(nodes, times)
     for place, (node, time) in enumerate(zip(nodes, times)):
-        assert _is_same(sample, place, peer.sample(int(node), int(time), 300, 2))
+        assert is_same_subgraph(sample, place, peer.sample(int(node), int(time), 300, 2)), place
 
 
 def test_keys_follow_the_user_not_the_row_number(small_shop: Shop) -> None:

@@ -81,7 +81,7 @@ def test_seed_fixes_everything() -> None:
 
 
 def test_refuses_what_it_cannot_make() -> None:
-    with pytest.raises(GelgtError, match="lag = 0"):
+    with pytest.raises(GelgtError, match="lag must be positive"):
         lag_database(0, rows=100)
 
 

@@ -179,7 +179,7 @@ def test_references_do_not_point_ahead(name: str, twin: Twin) -> None:
             ahead = np.count_nonzero(theirs > own)  # never true of a null time
             # A qualifying is a day before its race; an event is shown before it takes place.
             is_expected = key in table.generate.get("future_keys", ()) or (
-                key == table.generate.get("time_from") and "time_shift" in table.made
+                key == table.generate.get("time_from") and "time_shift" in table.generate
             )
             assert (ahead > 0) == is_expected, (table.name, key)
             assert parent != table.name or (theirs < own).all()

@@ -123,7 +123,7 @@ def beside_python(seeds: SeededGraph) -> tuple[dict[str, Any], float]:
             sample = sampler.sample(nodes, times)
         taken.append((middle - start, (time.perf_counter() - middle) / REPEATS))
     for place, subgraph in enumerate(theirs):
-        if not _is_same(sample, place, subgraph):
+        if not is_same_subgraph(sample, place, subgraph):
             raise RuntimeError(f"The Python sampler and the kernel differ at seed {place}.")
     peer_seconds, our_seconds = (statistics.median(column) for column in zip(*taken))
     measured = {
@@ -137,7 +137,8 @@ def beside_python(seeds: SeededGraph) -> tuple[dict[str, Any], float]:
     return measured, round(peer_seconds / our_seconds, 1)
 
 
-def _is_same(sample: Sample, place: int, subgraph: Subgraph) -> bool:
+def is_same_subgraph(sample: Sample, place: int, subgraph: Subgraph) -> bool:
+    """Whether the subgraph of the `place`-th seed of a sample is this one."""
     nodes, hops, ages, edges = subgraph
     rows = slice(*sample.offsets[place : place + 2])
     links = slice(*sample.edge_offsets[place : place + 2])
