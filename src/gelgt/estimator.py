@@ -1,12 +1,10 @@
 """`gelgt.GelGT` and `gelgt.load`: the whole way in a few lines.
 
-    model = gelgt.GelGT(preset="cpu").fit(db, task)
-    model.evaluate(db, task, split="test")
-    df = model.predict(db, entities=[42, 57], at="2026-11-01")
-    model.save("runs/churn")
-    model = gelgt.load("runs/churn")
-
-Thin: it calls `gelgt.training`, `gelgt.inference` and `gelgt.report`, as the command line does.
+model = gelgt.GelGT(preset="cpu").fit(db, task)
+model.evaluate(db, task, split="test")
+df = model.predict(db, entities=[42, 57], at="2026-11-01")
+model.save("runs/churn")
+model = gelgt.load("runs/churn")
 """
 
 import shutil

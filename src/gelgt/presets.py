@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, TypeAdapter, ValidationError, model_validator
 
-from gelgt.config import ENCODERS, Config, GelGTConfig, ModelConfig, SamplingConfig, TrainConfig
+from gelgt.config import ENCODERS, GelGTConfig, ModelConfig, SamplingConfig, TrainConfig
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.registry import find_model
+from gelgt.settings import Config
 
 PRESETS = ("cpu", "gpu", "paper")
 # How the paper trains gelgt; a preset `paper` of another model is that model's own, and the rest of

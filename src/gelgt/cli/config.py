@@ -78,7 +78,7 @@ def described(config: Any) -> dict[str, dict[str, Any]]:
 
 def meanings_of(kind: type[Any]) -> dict[str, str]:
     """What each setting of a section means, from its docstring and those of its base classes."""
-    from gelgt.config import Config
+    from gelgt.settings import Config
 
     bases = [base for base in reversed(kind.__mro__) if issubclass(base, Config)]
     return {name: text for base in bases for name, text in attributes(base.__doc__ or "").items()}
