@@ -188,12 +188,9 @@ class RunConfig(Config):
             if value == "none" and "'none'" not in str(sections[name].model_fields[key].annotation):
                 value = None  # a word of its own only where a setting knows it, such as model.bias
             values[name][key], origins[path] = value, "set"
-        checked: dict[str, Any] = {}
-        for name, section in sections.items():
-            try:
-                checked[name] = section(**values[name])
-            except GelgtError as error:  # whose message begins with the name of the value
-                raise GelgtError(error.code, f"{name}.{error.message}", hint=error.hint) from None
+        checked: dict[str, Any] = {
+            name: section(**values[name]) for name, section in sections.items()
+        }
         return cls(preset=preset, kind=kind, origins=origins, **checked)
 
     def with_values(self, origin: Origin, **changes: Any) -> "RunConfig":
