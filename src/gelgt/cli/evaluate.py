@@ -13,11 +13,12 @@ from gelgt.cli.parse import one_of
 
 @bundled
 def evaluate_command(
-    run: RunOptions,
+    *,
     split: Annotated[
         str,
         typer.Option("--split", metavar="test|val|train", help="Split whose labels are scored."),
     ] = "test",
+    run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a run again, from its weights.

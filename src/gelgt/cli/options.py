@@ -160,7 +160,7 @@ class TaskOptions:
     max_rows: Annotated[
         int,
         typer.Option(
-            "--max-rows", metavar="N", help="Of more training labels than this a sample is used."
+            "--max-rows", metavar="N", help="Most training labels; of more, a sample is used."
         ),
     ] = 2_000_000
     timedelta: Annotated[

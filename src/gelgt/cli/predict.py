@@ -92,7 +92,7 @@ class SeedOptions:
 
 @bundled
 def predict_command(
-    run: RunOptions,
+    *,
     seeds: SeedOptions,
     out: Annotated[
         Path | None,
@@ -100,6 +100,7 @@ def predict_command(
             "--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing."
         ),
     ] = None,
+    run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Predict with a run.
@@ -111,15 +112,21 @@ def predict_command(
     gelgt predict runs/churn --entities 42,57 --at 2026-11-01
     """
     seeds.check(out)
-    from gelgt.inference import check_path
-
     if out is not None:
+        from gelgt.inference import check_path
+
         check_path(out)
     arguments = seeds.arguments()
     loaded = run.load()
     if seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
-        return
+    else:
+        _predict(loaded, run, arguments, out, as_json)
+
+
+def _predict(
+    loaded: "Run", run: RunOptions, arguments: dict[str, Any], out: Path | None, as_json: bool
+) -> None:
     from gelgt.cli.progress import working
 
     start = time.perf_counter()
@@ -133,13 +140,13 @@ def predict_command(
         "notices": list(rows.notices),
     }
     if out is not None:
-        began = time.perf_counter()
+        opened = time.perf_counter()
         _write(predictor, rows, out)
-        taken, now = time.perf_counter() - began, time.perf_counter()
+        end = time.perf_counter()
         result |= {
             "out": str(out),
-            "seconds": round(now - start, 2),
-            "rows_per_second": round(len(rows) / max(taken, 1e-9)),
+            "seconds": round(end - start, 2),
+            "rows_per_second": round(len(rows) / max(end - opened, 1e-9)),
         }
     elif as_json:
         result["predictions"] = _records(predictor, rows)
@@ -148,13 +155,13 @@ def predict_command(
         return
     for text in rows.notices:
         note(f"note: {text}")
-    if out is not None:
-        say(
-            f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s "
-            f"({result['rows_per_second']:,} a second once the source was open)"
-        )
-    else:
+    if out is None:
         _print(predictor, rows)
+        return
+    say(
+        f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s "
+        f"({result['rows_per_second']:,} per second once the source was open)"
+    )
 
 
 def _keys(text: str | None) -> list[str] | None:
