@@ -54,43 +54,32 @@ def _score(run: Run) -> str:
     if not points:
         return ""
     values = [v for _, v in points]
-    low, high = min(values), max(values)
-    baselines = {
-        b: s
-        for b in run.record.baselines
-        if (s := run.score(b, "val")) is not None and is_number(s)
-    }
-    room = 2 * (high - low) or abs(high) * 0.2
-    # a far baseline would flatten the curve
-    baselines = {b: s for b, s in baselines.items() if low - room <= s <= high + room}
-    scale = linear(
-        min(low, *baselines.values(), high),
-        max(high, *baselines.values(), low),
-        f"validation {word(metric)}",
-    )
+    baselines = _near(run, min(values), max(values))
+    ends = [*values, *baselines.values()]
+    title = f"validation {word(metric)}"
+    scale = linear(min(ends), max(ends), title)
     plot = Plot(_epochs(run), scale, f"Validation {word(metric)} by epoch")
-    for baseline, value in baselines.items():
-        plot.line(
-            [plot.x.low, plot.x.high],
-            [value, value],
-            run.colour(baseline),
-            "dash thin",
-            word(baseline),
-        )
+    for name, value in baselines.items():
+        xs = [plot.x.low, plot.x.high]
+        plot.line(xs, [value, value], run.colour(name), "dash thin", word(name))
     _curve(run, plot, points)
-    key = legend(
-        [
-            (word(run.record.model), 0, "line"),
-            *((heading(b), run.colour(b), "dash") for b in baselines),
-        ]
-    )
-    best = dict(points).get(run.record.best_epoch) if run.record.best_epoch is not None else None
-    caption = (
-        f"Best at epoch {run.record.best_epoch}: {score(best)}.{_dashed(run)}"
-        if best is not None
-        else ""
-    )
+    entries = [(heading(name), run.colour(name), "dash") for name in baselines]
+    key = legend([(word(run.record.model), 0, "line"), *entries])
+    epoch = run.record.best_epoch
+    best = None if epoch is None else dict(points).get(epoch)
+    caption = "" if best is None else f"Best at epoch {epoch}: {score(best)}.{_dashed(run)}"
     return figure(f"Validation {word(metric)}", plot.svg(), escape(caption), key)
+
+
+def _near(run: Run, low: float, high: float) -> dict[str, float]:
+    """Validation scores of the baselines; without those that would flatten the curve."""
+    room = 2 * (high - low) or abs(high) * 0.2
+    scores = {name: run.score(name, "val") for name in run.record.baselines}
+    return {
+        name: value
+        for name, value in scores.items()
+        if value is not None and low - room <= value <= high + room
+    }
 
 
 def _epochs(run: Run) -> Scale:
