@@ -156,7 +156,7 @@ def check_training(run: Run, db: Database, task: Task) -> None:
     assert epoch["step"] == STEPS
     assert np.isfinite(epoch["loss"])
     before = dict(make_model(TrainingData.of(db, task, run.config), run.config).named_parameters())
-    after = run.weights()
+    after = {name.removeprefix("members.0."): tensor for name, tensor in run.weights().items()}
     moved = [name for name, weight in before.items() if (weight - after[name]).abs().max() > 1e-5]
     assert all(torch.isfinite(after[name]).all() for name in before)
     assert any(name.startswith("head.") for name in moved)
