@@ -100,14 +100,9 @@ def lightgbm_baseline(
         seed: Of the samples of rows and columns.
         threads: Of LightGBM; the result does not depend on it.
     """
-    task = data.task
-    assert isinstance(task, Task), "a definition alone has no labels"
-    space = label_space(task)
-    examples = examples or {
-        split: Examples(task_seeds(task, data.graph, split), targets(task, split, space))
-        for split in SPLITS
-    }
-    notices: list[str] = []
+    assert isinstance(data.task, Task), "a definition alone has no labels"
+    space, notices = label_space(data.task), list[str]()
+    examples = examples or _splits(data.task, data)
     train = _usable(examples["train"], seed, notices)
     val, test = (_table(data, examples[split], hops) for split in ("val", "test"))
     first = Boosting(space, seed, threads, validation=(val.values, examples["val"].labels))
@@ -123,15 +118,23 @@ def lightgbm_baseline(
         predictions["test"] = again["test"]
         notices += retrain.notices
     used = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains)]
+    rounds = list(first.rounds.values())
     return LightGBMResult(
         predictions,
         val.names,
         importance={val.names[i]: float(gains[i]) for i in used},
-        rounds=round(float(np.mean(list(first.rounds.values())))) if first.rounds else 0,
+        rounds=round(float(np.mean(rounds))) if rounds else 0,
         train_rows=len(train.seeds),
         known_rows=None if known is None else len(known.seeds),
         notices=tuple(dict.fromkeys(notices)),
     )
+
+
+def _splits(task: Task, data: TaskData) -> dict[str, Examples]:
+    return {
+        split: Examples(task_seeds(task, data.graph, split), targets(task, split))
+        for split in SPLITS
+    }
 
 
 def _table(data: TaskData, examples: Examples, hops: int) -> Table:

@@ -73,14 +73,7 @@ def open_features(
     until = None
     if statistics is not None:
         _check_drift(db, statistics)
-        chosen = embedder or embedder_from_spec(statistics.embedder)
-        if chosen.spec() != dict(statistics.embedder):
-            raise GelgtError(
-                "other_embedder",
-                f"The statistics were fitted with the embedder {dict(statistics.embedder)!r}, got "
-                f"{chosen.spec()!r}.",
-                hint="Pass that embedder, or none.",
-            )
+        chosen = _fitted_embedder(statistics, embedder)
         name = f"given-{statistics.key()}"
     else:
         chosen = embedder or HashedNgrams()
@@ -91,6 +84,19 @@ def open_features(
         build_features(db, folder, statistics or fit_statistics(db, until, chosen), chosen)
 
     return Features(build_folder(db.cache_dir / f"features-v{FORMAT}-{name}", build))
+
+
+def _fitted_embedder(statistics: FeatureStatistics, embedder: TextEmbedder | None) -> TextEmbedder:
+    """The embedder that statistics were fitted with."""
+    chosen = embedder or embedder_from_spec(statistics.embedder)
+    if chosen.spec() != dict(statistics.embedder):
+        raise GelgtError(
+            "other_embedder",
+            f"The statistics were fitted with the embedder {dict(statistics.embedder)!r}, got "
+            f"{chosen.spec()!r}.",
+            hint="Pass that embedder, or none.",
+        )
+    return chosen
 
 
 def _digest(embedder: TextEmbedder) -> str:

@@ -91,14 +91,9 @@ def finish_graph(
     starts = np.concatenate([[0], np.cumsum(sizes * keys)]).astype(np.int64)
     node_time, parents = load_array(folder / "node_time.npy"), load_array(folder / "parents.npy")
     degree, edges = _connect(folder, offsets, starts, keys, node_time, parents)
-    hub = int(np.argmax(degree)) if len(degree) else None
     counts = {
         "relations": edges,
-        "max_degree": 0 if hub is None else int(degree[hub]),
-        "max_degree_table": None
-        if hub is None
-        else tables[int(np.searchsorted(offsets, hub, side="right")) - 1],
-        "isolated": int(np.count_nonzero(degree == 0)),
+        **_degrees(degree, offsets, tables),
         "times": [_time_range(node_time[a:b]) for a, b in pairwise(offsets)],
     }
     meta = {
@@ -113,6 +108,19 @@ def finish_graph(
     (folder / "graph.json").write_text(
         json.dumps(meta, ensure_ascii=False, indent=1), encoding="utf-8"
     )
+
+
+def _degrees(
+    degree: NDArray[np.int64], offsets: NDArray[np.int64], tables: list[str]
+) -> dict[str, Any]:
+    """The largest degree and its table, and the number of nodes without neighbours."""
+    hub = int(np.argmax(degree)) if len(degree) else None
+    number = None if hub is None else int(np.searchsorted(offsets, hub, side="right")) - 1
+    return {
+        "max_degree": 0 if hub is None else int(degree[hub]),
+        "max_degree_table": None if number is None else tables[number],
+        "isolated": int(np.count_nonzero(degree == 0)),
+    }
 
 
 def _connect(
