@@ -259,7 +259,9 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
         small(task.task_type, train__ensemble=1, train__best_epochs=2, model__trees=False),
     ).weights()
     together = run.weights()
-    assert all(torch.equal(together[name], tensor) for name, tensor in alone.items())
+    first = [name for name in alone if name.startswith("members.0.")]
+    assert first
+    assert all(torch.equal(together[name], alone[name]) for name in first)
     assert not torch.equal(together["members.0.head.1.weight"], together["members.1.head.1.weight"])
 
     steps = iter(range(100))
