@@ -150,6 +150,36 @@ def test_room_and_partners_change_nothing(world: World, changes: dict[str, Any])
                 torch.testing.assert_close(found[0], together[number], atol=1e-5, rtol=0)
 
 
+def test_an_input_reads_what_its_buffer_holds_now(world: World) -> None:
+    """A recorded graph is replayed over one buffer: nothing of the batch that it was recorded with
+    may stay."""
+    model = model_of(world).eval()
+    first, second = (sampled(world, places) for places in (PLACES[:3], PLACES[3:6]))
+    rooms = [room_of(world, batch, 30) for batch in (first, second)]
+    shape = Shape(
+        3,
+        *(max(getattr(room, name) for room in rooms) for name in ("rows", "refined", "messages")),
+        tuple(max(counts) for counts in zip(*(room.tables for room in rooms))),
+    )
+    packer = Packer([shape], world[0].offsets, 30, False, len(world[0].relations), False)
+    form = model.static_form(world[0], SamplingConfig(budget=BUDGET), world[1], {})
+    packed = [packer(batch) for batch in (first, second)]
+    assert packed[0] is not None
+    assert packed[1] is not None
+    buffer = packed[0].words.clone()
+    reused = StaticInput(shape, buffer)
+    with torch.no_grad():
+        form(reused)
+        buffer.copy_(packed[1].words)
+        expected = form(StaticInput(shape, packed[1].words))
+        torch.testing.assert_close(form(reused), expected, atol=0, rtol=0)
+        held = (value for value in vars(reused).values() if isinstance(value, torch.Tensor))
+        assert all(
+            value.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
+            for value in held
+        )
+
+
 def test_training_with_filler_seeds_is_training_without(world: World) -> None:
     """Statistics of batches and centroids count real rows and seeds only."""
     batch = sampled(world, PLACES)

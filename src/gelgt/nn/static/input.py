@@ -8,7 +8,11 @@ from gelgt.nn.static.shape import Shape
 
 class StaticInput:
     """The parts of a packed batch, as tensors on its device, and the aggregates (B, F) of its
-    seeds. What each part holds says `StaticBatch`'s packer (`nn/static/pack.py`)."""
+    seeds. What each part holds says `StaticBatch`'s packer (`nn/static/pack.py`).
+
+    Attributes are views of the buffer, which every replay of a recorded graph reads anew. What has
+    to be computed is a property, so that the computation is recorded too.
+    """
 
     def __init__(self, shape: Shape, words: Tensor, history: Tensor | None = None) -> None:
         self.shape, self.history = shape, history
@@ -21,12 +25,17 @@ class StaticInput:
         counts = parts["counts"]
         self.table_rows, self.num_rows, self.num_seeds = counts[:-2], counts[-2], counts[-1]
         self.table, self.hop, self.subgraph = parts["table"], parts["hop"], parts["subgraph"]
-        self.age, self.has_time = parts["age"].view(torch.float32), parts["has_time"].bool()
+        self.age, self._has_time = parts["age"].view(torch.float32), parts["has_time"]
         self.source, self.used = parts["source"], parts["used"]
         self.used_starts, self.cells = parts["used_starts"], parts["cells"]
         self.starts, self.row, self.other = parts["starts"], parts["row"], parts["other"]
         self.run_start, self.run_end = parts["run_start"], parts["run_end"]
         self.reverse = parts["reverse"]
+
+    @property
+    def has_time(self) -> Tensor:
+        """(T,) which rows have a time."""
+        return self._has_time.bool()
 
     @property
     def is_row(self) -> Tensor:
