@@ -188,6 +188,21 @@ def test_later_rows_can_only_take_a_key_out() -> None:
     assert db.table("items").pointers == {"return_id"}
 
 
+def test_a_filled_key_dates_however_much_older_the_other_parent_is() -> None:
+    """Every discount names an old campaign and an order; one of an order after the validation time
+    is no discount whose order is missing."""
+    orders = pd.DataFrame({"id": range(100), "placed_at": days(*range(100))})
+    campaigns = pd.DataFrame({"id": range(4), "started_at": days(-4, -3, -2, -1)})
+    discounts = pd.DataFrame({"id": range(100), "order_id": range(100)})
+    discounts["campaign_id"] = discounts["id"] % 4
+    schema = {"val_timestamp": "2024-03-01", "test_timestamp": "2024-03-15", "tables": {}}
+    frames = {"orders": orders, "campaigns": campaigns, "discounts": discounts}
+    db = gelgt.open(frames, schema=schema)
+    assert set(keys_of(db, "discounts")) == {"order_id", "campaign_id"}
+    assert db.table("discounts").pointers == set()
+    assert times_of(db, "discounts") == {row: row for row in range(100)}
+
+
 def test_the_share_of_dated_rows_is_that_of_the_training_period() -> None:
     """Coupons are spent with an order in one of three cases until March; those that come later with
     an order decide nothing."""

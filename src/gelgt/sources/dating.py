@@ -178,11 +178,12 @@ def _is_pointer(db: Database, times: RowTimes, table: TableSchema, fk: ForeignKe
 def _is_filled_later(
     times: RowTimes, table: TableSchema, fk: ForeignKey, keys: tuple[ForeignKey, ...], until: int
 ) -> bool:
-    """Whether a key is, up to a time, empty in rows that other keys date, and elsewhere names newer
+    """Whether a key is empty in rows that other keys date up to a time, and elsewhere names newer
     rows than these, hardly ever older ones.
 
-    The other keys must date nearly all rows without it: of `post_id` and `photo_id`, one of which
-    is filled in each row, both date.
+    A key that names a row after that time is not empty: a discount of next year's order does not
+    exist yet, however old its campaign is. The other keys must date nearly all rows without it: of
+    `post_id` and `photo_id`, one of which is filled in each row, both date.
     """
     others = tuple(other for other in keys if other is not fk)
     if not others:
@@ -193,7 +194,7 @@ def _is_filled_later(
     if (
         not both.any()
         or np.mean(is_dated[either]) < 1 - TOLERATED
-        or np.mean(is_filled[is_dated]) >= 1 - TOLERATED
+        or np.mean(date[is_dated] == NEVER) <= TOLERATED
     ):
         return False
     older, newer = np.mean(date[both] < rest[both]), np.mean(date[both] > rest[both])
