@@ -68,6 +68,9 @@ class ModelConfig(Config):
         history: Hops of the history, the causal aggregates that are added to a seed's vector:
             counts, means and recency over all rows that the seed may see, sampled or not, and over
             rows that share a key with its newest child. 0 for none.
+        history_columns: Columns of the history at most. All that the schema gives are judged on a
+            sample of training rows, and the best are read; a time limit of more than five minutes
+            allows for more.
         calendar: Whether the time of the year, and the time since the newest visible row, are added
             to a seed's vector; no effect where training spans less than two years.
         trees: Whether LightGBM on the history predicts beside the network. Its share is 0, ¼, ½ or
@@ -84,6 +87,7 @@ class ModelConfig(Config):
     row_names: bool = True
     row_times: bool = True
     history: int = Field(default=0, ge=0, le=2)
+    history_columns: int = Field(default=300, ge=0, le=10_000)
     calendar: bool = False
     trees: bool = False
 
@@ -157,7 +161,7 @@ class GelGTConfig(AttentionConfig):
     row_layers: int = Field(default=1, ge=1)
     row_names: bool = False
     row_times: bool = False
-    history: int = Field(default=1, ge=0, le=2)
+    history: int = Field(default=2, ge=0, le=2)
     calendar: bool = True
     trees: bool = True
     bias: Bias = "gaussian"
@@ -187,6 +191,9 @@ class GelGTConfig(AttentionConfig):
                 "model.layers and model.gnn_layers cannot both be 0: no branch is left.",
                 hint="Keep the attention or the GNN branch.",
             )
+
+
+TIME_LIMIT = 300.0  # seconds of a run, unless another limit is set
 
 
 class TrainConfig(Config):
@@ -226,8 +233,9 @@ class TrainConfig(Config):
             long again.
         eval_rows: Most validation rows that are scored after an epoch; the final scores use all.
         precision: ``auto`` (bfloat16 on CUDA, float32 elsewhere), ``float32`` or ``bfloat16``.
-        time_limit: Seconds of training after which the best weights so far are kept; None for no
-            limit.
+        time_limit: Seconds of the whole run, divided over its phases: baselines take a fifth at
+            most, networks and trees keep the best of what they reached in their time. None for no
+            limit. More than the preset's gives more columns and more networks.
         seed: Random seed of initial weights, batch order and dropout.
     """
 
@@ -249,5 +257,5 @@ class TrainConfig(Config):
     retrain: bool = True
     eval_rows: int = Field(default=20_000, ge=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    time_limit: float | None = Field(default=None, gt=0)
+    time_limit: float | None = Field(default=TIME_LIMIT, gt=0)
     seed: int = Field(default=0, ge=0, lt=2**31)

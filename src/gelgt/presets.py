@@ -96,6 +96,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "best_epochs": 1,
             "retrain": False,
             "precision": "float32",
+            "time_limit": None,
         },
     },
 }

@@ -81,7 +81,8 @@ class Walk:
         if what == "mean gap":
             return float(np.diff(times).mean()) / DAY if len(events) > 1 else np.nan
         column, kind = re.fullmatch(
-            r"(\w+) (mean|min|max|recent mean|last|last age|share of \w+)", what
+            r"(\w+) (mean|min|max|recent mean|mean in \d+ windows?|last|last age|share of \w+)",
+            what,
         ).groups()  # type: ignore[union-attr]
         if kind == "last age":
             return self.cell(features, table, f"{column} age", events[-1][1]) if events else np.nan
@@ -96,6 +97,9 @@ class Walk:
                 else np.nan
             )
         cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
+        if kind.startswith("mean in"):
+            recent = [t >= self.reference - int(kind.split()[2]) * WINDOW for t in times]
+            return float(cells[recent].mean()) if any(recent) else np.nan
         if kind == "last":
             return cells.iloc[-1] if len(cells) else np.nan
         return (

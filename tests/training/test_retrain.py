@@ -19,7 +19,7 @@ from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import to_frames
 from gelgt.training import Options, Progress, train_run
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model, selection_limit
+from gelgt.training.ensemble import known_share, make_model
 from gelgt.training.examples import KNOWN
 from gelgt.training.fit import Trainer
 from gelgt.training.regime import in_regime
@@ -161,25 +161,12 @@ def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> Non
         torch.testing.assert_close(tensor, (first[name] + third[name]) / 2)
 
 
-def test_a_time_limit_leaves_room(db: Database, task: Task) -> None:
-    data, config = (
-        data_of(db, task),
-        small(
-            task.task_type,
-            train__retrain=True,
-            train__time_limit=100.0,
-            train__steps_per_epoch=None,
-        ).train,
-    )
-    assert selection_limit(data, small(task.task_type, train__time_limit=100.0).train) == 100.0
-    assert selection_limit(data, small(task.task_type, train__retrain=True).train) is None
-    limit = selection_limit(data, config)
-    assert limit is not None
-    share = len(data.windows(KNOWN, 1)[0]) / len(data.windows("train", 1)[0])
-    assert limit == pytest.approx(100 / (1 + share))
-    assert selection_limit(data, config.model_copy(update={"steps_per_epoch": 1})) == pytest.approx(
-        50.0
-    )
+def test_retraining_takes_what_its_labels_take(db: Database, task: Task) -> None:
+    data = data_of(db, task)
+    whole = small(task.task_type, train__steps_per_epoch=None).train
+    labels = [len(data.windows(split, 1)[0]) for split in (KNOWN, "train")]
+    assert known_share(data, whole) == pytest.approx(labels[0] / labels[1])
+    assert known_share(data, whole.model_copy(update={"steps_per_epoch": 1})) == 1.0
 
 
 def test_whoever_watches_is_told(db: Database, task: Task, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """LightGBM models of one task: a single one, or one for each label of a multilabel task."""
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.baselines.timed import timed_train
 from gelgt.tasks.label_space import LabelSpace
 
 MAX_CLASSES = 50  # one tree for each class and round: more would take hours
@@ -65,10 +68,12 @@ class Boosting:
         threads: Of LightGBM.
         validation: Columns and labels by which each model stops early.
         rounds: Without validation, the rounds that each model takes, by the number of its label.
+        deadline: When all models have to be trained, by `time.perf_counter`.
 
     Attributes:
         rounds: As given, or what early stopping chose.
         notices: What is not as usual.
+        is_cut_off: Whether time ended the training of a model.
     """
 
     def __init__(
@@ -79,7 +84,9 @@ class Boosting:
         *,
         validation: tuple[NDArray[np.float32], NDArray[Any]] | None = None,
         rounds: Mapping[int, int] | None = None,
+        deadline: float = math.inf,
     ) -> None:
+        self.deadline, self._models_left, self.is_cut_off = deadline, 1, False
         self.space, self.validation, self._given_rounds = space, validation, rounds
         self.rounds: dict[int, int] = dict(rounds or {})
         self.notices: list[str] = []
@@ -149,7 +156,9 @@ class Boosting:
             for split, matrix in matrices.items()
         }
         gains = np.zeros(table.values.shape[1])
-        for number in self._most_frequent(train.sum(axis=0)).tolist():
+        frequent = self._most_frequent(train.sum(axis=0)).tolist()
+        for place, number in enumerate(frequent):
+            self._models_left = len(frequent) - place
             label = np.ascontiguousarray(train[:, number])
             val_label = None if val is None else np.ascontiguousarray(val[:, number])
             probabilities, gain = self._binary(table, label, val_label, matrices, number)
@@ -210,16 +219,29 @@ class Boosting:
             params={"verbosity": -1},
             free_raw_data=False,
         )
-        most, stopping = self._stopping(dataset, labels)
-        model = lightgbm.train(self._parameters | labels.objective, dataset, most, **stopping)
-        rounds = self.rounds[number] = model.best_iteration if stopping else most
-        predicted = {s: self._predict(model, matrix, rounds) for s, matrix in matrices.items()}
-        return predicted, model.feature_importance("gain", iteration=rounds)
+        most, held_out = self._stopping(dataset, labels)
+        now = time.perf_counter()
+        model = timed_train(
+            self._parameters | labels.objective,
+            dataset,
+            most,
+            held_out=held_out,
+            patience=PATIENCE,
+            deadline=now + (self.deadline - now) / self._models_left,
+        )
+        self.is_cut_off |= model.is_cut_off
+        rounds = self.rounds[number] = model.rounds
+        predicted = {
+            split: self._predict(model.booster, matrix, rounds)
+            for split, matrix in matrices.items()
+        }
+        return predicted, model.booster.feature_importance("gain", iteration=rounds)
 
-    def _stopping(self, dataset: Any, labels: _Labels) -> tuple[int, dict[str, Any]]:
-        """The rounds that training takes at most, and the options that let it stop before."""
+    def _stopping(self, dataset: Any, labels: _Labels) -> tuple[int, Any]:
+        """The rounds that training takes at most, and the data set by which it stops before; None
+        for all rounds."""
         if self._given_rounds is not None:
-            return self._given_rounds[labels.number], {}
+            return self._given_rounds[labels.number], None
         import lightgbm
 
         usable = np.zeros(0, np.int64)
@@ -230,18 +252,14 @@ class Boosting:
                 "LightGBM had no validation labels to stop by and trained "
                 f"{ROUNDS_WITHOUT_VALIDATION} rounds"
             )
-            return ROUNDS_WITHOUT_VALIDATION, {}
+            return ROUNDS_WITHOUT_VALIDATION, None
         held_out = lightgbm.Dataset(
             self.validation[0][usable],
             labels.val[usable],
             reference=dataset,
             params={"verbosity": -1},
         )
-        classes = labels.objective.get("num_class", 1)
-        return min(ROUNDS, TREES // classes), {
-            "valid_sets": [held_out],
-            "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)],
-        }
+        return min(ROUNDS, TREES // labels.objective.get("num_class", 1)), held_out
 
     def _predict(self, model: Any, matrix: NDArray[np.float32], rounds: int) -> NDArray[np.float64]:
         if not len(matrix):

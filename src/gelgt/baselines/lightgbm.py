@@ -11,8 +11,11 @@ test split a retrain on every label that is known at the test time. Columns that
 are categorical features. The same call gives the same predictions.
 """
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +30,7 @@ from gelgt.tasks.label_space import label_space, targets
 from gelgt.tasks.task import SPLITS, Task
 
 MAX_TRAIN_ROWS = 500_000
+RETRAINED_TIME = 0.5  # of the seconds, for the first fit, where a retrain follows
 
 
 def has_lightgbm() -> bool:
@@ -70,6 +74,7 @@ class LightGBMResult:
         train_rows: Labels that the first fit learned; it predicts `val`.
         known_rows: Labels that the retrain learned, which predicts `test`; None without a retrain.
         notices: What is not as usual: rows left out, nothing to learn from, nothing to stop by.
+        is_cut_off: Whether it ran out of time.
     """
 
     predictions: Mapping[str, NDArray[Any]]
@@ -79,6 +84,7 @@ class LightGBMResult:
     train_rows: int
     known_rows: int | None = None
     notices: tuple[str, ...] = ()
+    is_cut_off: bool = False
 
 
 def lightgbm_baseline(
@@ -86,8 +92,10 @@ def lightgbm_baseline(
     *,
     examples: Mapping[str, Examples] | None = None,
     hops: int = 1,
+    columns: Sequence[str] | None = None,
     seed: int = 0,
     threads: int = 2,
+    seconds: float | None = None,
 ) -> LightGBMResult:
     """Train LightGBM on the aggregates of seeds and predict `val` and `test`.
 
@@ -97,24 +105,32 @@ def lightgbm_baseline(
             (``test``), and, where the test split is to be predicted by a retrain, every label that
             it may learn (``known``). By default the task's splits, without a retrain.
         hops: 1 or 2; see `history/aggregates.py`.
+        columns: Only these aggregates.
         seed: Of the samples of rows and columns.
         threads: Of LightGBM; the result does not depend on it.
+        seconds: Within which it has to end, as far as it got; None for no limit.
     """
     assert isinstance(data.task, Task), "a definition alone has no labels"
     space, notices = label_space(data.task), list[str]()
     examples = examples or _splits(data.task, data)
     train = _usable(examples["train"], seed, notices)
-    val, test = (_table(data, examples[split], hops) for split in ("val", "test"))
-    first = Boosting(space, seed, threads, validation=(val.values, examples["val"].labels))
+    began = time.perf_counter()
+    table = partial(_table, data, hops=hops, columns=columns)
+    val, test = (table(examples[split]) for split in ("val", "test"))
+    deadline = math.inf
+    if seconds is not None:  # the retrain learns more labels, for as many rounds
+        deadline = began + seconds * (RETRAINED_TIME if "known" in examples else 1.0)
+    validation = (val.values, examples["val"].labels)
+    first = Boosting(space, seed, threads, validation=validation, deadline=deadline)
     predictions, gains = first.run(
-        _table(data, train, hops), train.labels, {"val": val.values, "test": test.values}
+        table(train), train.labels, {"val": val.values, "test": test.values}
     )
     notices += first.notices
     known = None
     if "known" in examples:
         known = _usable(examples["known"], seed, notices)
         retrain = Boosting(space, seed, threads, rounds=first.rounds)
-        again, _ = retrain.run(_table(data, known, hops), known.labels, {"test": test.values})
+        again, _ = retrain.run(table(known), known.labels, {"test": test.values})
         predictions["test"] = again["test"]
         notices += retrain.notices
     used = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains)]
@@ -127,6 +143,7 @@ def lightgbm_baseline(
         train_rows=len(train.seeds),
         known_rows=None if known is None else len(known.seeds),
         notices=tuple(dict.fromkeys(notices)),
+        is_cut_off=first.is_cut_off,
     )
 
 
@@ -137,17 +154,18 @@ def _splits(task: Task, data: TaskData) -> dict[str, Examples]:
     }
 
 
-def _table(data: TaskData, examples: Examples, hops: int) -> Table:
+def _table(data: TaskData, examples: Examples, hops: int, columns: Sequence[str] | None) -> Table:
     """The columns of examples: their aggregates, and what they bring along."""
     first = data.graph.offsets[data.graph.table_number(data.task.entity_table)]
-    columns = aggregates(data, examples.seeds.node - first, examples.seeds.time, hops=hops)
-    values = columns.values
+    rows, times = examples.seeds.node - first, examples.seeds.time
+    table = aggregates(data, rows, times, hops=hops, names=columns)
+    values = table.values
     if examples.further:
         values = np.column_stack([values, *examples.further.values()])
     return Table(
-        (*columns.names, *examples.further),
+        (*table.names, *examples.further),
         values.astype(np.float32, copy=False),
-        np.flatnonzero(columns.is_code).tolist(),
+        np.flatnonzero(table.is_code).tolist(),
     )
 
 

@@ -28,7 +28,7 @@ from gelgt.config import TrainConfig
 from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
 
-PHASES = ("source", "task", "data", "baselines", "training", "scoring")
+PHASES = ("source", "task", "data", "columns", "baselines", "training", "trees", "scoring")
 REPORT_SECONDS = 10.0  # between two lines about rows in a pipe
 
 
@@ -78,7 +78,12 @@ class Lines(Progress):
     def prepare(self, config: TrainConfig, metric: str) -> None:
         """Sets what is shown of a run that begins: its limits and the metric that decides."""
         self.metric, self.epochs = metric, config.epochs
-        self.time_limit = config.time_limit or math.inf
+
+    def plan(self, name: str, seconds: float | None) -> None:
+        if name == "network":
+            self.time_limit = math.inf if seconds is None else seconds
+        elif seconds is not None:
+            self.print(f"  {name}: {duration(seconds)} at most")
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         self.has_begun = True

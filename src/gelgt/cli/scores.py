@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.cli.output import print_table, say
-from gelgt.runs.record import Profile, Retrained, RunRecord
+from gelgt.runs.record import Profile, Retrained, RunRecord, TimeFacts
 
 Scores = Mapping[str, float | None]
 # what of metrics.json `gelgt train --json` prints
@@ -27,6 +27,7 @@ RUN_KEYS = {
     "ended",
     "parameters",
     "retrain",
+    "time",
 }
 TASK_KEYS = {"name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp"}
 
@@ -107,8 +108,18 @@ def print_run(
         f"best epoch {record.best_epoch} of {len(record.epochs)}, ended by: {record.ended}; "
         f"seed {record.seed}, preset {record.preset}, {record.parameters:,} parameters",
     )
+    if record.time.cut_off:
+        say("", time_words(record.time))
     if profile is not None:
         print_profile(profile)
+
+
+def time_words(time: TimeFacts) -> str:
+    """What a run could not do in its time."""
+    from gelgt.cli.progress import duration
+
+    limit = "" if time.limit is None else f" in {duration(time.limit)}"
+    return f"Not finished{limit}: {'; '.join(time.cut_off)}. --time-limit gives them more time."
 
 
 def retrain_words(retrained: Retrained) -> str:

@@ -1,5 +1,6 @@
 """`gelgt train`: from a source and a task to a run folder, with progress, Ctrl-C and a report."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -79,7 +80,9 @@ class TrainingOptions:
         typer.Option(
             "--time-limit",
             metavar="D",
-            help="Train at most this long (90s, 10m, 2h), then keep the best weights so far.",
+            help="Time for the whole command (90s, 10m, 2h), 5m by default: divided over baselines, "
+            "networks and trees, each of which keeps the best that it reached. More than 5m gives "
+            "more columns and more networks.",
         ),
     ] = None
     device: DeviceOption = "auto"
@@ -114,7 +117,7 @@ class TrainingOptions:
     def horizon(self) -> int | None:
         return None if self.as_of is None else epoch_seconds(self.as_of, "time --as-of")
 
-    def options(self, command: str) -> "Options":
+    def options(self, command: str, began: float) -> "Options":
         """The same as the library takes it."""
         from gelgt.training import Options
 
@@ -126,6 +129,7 @@ class TrainingOptions:
             baseline_hops=(1,) if self.baseline_hops == 1 else (1, 2),
             device=self.device,
             command=command,
+            began=began,
         )
 
 
@@ -153,6 +157,7 @@ def train_command(
 
     Ctrl-C ends training early and keeps the best weights so far; --resume continues from there.
     """
+    began = time.perf_counter()
     training.check()  # before anything slow: a typing error should cost no time
     if out is not None:
         from gelgt.runs.claim import check_out
@@ -169,7 +174,7 @@ def train_command(
         labels = task.make(db)
         kind = str(labels.task_type).replace("_", " ")
         progress.phase("task", f"{labels.name}: {kind} for each row of {labels.entity_table}")
-        options = training.options(typed_command(source.source, db.source))
+        options = training.options(typed_command(source.source, db.source), began)
         config = training.config(labels.task_type)
         # refuses options that do not go together before a folder is made
         in_regime(config, labels, options.visibility, options.as_of)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TASK = "orders-soon"
 CUSTOMERS = 6  # whose predictions are shown beside the true probability
-TIME_LIMIT = 150  # seconds of training: enough to find the truths, and the demo stays short
+TIME_LIMIT = 240  # seconds: enough to find the truths, and the demo stays short
 QUICK = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.batch_size": 32, "train.ensemble": 1}
 
 

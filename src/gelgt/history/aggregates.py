@@ -1,10 +1,10 @@
 """Causal aggregates of seeds: what a tabular model may know of an entity at a time.
 
     hops = 1    the columns of the entity's row and of its parent rows, and over its child rows:
-                their number, how many in the last window and in the last three, days since the
-                newest, mean gap, and for each column mean, minimum, maximum, mean of the newest
-                five and the newest (numbers), or the shares of the most frequent categories and
-                the newest (categories)
+                their number, how many in the last 1, 3 and 12 windows, days since the newest, mean
+                gap, and for each column mean, minimum, maximum, mean of the newest five, of the
+                last window and of the last 3, and the newest (numbers), or the shares of the most
+                frequent categories and the newest (categories)
     hops = 2    also the same over the other parents and over the children of the child rows, and
                 around the entity's parents and the newest child's parents: their parent and child
                 rows at the seed's time
@@ -19,13 +19,14 @@ categories are left out. Column names spell the path (`history/events.py`): `< r
 points mean`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.history.columns import NUMBERS, Column, SeedColumns, TaskData
+from gelgt.history.columns import EVERY_COLUMN, Choice, Column, SeedColumns, TaskData
 from gelgt.history.events import (
     Key,
     View,
@@ -52,6 +53,19 @@ class Aggregates:
     values: NDArray[np.float32]
     is_code: NDArray[np.bool_]
 
+    @property
+    def numbers(self) -> NDArray[np.float32]:
+        """The columns that do not number categories."""
+        return self.values[:, ~self.is_code]
+
+
+class Proposal(NamedTuple):
+    """One column: its values (S,), and whether they number categories."""
+
+    name: str
+    values: NDArray[np.float32]
+    is_code: bool
+
 
 def aggregates(
     data: TaskData,
@@ -60,6 +74,7 @@ def aggregates(
     *,
     hops: int = 1,
     siblings: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Aggregates:
     """The columns of some seeds.
 
@@ -69,26 +84,55 @@ def aggregates(
         times: (S,) seed times in seconds since 1970.
         hops: 1 or 2.
         siblings: Whether hops = 1 also looks at the siblings of the newest child.
+        names: Only these columns, in this order; NaN where the database has no such column.
     """
-    paths = _Paths(data, np.asarray(rows, np.int64), np.asarray(times, np.int64))
-    columns = list(paths.columns(hops, siblings))
-    names = tuple(name for name, _ in columns)
-    values = np.empty((len(rows), len(columns)), np.float32)
-    # from the back, so that each column is freed once it has been copied
-    for place in reversed(range(len(names))):
-        values[:, place] = columns.pop()[1]
-    is_code = np.array([name in paths.seeds.codes for name in names], np.bool_)
-    return Aggregates(names, values, is_code)
+    rows, times = np.asarray(rows, np.int64), np.asarray(times, np.int64)
+    if names is None:
+        columns = list(proposals(data, rows, times, hops, siblings))
+        every, codes = [c.name for c in columns], np.array([c.is_code for c in columns], np.bool_)
+        values = np.empty((len(rows), len(columns)), np.float32)
+        # from the back, so that each column is freed once it has been copied
+        for place in reversed(range(len(columns))):
+            values[:, place] = columns.pop().values
+        return Aggregates(tuple(every), values, codes)
+    places = {name: place for place, name in enumerate(names)}
+    values, codes = np.empty((len(rows), len(names)), np.float32), np.zeros(len(names), np.bool_)
+    values.fill(np.nan)
+    choice = Choice(frozenset(names))
+    for column in proposals(data, rows, times, hops, siblings, choice):
+        place = places[column.name]
+        values[:, place], codes[place] = column.values, column.is_code
+    return Aggregates(tuple(names), values, codes)
+
+
+def proposals(
+    data: TaskData,
+    rows: NDArray[np.int64],
+    times: NDArray[np.int64],
+    hops: int = 1,
+    siblings: bool = False,
+    choice: Choice = EVERY_COLUMN,
+) -> Iterator[Proposal]:
+    """The columns of `aggregates` one by one."""
+    paths = _Paths(data, rows, times, choice)
+    for name, values in paths.columns(hops, siblings):
+        yield Proposal(name, values, name in paths.seeds.codes)
 
 
 class _Paths:
     """Follows the foreign keys around the entity table, one list of events at a time, so that
     memory holds one of them besides the result."""
 
-    def __init__(self, data: TaskData, rows: NDArray[np.int64], times: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        data: TaskData,
+        rows: NDArray[np.int64],
+        times: NDArray[np.int64],
+        choice: Choice,
+    ) -> None:
         self.data, self.graph = data, data.graph
         self.rows, self.times = rows, times
-        self.seeds = SeedColumns(data, times)
+        self.seeds, self.is_wanted = SeedColumns(data, times, choice), choice.begins
         self.keys = keys_of(self.graph, data.hidden)
 
     def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
@@ -97,7 +141,7 @@ class _Paths:
         exists = row_times(self.graph, entity)[self.rows] <= self.times
         yield from self.seeds.of_rows("", entity, np.where(exists, self.rows, -1))
         for key in self.keys:
-            if key.child == entity:
+            if key.child == entity and self.is_wanted(f"> {key.column}"):
                 parents = np.where(exists, parent_rows(self.graph, key)[self.rows], -1)
                 rows = self.seeds.visible(key.parent, parents)
                 yield from self.seeds.of_rows(f"> {key.column}: ", key.parent, rows)
@@ -105,8 +149,8 @@ class _Paths:
                     yield from self._around(f"> {key.column} ", key.parent, rows)
         is_owner = self._is_among(entity, self.rows)
         for key in self.keys:
-            if key.parent == entity:
-                path, is_timed = f"< {key.child}.{key.column}", self.data.is_timed(key.child)
+            path, is_timed = f"< {key.child}.{key.column}", self.data.is_timed(key.child)
+            if key.parent == entity and self.is_wanted(path):
                 view = children(self.graph, key, is_owner).view(self.rows, self.seeds.limits)
                 yield from self.seeds.of_events(path, view, key.child, is_timed)
                 if hops > 1:
@@ -116,15 +160,15 @@ class _Paths:
 
     def _siblings(self, path: str, key: Key, view: View) -> Iterator[Column]:
         for other in self._other_keys(key):
+            sibling_path = f"{path} > newest {other.column} < {other.child}.{other.column}"
+            if not self.is_wanted(sibling_path):
+                continue
             newest = self._newest_parents(other, view)
             is_owner = self._is_among(other.parent, newest)
             siblings = children(self.graph, other, is_owner).view(newest, self.seeds.limits)
-            sibling_path = f"{path} > newest {other.column} < {other.child}.{other.column}"
             for name, values in self.data.columns(key.child, "numerical"):
-                numbers = self.seeds.numbers(values, siblings)
-                for statistic in ("mean", "recent mean"):
-                    column = numbers[:, NUMBERS.index(statistic)]
-                    yield f"{sibling_path}: {name} {statistic}", column
+                prefix = f"{sibling_path}: {name}"
+                yield from self.seeds.numbers(prefix, values, siblings, ("mean", "recent mean"))
 
     def _second_hop(
         self, path: str, key: Key, view: View, is_owner: NDArray[np.bool_]
@@ -132,22 +176,23 @@ class _Paths:
         for other in self.keys:
             is_timed = self.data.is_timed(key.child)
             if other.child == key.child and other.column != key.column:
-                events = other_parents(self.graph, key, other, is_owner)
-                yield from self.seeds.of_event_rows(
-                    f"{path} > {other.column}",
-                    events.view(self.rows, self.seeds.limits),
-                    other.parent,
-                    is_timed or self.data.is_timed(other.parent),
-                )
-                if is_timed:
-                    newest = self._newest_parents(other, view)
-                    yield from self._around(
-                        f"{path} > newest {other.column} ", other.parent, newest, parents=False
+                parents, around = f"{path} > {other.column}", f"{path} > newest {other.column} "
+                if self.is_wanted(f"{parents}:"):
+                    events = other_parents(self.graph, key, other, is_owner)
+                    yield from self.seeds.of_event_rows(
+                        parents,
+                        events.view(self.rows, self.seeds.limits),
+                        other.parent,
+                        is_timed or self.data.is_timed(other.parent),
                     )
-            if other.parent == key.child:
+                if is_timed and self.is_wanted(around):
+                    newest = self._newest_parents(other, view)
+                    yield from self._around(around, other.parent, newest, parents=False)
+            below = f"{path} < {other.child}.{other.column}"
+            if other.parent == key.child and self.is_wanted(below):
                 events = grandchildren(self.graph, key, other, is_owner)
                 yield from self.seeds.of_events(
-                    f"{path} < {other.child}.{other.column}",
+                    below,
                     events.view(self.rows, self.seeds.limits),
                     other.child,
                     is_timed or self.data.is_timed(other.child),
@@ -159,14 +204,15 @@ class _Paths:
         """The parent rows and child rows of rows other than the entity, at the seed's limit."""
         is_owner = self._is_among(table, rows)
         for key in self.keys:
-            if parents and key.child == table and len(is_owner):
+            above, below = f"{path}> {key.column}: ", f"{path}< {key.child}.{key.column}"
+            if parents and key.child == table and len(is_owner) and self.is_wanted(above):
                 named = np.where(rows >= 0, parent_rows(self.graph, key)[np.maximum(rows, 0)], -1)
                 visible = self.seeds.visible(key.parent, named)
-                yield from self.seeds.of_rows(f"{path}> {key.column}: ", key.parent, visible)
-            if key.parent == table:
+                yield from self.seeds.of_rows(above, key.parent, visible)
+            if key.parent == table and self.is_wanted(below):
                 view = children(self.graph, key, is_owner).view(rows, self.seeds.limits)
                 yield from self.seeds.of_events(
-                    f"{path}< {key.child}.{key.column}",
+                    below,
                     view,
                     key.child,
                     self.data.is_timed(key.child),

@@ -1,6 +1,6 @@
 """Columns of seeds over single rows and over lists of events, one value for each seed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,8 +23,27 @@ DAY = 86_400
 WINDOW = 30 * DAY  # where the task has none
 TOP = 5  # categories whose shares are counted
 NUMBERS = ("mean", "min", "max", "recent mean", "last")  # what `sweep_numbers` gives
+COUNT_WINDOWS = (1, 3, 12)  # windows before the seed whose events are counted
+MEAN_WINDOWS = (1, 3)  # windows whose values are averaged
 
 Column = tuple[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which columns are computed: those of some names, or all."""
+
+    names: frozenset[str] | None = None
+
+    def has(self, name: str) -> bool:
+        return self.names is None or name in self.names
+
+    def begins(self, path: str) -> bool:
+        """Whether a column's name begins so, so that its path is worth following."""
+        return self.names is None or any(name.startswith(path) for name in self.names)
+
+
+EVERY_COLUMN = Choice()
 
 
 @dataclass(frozen=True)
@@ -72,6 +91,7 @@ class SeedColumns:
     Args:
         data: What the seeds may see.
         times: (S,) seed times in seconds since 1970.
+        choice: Which columns are computed.
 
     Attributes:
         limits: (S,) the first second that each seed may not see.
@@ -79,9 +99,11 @@ class SeedColumns:
         codes: Names of the columns that number categories, so far.
     """
 
-    def __init__(self, data: TaskData, times: NDArray[np.int64]) -> None:
+    def __init__(
+        self, data: TaskData, times: NDArray[np.int64], choice: Choice = EVERY_COLUMN
+    ) -> None:
         sampler = Sampler(data.graph, data.sampling)
-        self.data = data
+        self.data, self.choice = data, choice
         self.limits, self.references = sampler.limits(times), sampler.references(times)
         self.codes: set[str] = set()
         seconds = 0 if data.task.timedelta is None else int(data.task.timedelta.total_seconds())
@@ -97,70 +119,123 @@ class SeedColumns:
     def of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
         """The columns of one row for each seed: numbers, category codes, ages in days; -1 is no
         row."""
-        time_col = self.data.db.table(table).time_col
-        if self.data.is_timed(table) and (table, time_col) not in self.data.hidden:
+        has, time_col = self.choice.has, self.data.db.table(table).time_col
+        if (
+            self.data.is_timed(table)
+            and (table, time_col) not in self.data.hidden
+            and has(f"{path}age")
+        ):
             yield f"{path}age", self._age(take(row_times(self.data.graph, table), rows, NEVER))
         for name, values in self.data.columns(table, "numerical"):
-            yield f"{path}{name}", take(values, rows, np.nan).astype(np.float32)
+            if has(f"{path}{name}"):
+                yield f"{path}{name}", take(values, rows, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
-            codes = take(values, rows, -1)
-            self.codes.add(f"{path}{name}")
-            yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
+            if has(f"{path}{name}"):
+                codes = take(values, rows, -1)
+                self.codes.add(f"{path}{name}")
+                yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "timestamp"):
-            if name != time_col:
+            if name != time_col and has(f"{path}{name} age"):
                 yield f"{path}{name} age", self._age(take(values, rows, MISSING_TIME))
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """Number and times of events, then their columns."""
-        count = view.last - view.first
-        yield f"{path}: count", count.astype(np.float32)
+        has, count = self.choice.has, view.last - view.first
+        if has(f"{path}: count"):
+            yield f"{path}: count", count.astype(np.float32)
         if is_timed:
-            for windows in (1, 3):
-                recent = view.since(self.references - windows * self._window)
-                name = f"{path}: count in {windows} window{'s' * (windows > 1)}"
-                yield name, recent.astype(np.float32)
+            for windows in COUNT_WINDOWS:
+                name = f"{path}: count in {_windows(windows)}"
+                if has(name):
+                    yield name, (view.last - self._since(view, windows)).astype(np.float32)
             newest, oldest = (
                 take(view.events.time, np.where(view.is_empty, -1, place), NEVER)
                 for place in (view.last - 1, view.first)
             )
-            yield f"{path}: days since", self._age(newest)
-            span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
-            yield f"{path}: mean gap", (span / np.maximum(count - 1, 1)).astype(np.float32)
+            if has(f"{path}: days since"):
+                yield f"{path}: days since", self._age(newest)
+            if has(f"{path}: mean gap"):
+                span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
+                yield f"{path}: mean gap", (span / np.maximum(count - 1, 1)).astype(np.float32)
         yield from self.of_event_rows(path, view, table, is_timed)
 
     def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """The columns of the rows of events; without times there is no newest."""
-        from gelgt.history.kernels import sweep_codes
-
         for name, values in self.data.columns(table, "numerical"):
-            numbers = self.numbers(values, view)
-            for place, statistic in enumerate(NUMBERS[: 5 if is_timed else 3]):
-                yield f"{path}: {name} {statistic}", numbers[:, place]
-        for name, values in self.data.columns(table, "categorical"):
-            categories = self.data.categories(table, name)[:TOP]
-            out = np.empty((len(view.first), len(categories) + 1), np.float32)
-            sweep_codes(take(values, view.events.row, -1), view.first, view.last, view.order, out)
-            for code, category in enumerate(categories):
-                yield f"{path}: {name} share of {category}", out[:, code]
+            statistics = NUMBERS[: 5 if is_timed else 3]
+            yield from self.numbers(f"{path}: {name}", values, view, statistics)
             if is_timed:
-                self.codes.add(f"{path}: {name} last")
-                yield f"{path}: {name} last", out[:, -1]
+                yield from self._window_means(f"{path}: {name}", values, view)
+        for name, values in self.data.columns(table, "categorical"):
+            if self.choice.begins(f"{path}: {name} "):
+                yield from self._shares(path, table, name, values, view, is_timed)
         for name, values in self.data.columns(table, "timestamp"):
-            if is_timed and name != self.data.db.table(table).time_col:
+            is_other = name != self.data.db.table(table).time_col
+            if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
                 yield f"{path}: {name} last age", self._age(view.newest(values, MISSING_TIME))
 
-    def numbers(self, values: NDArray[Any], view: View) -> NDArray[np.float32]:
-        """(S, 5) the statistics `NUMBERS` of a numerical column over events."""
+    def numbers(
+        self, path: str, values: NDArray[Any], view: View, statistics: Sequence[str]
+    ) -> Iterator[Column]:
+        """Some of the statistics `NUMBERS` of a numerical column over events."""
         from gelgt.history.kernels import sweep_numbers
 
+        wanted = [s for s in statistics if self.choice.has(f"{path} {s}")]
+        if not wanted:
+            return
         out = np.empty((len(view.first), len(NUMBERS)), np.float32)
         sweep_numbers(take(values, view.events.row, np.nan), view.first, view.last, view.order, out)
-        return out
+        for statistic in wanted:
+            yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
+
+    def _window_means(self, path: str, values: NDArray[Any], view: View) -> Iterator[Column]:
+        from gelgt.history.kernels import running_sums, window_means
+
+        names = {windows: f"{path} mean in {_windows(windows)}" for windows in MEAN_WINDOWS}
+        if not any(map(self.choice.has, names.values())):
+            return
+        sums, counts = running_sums(
+            take(values, view.events.row, np.nan).astype(np.float32), view.events.starts
+        )
+        for windows, name in names.items():
+            if self.choice.has(name):
+                since = self._since(view, windows)
+                yield name, window_means(sums, counts, view.first, since, view.last)
+
+    def _since(self, view: View, windows: int) -> NDArray[np.int64]:
+        """(S,) the first of each seed's events in its last windows."""
+        return view.first_from(self.references - windows * self._window)
+
+    def _shares(
+        self,
+        path: str,
+        table: str,
+        name: str,
+        values: NDArray[Any],
+        view: View,
+        is_timed: bool,
+    ) -> Iterator[Column]:
+        """Shares of the most frequent categories among events, and the newest category."""
+        from gelgt.history.kernels import sweep_codes
+
+        categories = self.data.categories(table, name)[:TOP]
+        out = np.empty((len(view.first), len(categories) + 1), np.float32)
+        sweep_codes(take(values, view.events.row, -1), view.first, view.last, view.order, out)
+        for code, category in enumerate(categories):
+            if self.choice.has(f"{path}: {name} share of {category}"):
+                yield f"{path}: {name} share of {category}", out[:, code]
+        if is_timed and self.choice.has(f"{path}: {name} last"):
+            self.codes.add(f"{path}: {name} last")
+            yield f"{path}: {name} last", out[:, -1]
 
     def _age(self, times: NDArray[np.int64]) -> NDArray[np.float32]:
         has_time = (times != NEVER) & (times != TIMELESS)
         days = (self.references - np.where(has_time, times, 0)) / DAY
         return np.where(has_time, days, np.nan).astype(np.float32)
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count} windows"
 
 
 def take(values: NDArray[Any], rows: NDArray[np.int64], missing: float) -> NDArray[Any]:

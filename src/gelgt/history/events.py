@@ -133,11 +133,11 @@ class View:
     def is_empty(self) -> NDArray[np.bool_]:
         return np.equal(self.last, self.first)
 
-    def since(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many of each seed's events are not before its moment."""
+    def first_from(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(S,) the first of each seed's events that is not before its moment; `last` for none."""
         from gelgt.history.kernels import first_from
 
-        return self.last - first_from(self.events.time, self.first, self.last, moments)
+        return first_from(self.events.time, self.first, self.last, moments)
 
     def newest(self, values: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
         """(S,) the value of each seed's newest event, from values by row; `missing` where there is

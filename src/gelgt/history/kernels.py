@@ -90,6 +90,44 @@ def sweep_numbers(
 
 
 @compiled
+def running_sums(
+    values: NDArray[np.float32], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """For each event the sum and the number of its owner's values up to and with it."""
+    sums, counts = np.empty(len(values), np.float64), np.empty(len(values), np.int64)
+    for owner in range(len(starts) - 1):
+        total, count = 0.0, 0
+        for place in range(starts[owner], starts[owner + 1]):
+            if not np.isnan(values[place]):
+                total += values[place]
+                count += 1
+            sums[place], counts[place] = total, count
+    return sums, counts
+
+
+@compiled
+def window_means(
+    sums: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    since: NDArray[np.int64],
+    last: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """(S,) the mean of the values `since … last` of each seed, NaN for none, from the running sums
+    of events that begin at `first`."""
+    out = np.full(len(first), np.nan, np.float32)
+    for s in range(len(first)):
+        if last[s] > since[s]:
+            total, count = sums[last[s] - 1], counts[last[s] - 1]
+            if since[s] > first[s]:
+                total -= sums[since[s] - 1]
+                count -= counts[since[s] - 1]
+            if count:
+                out[s] = total / count
+    return out
+
+
+@compiled
 def sweep_codes(
     codes: NDArray[Any],
     first: NDArray[np.int64],

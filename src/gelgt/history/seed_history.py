@@ -7,6 +7,7 @@ calendar     sine and cosine of the year and the half year at the seed time, and
              newest time that the seed may see to its seed time
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,16 +39,21 @@ SPAN = 2 * YEAR  # training times that span less have not seen each season twice
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """What a model asks for: the hops of the aggregates (0 for none), and whether it reads the
-    calendar and the aggregates of siblings."""
+    """What a model asks for: the hops of the aggregates (0 for none), whether it reads the calendar
+    and the aggregates of siblings, and the names of the aggregates that were chosen (None: all)."""
 
     hops: int = 0
     has_calendar: bool = False
     has_siblings: bool = False
+    columns: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, config: ModelConfig) -> "HistoryPlan":
-        return cls(config.history, config.calendar, config.history > 0)
+    def of(cls, config: ModelConfig, columns: Sequence[str] | None = None) -> "HistoryPlan":
+        """What a model's settings ask for, with the columns that its training chose."""
+        if columns is None:
+            return cls(config.history, config.calendar, config.history > 0)
+        hops = config.history if columns else 0
+        return cls(hops, config.calendar, hops > 0, tuple(columns))
 
     def __bool__(self) -> bool:
         return bool(self.hops) or self.has_calendar
@@ -70,11 +76,21 @@ def seed_history(
     if plan.hops:
         rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
         data = TaskData(db, graph, features, task, sampling)
-        columns = aggregates(data, rows, seeds.time, hops=plan.hops, siblings=plan.has_siblings)
-        parts.append(columns.values[:, ~columns.is_code])
+        columns = aggregates(
+            data,
+            rows,
+            seeds.time,
+            hops=plan.hops,
+            siblings=plan.has_siblings,
+            names=plan.columns,
+        )
+        parts.append(columns.values if plan.columns is not None else columns.numbers)
     if plan.has_calendar:
         parts.append(calendar(graph, sampling, seeds))
-    return torch.from_numpy(np.ascontiguousarray(np.concatenate(parts, 1)))
+    if not parts:
+        return torch.zeros(len(seeds), 0)
+    values = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+    return torch.from_numpy(np.ascontiguousarray(values))
 
 
 def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np.float32]:

@@ -31,6 +31,7 @@ from torch import Tensor
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics
 from gelgt.files import whole_file, write_text
+from gelgt.history.seed_history import HistoryPlan
 from gelgt.nn.target import Target
 from gelgt.presets import RunConfig
 from gelgt.runs.record import FORMAT, RunRecord, read_record
@@ -63,6 +64,12 @@ class Run:
     schema: DatabaseSchema
     statistics: FeatureStatistics
     record: RunRecord
+
+    @property
+    def history_plan(self) -> HistoryPlan:
+        """The history that the networks and trees of the run read."""
+        history = self.record.history
+        return HistoryPlan.of(self.config.model, None if history is None else history.read)
 
     def weights(self) -> dict[str, Tensor]:
         return load_tensors(self.folder / "model.safetensors")[0]

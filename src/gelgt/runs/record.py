@@ -86,6 +86,37 @@ class TreeFacts(Part):
     rounds: list[int] = []
 
 
+class HistoryColumn(Part):
+    """A history column that the run reads, with its share of what a quick model gained from all;
+    `is_code` where it numbers categories, which only the baseline reads."""
+
+    name: str
+    gain: float = 0.0
+    is_code: bool = False
+
+
+class HistoryFacts(Part):
+    """How the history columns were chosen: the best first, and how many others were left out for
+    which reason, judged on so many training rows."""
+
+    columns: list[HistoryColumn] = []
+    proposed: int = 0
+    left_out: dict[str, int] = {}
+    rows: int = 0
+
+    @property
+    def read(self) -> list[str]:
+        """The names of the columns that networks and trees read."""
+        return [column.name for column in self.columns if not column.is_code]
+
+
+class TimeFacts(Part):
+    """The seconds that a run was given, and what it could not do in them, a sentence each."""
+
+    limit: float | None = None
+    cut_off: list[str] = []
+
+
 class Retrained(Part):
     """What was learned once validation had chosen: ``all`` labels, or those ``known`` at the test
     time."""
@@ -120,6 +151,8 @@ class RunRecord(Part):
     ended: str = ""
     members: list[Member] = []
     trees: TreeFacts | None = None
+    history: HistoryFacts | None = None
+    time: TimeFacts = TimeFacts()
     retrain: Retrained | None = None
     seconds: float | None = None
     training_seconds: float | None = None

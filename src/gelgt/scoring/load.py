@@ -7,7 +7,6 @@ import torch
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.features import open_features
-from gelgt.history.seed_history import HistoryPlan
 from gelgt.nn import ModelContext, RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
@@ -62,7 +61,7 @@ def run_data(run: Run, db: Database, task: Definition, sampling: SamplingConfig)
         hide=hidden_columns(task, db, run.statistics, run.config.model),
         graph=db.graph(),
         features=open_features(db, statistics=run.statistics),
-        plan=HistoryPlan.of(run.config.model),
+        plan=run.history_plan,
     )
 
 

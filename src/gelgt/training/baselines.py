@@ -11,6 +11,7 @@ entity-mean     the entity's own closed windows (`baselines/entity_mean.py`); en
 Whoever does not exist yet at the seed time gets the base rate from LightGBM as from the model.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 
 from gelgt.baselines import Examples, LightGBMResult, entity_mean, lightgbm_baseline
 from gelgt.baselines.lightgbm import has_lightgbm
-from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import CALENDAR_NAMES, calendar, for_fitting
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
@@ -39,22 +39,33 @@ class Baselines:
         predictions: By name and split.
         labels: How many labels LightGBM learned for its validation predictions (``train``) and for
             those of test, where it was retrained (``known``); empty without LightGBM.
+        cut_off: What they could not do in time, a sentence each.
     """
 
     predictions: Mapping[str, Predictions] = field(default_factory=dict)
     labels: Mapping[str, int] = field(default_factory=dict)
+    cut_off: tuple[str, ...] = ()
 
 
 def make_baselines(
-    data: TrainingData, config: RunConfig, hops: Sequence[int], progress: Progress
+    data: TrainingData,
+    config: RunConfig,
+    hops: Sequence[int],
+    progress: Progress,
+    seconds: float | None = None,
 ) -> Baselines:
-    """LightGBM over some hops, and the entity's own past."""
+    """LightGBM over some hops, and the entity's own past, in so many seconds together."""
     predictions: dict[str, Predictions] = {}
     labels: dict[str, int] = {}
+    cut_off: list[str] = []
     if not has_lightgbm():
         progress.notice("LightGBM, the baseline, is not installed")
     for number in hops if has_lightgbm() else ():
-        predictions[lightgbm_name(number)], result = lightgbm_predictions(data, config, number)
+        of_each = None if seconds is None else seconds / len(hops)
+        name = lightgbm_name(number)
+        predictions[name], result = lightgbm_predictions(data, config, number, of_each)
+        if result.is_cut_off:
+            cut_off.append(f"the baseline {name} was cut off after {result.rounds:,} rounds")
         labels = {"train": result.train_rows} | (
             {} if result.known_rows is None else {"known": result.known_rows}
         )
@@ -63,7 +74,7 @@ def make_baselines(
     predictions["entity-median" if data.target.task_type == "regression" else "entity-mean"] = (
         past_predictions(data)
     )
-    return Baselines(predictions, labels)
+    return Baselines(predictions, labels, tuple(cut_off))
 
 
 def lightgbm_name(hops: int) -> str:
@@ -72,10 +83,11 @@ def lightgbm_name(hops: int) -> str:
 
 
 def lightgbm_predictions(
-    data: TrainingData, config: RunConfig, hops: int = 1
+    data: TrainingData, config: RunConfig, hops: int = 1, seconds: float | None = None
 ) -> tuple[Predictions, LightGBMResult]:
     """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run
-    of this configuration learns."""
+    of this configuration learns, from as many columns at most."""
+    began = time.perf_counter()
     there = {split: np.flatnonzero(data.exists(data.seeds[split])) for split in ("val", "test")}
     examples = {
         split: _examples(data, data.seeds[split], data.labels(split)).take(places)
@@ -84,8 +96,15 @@ def lightgbm_predictions(
     examples["train"] = _learned(data, config, "train")
     if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
-    visible = TaskData(data.db, data.graph, data.features, data.task, data.sampling)
-    result = lightgbm_baseline(visible, examples=examples, hops=hops, seed=config.train.seed)
+    columns = [column.name for column in data.choose_columns(config, hops).columns]
+    result = lightgbm_baseline(
+        data.visible,
+        examples=examples,
+        hops=hops,
+        columns=columns,
+        seed=config.train.seed,
+        seconds=None if seconds is None else seconds - (time.perf_counter() - began),
+    )
     return {
         split: _everyone(data, split, places, result.predictions[split])
         for split, places in there.items()

@@ -41,6 +41,8 @@ class State:
             epoch are final.
         history: One record for each epoch.
         ended: Why training ended; empty while it has not.
+        columns: History columns that were chosen; None where nothing was. Resumed with more time,
+            a run keeps to them.
     """
 
     epoch: int = 0
@@ -55,6 +57,7 @@ class State:
     averaged: list[int] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
+    columns: int | None = None
 
     def add_record(
         self, scores: dict[str, float], rate: float, kernels: list[list[dict[str, Any]]]

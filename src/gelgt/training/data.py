@@ -1,6 +1,6 @@
 """`TrainingData`: a database and a task as seeds, labels and batches, in one regime."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -12,6 +12,8 @@ from torch import Tensor
 from gelgt.config import TrainConfig
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics, open_features
+from gelgt.history.choose import ColumnChoice, choose_columns
+from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import HistoryPlan
 from gelgt.nn.target import Target, mostly_alike
 from gelgt.presets import RunConfig
@@ -23,6 +25,7 @@ from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
 from gelgt.tasks.times import seconds
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
+from gelgt.training.budget import columns_budget
 from gelgt.training.examples import KNOWN, joined
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
@@ -36,9 +39,14 @@ Windows = int | Literal["auto"]
 
 @dataclass(frozen=True)
 class TrainingData(SeedData):
-    """What a model is trained and evaluated on: `SeedData` with the labels of a task."""
+    """What a model is trained and evaluated on: `SeedData` with the labels of a task.
+
+    Attributes:
+        chosen: How the history columns were chosen; None where nothing was.
+    """
 
     task: Task
+    chosen: ColumnChoice | None = None
 
     @classmethod
     def of(
@@ -73,7 +81,7 @@ class TrainingData(SeedData):
             features = open_features(db, fit_until=task.val_timestamp)
         else:
             features = open_features(db, statistics=statistics)
-        return cls(
+        data = cls(
             db=db,
             task=task,
             target=target,
@@ -83,6 +91,32 @@ class TrainingData(SeedData):
             features=features,
             plan=HistoryPlan.of(config.model),
         )
+        if not data.plan.hops:
+            return data
+        chosen = data.choose_columns(config, data.plan.hops, data.plan.has_siblings)
+        plan = HistoryPlan.of(config.model, chosen.numbers)
+        return replace(data, plan=plan, chosen=chosen)
+
+    def choose_columns(self, config: RunConfig, hops: int, siblings: bool = False) -> ColumnChoice:
+        """The history columns that are worth reading, judged on the training split."""
+        seeds, labels = self.seeds["train"], self.labels("train")
+        there = np.flatnonzero(self.exists(seeds))
+        first = self.graph.offsets[self.graph.table_number(self.task.entity_table)]
+        return choose_columns(
+            self.visible,
+            seeds.node[there] - first,
+            seeds.time[there],
+            labels[there],
+            hops=hops,
+            siblings=siblings,
+            budget=columns_budget(config),
+            seed=config.train.seed,
+        )
+
+    @property
+    def visible(self) -> TaskData:
+        """What the columns of the history are computed from."""
+        return TaskData(self.db, self.graph, self.features, self.task, self.sampling)
 
     @classmethod
     def labelled(cls, data: SeedData, task: Task) -> "TrainingData":

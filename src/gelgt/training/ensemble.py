@@ -15,13 +15,14 @@ from gelgt.presets import RunConfig
 from gelgt.runs.record import Retrained
 from gelgt.sampling import Seeds
 from gelgt.scoring.load import new_model
+from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.fit import Trainer
 from gelgt.training.job import Job
 from gelgt.training.session import Goal, Session
-from gelgt.training.trees import GrownTrees, regrow_trees
+from gelgt.training.trees import GrownTrees, regrow_trees, wants_trees
 
 CUT_OFF = ("interrupted", "time limit")
 
@@ -75,27 +76,36 @@ class Trained:
 
 
 def fit_ensemble(job: Job) -> Trained:
-    """One network, or several one after the other; fewer where time or the user ends it."""
+    """One network, or several one after the other; fewer where time or the user ends it, and more
+    where there is a lot of it."""
     data, progress = job.data, job.progress
-    count = data.ensemble_size(job.config.train)
-    limit = selection_limit(data, job.config.train)
-    config = job.config.with_values("derived", train__time_limit=limit)
+    usual = data.ensemble_size(job.config.train)
+    most = networks_budget(job.config, usual)
+    seconds = job.budget.networks(wants_trees(data, job.config))
+    if seconds is not None and job.config.train.retrain:
+        seconds /= 1 + known_share(data, job.config.train)
+    progress.plan("training", seconds)
     states: list[State] = []
     networks: list[RelationalModel] = []
-    for number in range(count):
-        of_member = member_config(config, number, sum(state.seconds for state in states))
+    while len(networks) < most:
+        number, spent = len(networks), sum(state.seconds for state in states)
+        limit = None if seconds is None else (seconds - spent) / max(1, usual - number)
+        if limit is not None and number >= usual and limit < spent / number:
+            break  # there is no time for one more
+        of_member = member_config(job.config, number, limit)
+        progress.plan("network", limit)
         network = make_model(data, of_member)
         session = Session(job.out, job.key, number, progress, job.stop)
         trainer = Trainer(network, data, of_member.train, job.device, session=session)
         if number == 0:
-            _tell_model(job, network, count)
+            _tell_model(job, network, usual)
             for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
                 progress.notice(text)
-        if count > 1:
-            progress.member(number + 1, count)
+        if usual > 1:
+            progress.member(number + 1, max(usual, number + 1))
         states.append(trainer.run())
         networks.append(network)
-        if states[-1].ended in CUT_OFF:
+        if states[-1].ended == "interrupted":
             break
     if is_behind(data.target.metric, states):
         progress.notice(
@@ -106,7 +116,19 @@ def fit_ensemble(job: Job) -> Trained:
         last = states.pop()
         seconds = states[-1].seconds + last.seconds
         states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
+    job.budget.cut_off.extend(_cut_off(states))
     return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
+
+
+def _cut_off(states: list[State]) -> Iterator[str]:
+    """What the networks could not do in time."""
+    ended = [state for state in states if state.ended == "time limit"]
+    if ended:
+        which = "the network" if len(states) == 1 else f"{len(ended)} of {len(states)} networks"
+        rising = sum(state.waited == 0 for state in ended)
+        still = f"; the validation score of {rising} was still improving" if rising else ""
+        epochs = max(len(state.history) for state in ended)
+        yield f"{which} reached the end of its time after {epochs} epochs{still}"
 
 
 def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Trained:
@@ -116,12 +138,13 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
         return trained
     networks, states = [], trained.states
     for number, state in enumerate(states):
-        of_member = member_config(job.config, number, 0.0)
+        of_member = member_config(job.config, number, None)
         goal = Goal(splits, tuple(state.averaged) or (max(1, state.best_epoch),))
         network = make_model(job.data, of_member)
-        unlimited = of_member.train.model_copy(update={"time_limit": None})
         session = Session(progress=job.progress, stop=job.stop)
-        trainer = Trainer(network, job.data, unlimited, job.device, goal=goal, session=session)
+        trainer = Trainer(
+            network, job.data, of_member.train, job.device, goal=goal, session=session
+        )
         if max(goal.epochs) == 1:  # it may be the part of one for which there was time
             trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
         job.progress.retrain(number + 1, len(states), max(goal.epochs))
@@ -175,25 +198,20 @@ def is_behind(metric: str, states: list[State]) -> bool:
     return last.best is None or all(is_better(metric, best, last.best) for best in scores)
 
 
-def selection_limit(data: TrainingData, config: TrainConfig) -> float | None:
-    """The seconds within which validation has to choose: what retraining on the known labels, for
-    as many epochs at most, leaves of the time limit."""
-    if config.time_limit is None or not config.retrain:
-        return config.time_limit
+def known_share(data: TrainingData, config: TrainConfig) -> float:
+    """The time of an epoch of retraining on the known labels over that of an epoch of training."""
     labels = [len(data.windows(split, config.windows)[0]) for split in ("train", KNOWN)]
     steps = [count / config.batch_size for count in labels]
     train, known = (min(count, config.steps_per_epoch or count) for count in steps)
-    return config.time_limit / (1 + known / max(train, 1e-9))
+    return known / max(train, 1e-9)
 
 
-def member_config(config: RunConfig, number: int, spent: float) -> RunConfig:
-    """The configuration of one of several networks: a seed of its own, and what is left of the
-    time."""
-    limit = config.train.time_limit
+def member_config(config: RunConfig, number: int, limit: float | None) -> RunConfig:
+    """The configuration of one of several networks: a seed of its own, and its part of the time."""
     return config.with_values(
         "derived",
         train__seed=(config.train.seed + 1_000_003 * number) % 2**31,
-        train__time_limit=None if limit is None else max(limit - spent, 1e-3),
+        train__time_limit=None if limit is None else max(limit, 1e-3),
     )
 
 

@@ -93,7 +93,7 @@ class Trainer:
         self.average = MovingAverage(model, config.weight_average)
         self.scorer = Scorer(model, data, self.device, precision=config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
-        self.state = State()
+        self.state = State(columns=None if data.chosen is None else len(data.chosen.columns))
 
     def _steps_of_epoch(self, seeds: int) -> int:
         """An epoch is no longer for its stale copies, of which it sees a part."""

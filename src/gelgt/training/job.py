@@ -12,6 +12,7 @@ from gelgt.config import Visibility
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
+from gelgt.training.budget import Budget
 from gelgt.training.data import TrainingData
 from gelgt.training.progress import Progress
 
@@ -32,6 +33,7 @@ class Options:
         baseline_hops: Of LightGBM's aggregates: (1,), or (1, 2) for both.
         device: ``auto``, ``cpu``, ``cuda``, …
         command: What the user typed, for the report.
+        began: When the time of the run began, by `time.perf_counter`; None: now.
     """
 
     visibility: Visibility | None = None
@@ -42,6 +44,7 @@ class Options:
     baseline_hops: tuple[int, ...] = (1,)
     device: str = "auto"
     command: str | None = None
+    began: float | None = None
 
 
 @dataclass
@@ -69,6 +72,7 @@ class Job:
         stop: Asked after every step; true takes the best weights so far, and leaves a checkpoint to
             resume from.
         content_hash: Of the database.
+        budget: What is left of the run's time.
     """
 
     data: TrainingData
@@ -79,6 +83,7 @@ class Job:
     content_hash: str
     device: torch.device
     clock: Clock
+    budget: Budget
     stop: Callable[[], bool] = lambda: False
 
     @property

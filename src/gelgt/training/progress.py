@@ -14,6 +14,9 @@ class Progress:
     def phase(self, name: str, facts: str = "") -> None:
         """A phase of the run has ended; `facts` says what came of it."""
 
+    def plan(self, name: str, seconds: float | None) -> None:
+        """A phase begins, or a ``network``, that may take so many seconds; None for no limit."""
+
     def baselines(self, metric: str, scores: Mapping[str, float]) -> None:
         """The baselines are scored on validation: a score of the deciding metric for each."""
 

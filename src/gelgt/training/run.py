@@ -1,7 +1,7 @@
 """`train_run`: from a database and a task to a run folder, with baselines beside every score.
 
-    data → baselines → networks → trees → validation score → retrain on known labels → test score
-    → retrain on all labels → run folder
+    data → history columns → baselines → networks → trees → validation score → retrain on known
+    labels → test score → retrain on all labels → run folder
 
 Validation chooses the epochs and the share of the trees. The test split is scored before its labels
 may be learned.
@@ -9,6 +9,7 @@ may be learned.
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +31,11 @@ from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.task import SPLITS
 from gelgt.training.baselines import Baselines, make_baselines
+from gelgt.training.budget import Budget
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import Trained, fit_ensemble, retrain_ensemble
-from gelgt.training.examples import KNOWN
+from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
+from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
@@ -77,29 +79,32 @@ def train_run(
     find_model(config.kind).check(config.model)
     with claimed(out, options.resume):
         clock = Clock(progress or Progress())
+        began = clock.since if options.began is None else options.began
+        budget = Budget(config.train.time_limit, began)
         content_hash = hash_files([db.path(name) for name in db.table_names])
         key = _run_key(config, task, content_hash, options)
         if options.resume and _is_finished(out, key):
             clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
             return load_run(out)
+        config = _as_begun(config, out, key) if options.resume else config
         data = TrainingData.of(db, task, config)
         device = choose_device(options.device)
-        job = Job(data, config, options, out, key, content_hash, device, clock, stop)
+        job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
         _tell_data(job)
         return _train(job)
 
 
 def _train(job: Job) -> Run:
     """The stages of a run, one after the other."""
+    _compute_history(job)
     baselines = _score_baselines(job)
     job.stop()  # whoever raises here ends it before anything is trained
     trained = fit_ensemble(job)
     job.clock.done("training", trained.summary())
+    began = time.perf_counter()
     outputs = job.outputs(trained.network, "val")
     if trained.is_whole and wants_trees(job.data, job.config):
-        _tell_trees(job)
-        trained = replace(trained, trees=choose_trees(outputs, job.data, job.config))
-        job.clock.done("trees", _tree_words(trained))
+        trained = _add_trees(job, trained, outputs, time.perf_counter() - began)
     parts = {"val": _parts(job, trained, "val", outputs)}
     if job.config.train.retrain:
         trained = retrain_ensemble(job, trained, (KNOWN,))
@@ -115,6 +120,29 @@ def _train(job: Job) -> Run:
     return load_run(job.out)
 
 
+def _add_trees(job: Job, trained: Trained, outputs: Tensor, seconds: float) -> Trained:
+    """Trees beside the networks, whose outputs for the validation seeds took so many seconds."""
+    text = about_rows(job.data, job.config.train)
+    if text is not None:
+        job.progress.notice(text)
+    seeds = job.data.seeds
+    after = seconds * len(seeds["test"]) / max(1, len(seeds["val"]))
+    ratio = 0.0
+    if job.config.train.retrain:  # networks and trees learn once more, from more labels
+        ratio = known_share(job.data, job.config.train)
+        after += ratio * sum(state.seconds for state in trained.states)
+    limit = job.budget.trees(after)
+    limit = None if limit is None else limit / (1 + ratio)
+    job.progress.plan("trees", limit)
+    trees = choose_trees(outputs, job.data, job.config, limit)
+    trained = replace(trained, trees=trees)
+    if trees is not None and trees.is_cut_off:
+        rounds = ", ".join(f"{count:,}" for count in trees.rounds)
+        job.budget.cut_off.append(f"the trees were cut off after {rounds} rounds")
+    job.clock.done("trees", _tree_words(trained))
+    return trained
+
+
 def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
     """Predictions of a split, from the outputs of the networks and of trees beside them."""
     seeds, outputs, share = job.data.seeds[split], {NETWORK: network}, 0.0
@@ -125,12 +153,30 @@ def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
     return decoded(job.data, seeds, outputs, share)
 
 
+def _compute_history(job: Job) -> None:
+    """The history of every seed that is learned or scored."""
+    data, chosen = job.data, job.data.chosen
+    if not data.plan:
+        return
+    for split in ("train", "val", "test"):
+        seeds = data.seeds[split]
+        data.history(
+            learnable(data, ("train",), job.config.train)[0] if split == "train" else seeds
+        )
+    facts = ""
+    if chosen is not None:
+        facts = f"{len(chosen.columns):,} of {chosen.proposed:,} proposed by the schema"
+    job.clock.done("columns", facts)
+
+
 def _score_baselines(job: Job) -> Baselines:
     """What has to be beaten, on the same rows."""
     if not job.options.baselines:
         return Baselines()
-    data = job.data
-    baselines = make_baselines(data, job.config, job.options.baseline_hops, job.progress)
+    data, limit = job.data, job.budget.baselines()
+    job.progress.plan("baselines", limit)
+    baselines = make_baselines(data, job.config, job.options.baseline_hops, job.progress, limit)
+    job.budget.cut_off.extend(baselines.cut_off)
     metric, labels = data.target.metric, data.labels("val")
     scores = {
         name: value
@@ -162,15 +208,17 @@ def _tell_data(job: Job) -> None:
         )
 
 
-def _tell_trees(job: Job) -> None:
-    text = about_rows(job.data, job.config.train)
-    if text is not None:
-        job.progress.notice(text)
-
-
 def _tree_words(trained: Trained) -> str:
     share = 0.0 if trained.trees is None else trained.trees.share
     return f"{share:.0%} of the prediction" if share else "validation takes none of them"
+
+
+def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:
+    """The configuration of a run that is resumed: it keeps to the columns that it began with."""
+    checkpoint = load_checkpoint(out, key)
+    if checkpoint is None or checkpoint[0].columns is None:
+        return config
+    return config.with_values("derived", model__history_columns=checkpoint[0].columns)
 
 
 def _is_finished(out: Path, key: str) -> bool:

@@ -6,14 +6,17 @@ rel-f1: docs/research/rel-f1.md). How much of each is taken, validation says; wh
 nothing is left of the trees.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
+from gelgt.baselines.timed import TimedModel, timed_train
 from gelgt.config import TrainConfig
 from gelgt.history.seed_history import for_fitting
 from gelgt.nn.trees import Trees
@@ -48,11 +51,12 @@ OBJECTIVES = {
 @dataclass(frozen=True)
 class GrownTrees:
     """Trees and their share of the prediction, 0 where validation takes none of them, with the
-    rounds that each of their forests took."""
+    rounds that each of their forests took, and whether time ended one."""
 
     trees: Trees
     share: float
     rounds: tuple[int, ...]
+    is_cut_off: bool = False
 
 
 def wants_trees(data: TrainingData, config: RunConfig) -> bool:
@@ -62,12 +66,15 @@ def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 
-def choose_trees(network: Tensor, data: TrainingData, config: RunConfig) -> GrownTrees | None:
+def choose_trees(
+    network: Tensor, data: TrainingData, config: RunConfig, seconds: float | None = None
+) -> GrownTrees | None:
     """Trees beside a trained network, with the share that has the least validation loss, which may
     be 0; None where none can be grown.
 
     Args:
         network: (E, outputs) what the network puts out for the validation seeds that exist.
+        seconds: Within which they have to be grown, as far as they got; None for no limit.
     """
     seeds, labels = data.seeds["val"], data.labels("val")
     there = np.flatnonzero(data.exists(seeds))
@@ -77,26 +84,24 @@ def choose_trees(network: Tensor, data: TrainingData, config: RunConfig) -> Grow
     seeds, truth = seeds.take(there[usable]), data.target.encode(labels[there[usable]])
     columns = data.history(seeds)
     assert columns is not None
-    trees, rounds = grow(data, config.train, ("train",), (columns, truth))
-    if trees is None:
-        return None
-    if max(rounds) == 1:
+    grown = grow(data, config.train, ("train",), Watched(columns, truth, seconds))
+    if grown is None or max(grown.rounds) == 1:
         # Stopped at once: nearly a constant, which would only blur the network's ranking.
-        return GrownTrees(trees, 0.0, rounds)
-    of_network, of_trees = network[torch.from_numpy(usable)], trees(columns).float()
+        return grown
+    of_network, of_trees = network[torch.from_numpy(usable)], grown.trees(columns).float()
     losses = [
         float(data.target.loss((1 - share) * of_network + share * of_trees, truth))
         for share in SHARES
     ]
-    return GrownTrees(trees, SHARES[int(np.argmin(losses))], rounds)
+    return replace(grown, share=SHARES[int(np.argmin(losses))])
 
 
 def regrow_trees(
     grown: GrownTrees, data: TrainingData, config: RunConfig, splits: tuple[str, ...]
 ) -> GrownTrees:
     """The same share of trees that have learned the labels of other splits."""
-    trees, rounds = grow(data, config.train, splits, rounds=grown.rounds)
-    return grown if trees is None else GrownTrees(trees, grown.share, rounds)
+    again = grow(data, config.train, splits, grown.rounds)
+    return grown if again is None else replace(grown, trees=again.trees)
 
 
 def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
@@ -109,19 +114,25 @@ def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
     )
 
 
+class Watched(NamedTuple):
+    """Columns and labels by whose loss each forest stops, and the seconds for all of them."""
+
+    columns: Tensor
+    labels: Tensor
+    seconds: float | None = None
+
+
 def grow(
     data: TrainingData,
     config: TrainConfig,
     splits: tuple[str, ...],
-    watched: tuple[Tensor, Tensor] | None = None,
-    rounds: tuple[int, ...] = (),
-) -> tuple[Trees | None, tuple[int, ...]]:
-    """Forests on the history of a split's seeds, as one; none where all labels are alike, or there
-    are no columns.
+    until: Watched | tuple[int, ...],
+) -> GrownTrees | None:
+    """Forests on the history of a split's seeds, as one, without a share yet; None where all labels
+    are alike, or there are no columns.
 
     Args:
-        watched: Columns and labels by whose loss each forest stops.
-        rounds: Otherwise, how many rounds each takes.
+        until: What ends each forest: a set to watch, or a number of rounds for each.
     """
     import lightgbm
 
@@ -132,36 +143,59 @@ def grow(
         )
         seeds, labels = seeds.take(some), labels[some]
     truth = data.target.encode(labels)
-    if len(torch.unique(truth)) < 2:
-        return None, ()
     columns = data.history(seeds)
     assert columns is not None
-    if not columns.shape[1]:
-        return None, ()
+    if len(torch.unique(truth)) < 2 or not columns.shape[1]:
+        return None
+    shared = PARAMETERS | _objective(data) | _sizes(len(seeds), config.seed)
     matrix = for_fitting(columns, seeds, data.plan).numpy()
-    leaf = int(np.clip(len(seeds) // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF))
-    dumps, taken = [], []
+    table = lightgbm.Dataset(matrix, truth.numpy(), params=shared)
+    watched = None
+    if isinstance(until, Watched):
+        watched = lightgbm.Dataset(until.columns.numpy(), until.labels.numpy(), reference=table)
+    return _forests(shared, config.seed, table, watched, until, data.target.outputs)
+
+
+def _forests(
+    shared: dict[str, Any],
+    seed: int,
+    table: Any,
+    watched: Any,
+    until: Watched | tuple[int, ...],
+    outputs: int,
+) -> GrownTrees:
+    """Forests of different seeds on one table, whose columns are binned once for all."""
+    began, models = time.perf_counter(), list[TimedModel]()
     for number in range(SEEDS):
-        of_forest = {
-            "min_data_in_leaf": leaf,
-            "seed": (config.seed + 7_919 * number) % 2**31,
-            "num_threads": torch.get_num_threads(),
-        }
-        table = lightgbm.Dataset(matrix, truth.numpy(), params={"verbosity": -1})
-        more: dict[str, Any] = {}
-        if watched is not None:
-            held = lightgbm.Dataset(
-                watched[0].numpy(), watched[1].numpy(), reference=table, params={"verbosity": -1}
+        deadline, most = math.inf, ROUNDS
+        if not isinstance(until, Watched):
+            if number == len(until):  # time ended the others
+                break
+            most = until[number]
+        elif until.seconds is not None:
+            deadline = began + until.seconds * (number + 1) / SEEDS
+            if models and time.perf_counter() > deadline:
+                break
+        of_forest = shared | {"seed": (seed + 7_919 * number) % 2**31}
+        models.append(
+            timed_train(
+                of_forest, table, most, held_out=watched, patience=PATIENCE, deadline=deadline
             )
-            more = {
-                "valid_sets": [held],
-                "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)],
-            }
-        most = ROUNDS if watched is not None else rounds[number]
-        model = lightgbm.train(PARAMETERS | _objective(data) | of_forest, table, most, **more)
-        taken.append(model.best_iteration if watched is not None else most)
-        dumps.append(model.dump_model(num_iteration=taken[-1]))
-    return Trees.of(dumps, data.target.outputs), tuple(taken)
+        )
+    dumps = [model.booster.dump_model(num_iteration=model.rounds) for model in models]
+    rounds = tuple(model.rounds for model in models)
+    is_cut_off = any(m.is_cut_off for m in models) or (
+        isinstance(until, Watched) and len(models) < SEEDS
+    )
+    return GrownTrees(Trees.of(dumps, outputs), 0.0, rounds, is_cut_off)
+
+
+def _sizes(rows: int, seed: int) -> dict[str, Any]:
+    return {
+        "min_data_in_leaf": int(np.clip(rows // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF)),
+        "data_random_seed": seed,  # of the sample that decides the bins
+        "num_threads": torch.get_num_threads(),
+    }
 
 
 def _objective(data: TrainingData) -> dict[str, Any]:

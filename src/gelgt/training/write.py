@@ -19,9 +19,12 @@ from gelgt.runs.folder import finish_run, schema_to_json, write_file, write_json
 from gelgt.runs.record import (
     DataFacts,
     Epoch,
+    HistoryColumn,
+    HistoryFacts,
     Member,
     RunRecord,
     TaskFacts,
+    TimeFacts,
     TreeFacts,
 )
 from gelgt.runs.tensors import save_tensors
@@ -130,6 +133,8 @@ def run_record(job: Job, result: Result) -> RunRecord:
             for state in states
         ],
         trees=TreeFacts(share=share, rounds=list(trees.rounds)) if trees and share else None,
+        history=_history_facts(data),
+        time=TimeFacts(limit=job.budget.limit, cut_off=job.budget.cut_off),
         retrain=trained.retrained,
         seconds=round(sum(job.clock.phases.values()), 2),
         training_seconds=round(sum(state.seconds for state in states), 2),
@@ -160,6 +165,18 @@ def _task_facts(data: TrainingData) -> TaskFacts:
         test_timestamp=None if task.test_timestamp is None else time_text(task.test_timestamp),
         rows=dict(task.rows),
         classes=list(data.target.space.labels),
+    )
+
+
+def _history_facts(data: TrainingData) -> HistoryFacts | None:
+    if data.chosen is None:
+        return None
+    chosen = data.chosen
+    return HistoryFacts(
+        columns=[HistoryColumn(**vars(column)) for column in chosen.columns],
+        proposed=chosen.proposed,
+        left_out=chosen.left_out,
+        rows=chosen.rows,
     )
 
 

@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gelgt.report.html import Section, code, escape, figures, table
+from gelgt.report.html import Section, code, escape, figures, paragraph, table
 from gelgt.report.numbers import count, duration, percent
 from gelgt.report.run import Run, without_secrets
+
+SHOWN_COLUMNS = 20
 
 
 def section(run: Run) -> Section:
@@ -19,6 +21,7 @@ def section(run: Run) -> Section:
         _secret(run),
         _sql(run),
         figures([*_phases(run), *_tables(run)]),
+        figures(_history(run)),
         figures([*_pairs("Machine", run.record.machine), *_pairs("Versions", run.record.versions)]),
         _configuration(run),
     ]
@@ -68,7 +71,32 @@ def _phases(run: Run) -> list[str]:
         for name, seconds in phases.items()
     ]
     rows.append(["<b>all</b>", f'<td class="n best">{duration(total)}</td>', ""])
-    return [f"<figure><h3>Time by phase</h3>{table(['Phase', 'time', 'share'], rows)}</figure>"]
+    limit = run.record.time.limit
+    words = "" if limit is None else paragraph(escape(f"Time limit: {duration(limit)}."))
+    if run.record.time.cut_off:
+        cut_off = "; ".join(run.record.time.cut_off)
+        words += paragraph(escape(f"With more time: {cut_off}."))
+    shown_rows = table(["Phase", "time", "share"], rows)
+    return [f"<figure><h3>Time by phase</h3>{shown_rows}{words}</figure>"]
+
+
+def _history(run: Run) -> list[str]:
+    """The history columns that were chosen, the best first, and why others were not."""
+    history = run.record.history
+    if history is None or not history.columns:
+        return []
+    rows = [
+        [f'<span class="name">{escape(column.name)}</span>', percent(column.gain)]
+        for column in history.columns[:SHOWN_COLUMNS]
+    ]
+    left_out = ", ".join(f"{number:,} {why}" for why, number in history.left_out.items())
+    about = (
+        f"{len(history.columns):,} of {history.proposed:,} columns that the schema gives, judged "
+        f"on {history.rows:,} training rows by what a quick LightGBM gains from them"
+    )
+    words = f"{about}. Left out: {left_out or 'none'}. metrics.json lists all."
+    body = table(["Column", "share of the gain"], rows) + paragraph(escape(words))
+    return [f"<figure><h3>History columns</h3>{body}</figure>"]
 
 
 def _tables(run: Run) -> list[str]:
