@@ -80,7 +80,7 @@ class TrainingOptions:
         typer.Option(
             "--time-limit",
             metavar="D",
-            help="Time for the whole command (90s, 10m, 2h), 5m by default: divided over baselines, "
+            help="Time for the whole command (90s, 10m, 2h), 5m by default, split over baselines, "
             "networks and trees, each of which keeps the best that it reached. More than 5m gives "
             "more columns and more networks.",
         ),

@@ -30,7 +30,6 @@ PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.1,
     "num_leaves": 15,
     "min_data_in_leaf": 20,
-    "feature_fraction": 0.2,
     "bagging_fraction": 0.5,
     "bagging_freq": 1,
     "max_bin": 63,
@@ -39,6 +38,7 @@ PARAMETERS: dict[str, Any] = {
     "verbosity": -1,
 }
 ROUNDS = 120
+TRIED, TRIED_SHARE = 200, (0.2, 0.6)  # columns that a tree sees
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,9 @@ def _gains(
     for objective, labels in goals:
         if len(np.unique(labels)) < 2:
             continue
-        parameters = PARAMETERS | {"objective": objective, "seed": seed}
+        # Each tree sees a part of the columns, so that one does not hide others that say the same.
+        share = float(np.clip(TRIED / matrix.shape[1], *TRIED_SHARE))
+        parameters = PARAMETERS | {"objective": objective, "seed": seed, "feature_fraction": share}
         table = lightgbm.Dataset(matrix, labels, params={"verbosity": -1, "max_bin": 63})
         model = lightgbm.train(parameters, table, ROUNDS)
         gains += model.feature_importance("gain")

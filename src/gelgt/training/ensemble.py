@@ -1,6 +1,6 @@
 """One network, or several of different seeds: how a run trains and retrains them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,10 +88,11 @@ def fit_ensemble(job: Job) -> Trained:
     states: list[State] = []
     networks: list[RelationalModel] = []
     while len(networks) < most:
-        number, spent = len(networks), sum(state.seconds for state in states)
-        limit = None if seconds is None else (seconds - spent) / max(1, usual - number)
-        if limit is not None and number >= usual and limit < spent / number:
-            break  # there is no time for one more
+        number, limit = len(networks), None
+        if seconds is not None:
+            limit = member_seconds(seconds, usual, [state.seconds for state in states])
+            if limit is None:
+                break
         of_member = member_config(job.config, number, limit)
         progress.plan("network", limit)
         network = make_model(data, of_member)
@@ -116,12 +117,30 @@ def fit_ensemble(job: Job) -> Trained:
         last = states.pop()
         seconds = states[-1].seconds + last.seconds
         states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
-    job.budget.cut_off.extend(_cut_off(states))
+    job.budget.cut_off.extend(_cut_off(states, usual))
     return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
 
 
-def _cut_off(states: list[State]) -> Iterator[str]:
+def member_seconds(seconds: float, usual: int, spent: Sequence[float]) -> float | None:
+    """What the next network may take of the seconds for all; None where it could not come as far as
+    those before it.
+
+    The first one may take half of the time: one network that has learned enough is better than
+    three that have not.
+    """
+    number, left = len(spent), seconds - sum(spent)
+    if not number:
+        return left if usual == 1 else left / 2
+    least = sum(spent) / number
+    if number < usual:
+        left, least = left / (usual - number), least / 2
+    return left if left >= least else None
+
+
+def _cut_off(states: list[State], usual: int) -> Iterator[str]:
     """What the networks could not do in time."""
+    if len(states) < usual and states[-1].ended != "interrupted":
+        yield f"{len(states)} of {usual} networks were trained"
     ended = [state for state in states if state.ended == "time limit"]
     if ended:
         which = "the network" if len(states) == 1 else f"{len(ended)} of {len(states)} networks"

@@ -1,0 +1,108 @@
+"""The time of a run: no phase starves the others, and more time gives more."""
+
+import time
+from pathlib import Path
+
+import pytest
+from tiny import small
+
+from gelgt import Database, Task
+from gelgt.inference.evaluate import evaluate_run
+from gelgt.presets import RunConfig
+from gelgt.training import Options, Progress, train_run
+from gelgt.training.budget import Budget, columns_budget, networks_budget
+from gelgt.training.ensemble import member_seconds
+
+
+def test_baselines_take_a_fifth_at_most() -> None:
+    assert Budget(100.0).baselines() == 20.0
+    late = Budget(100.0, began=time.perf_counter() - 70.0).baselines()
+    assert late == pytest.approx(10.0, abs=0.5)  # a third of what is left
+    assert Budget(None).baselines() is None
+
+
+def test_whatever_is_late_something_is_left_for_everyone() -> None:
+    over = Budget(10.0, began=time.perf_counter() - 60.0)
+    assert over.left == 0.0
+    for seconds in (over.baselines(), over.networks(True), over.trees(30.0)):
+        assert seconds is not None
+        assert 0 < seconds < 1
+
+
+def test_networks_and_trees_and_scoring_fit() -> None:
+    budget = Budget(300.0)
+    networks = budget.networks(has_trees=True)
+    assert networks is not None
+    assert networks == pytest.approx(180.0, abs=1.0)
+    alone = budget.networks(has_trees=False)
+    assert alone is not None
+    assert networks < alone < 300.0
+
+
+@pytest.mark.parametrize(
+    ("usual", "spent", "expected"),
+    [
+        (1, [], 90.0),
+        (3, [], 45.0),  # half of it: one good network before three bad ones
+        (3, [45.0], 22.5),
+        (3, [10.0], 40.0),
+        (3, [45.0, 22.5], 22.5),
+        (3, [80.0], None),  # what is left is too little to come as far
+        (3, [20.0, 20.0, 20.0], 30.0),  # and one more
+        (3, [25.0, 25.0, 25.0], None),
+    ],
+)
+def test_networks_share_their_time(usual: int, spent: list[float], expected: float | None) -> None:
+    assert member_seconds(90.0, usual, spent) == expected
+
+
+def test_an_hour_gives_more_columns_and_networks() -> None:
+    usual, hour = RunConfig.of("gpu"), RunConfig.of("gpu", None, {"train.time_limit": 3600.0})
+    assert (columns_budget(usual), networks_budget(usual, 3)) == (300, 3)
+    assert (columns_budget(hour), networks_budget(hour, 3)) == (1000, 10)
+    short = RunConfig.of("gpu", None, {"train.time_limit": 60.0})
+    assert (columns_budget(short), networks_budget(short, 3)) == (300, 3)
+    chosen = {"train.time_limit": 3600.0, "model.history_columns": 50, "train.ensemble": 2}
+    config = RunConfig.of("gpu", None, chosen)
+    assert (columns_budget(config), networks_budget(config, 2)) == (50, 2)
+
+
+def test_a_second_is_enough_for_a_run(db: Database, task: Task, tmp_path: Path) -> None:
+    """Every phase ends with what it has, and the record says what it could not do."""
+    plans: dict[str, float | None] = {}
+
+    class Watcher(Progress):
+        def plan(self, name: str, seconds: float | None) -> None:
+            plans[name] = seconds
+
+    config = small(
+        task.task_type,
+        train__time_limit=1.0,
+        train__epochs=500,
+        train__steps_per_epoch=None,
+        train__patience=500,
+    )
+    began = time.perf_counter() - 100.0  # whatever came before took too long
+    run = train_run(db, task, tmp_path / "run", config, Options(began=began), progress=Watcher())
+    assert run.record.ended == "time limit"
+    assert run.record.time.limit == 1.0
+    assert any("network" in text for text in run.record.time.cut_off)
+    assert set(plans) == {"baselines", "training", "network", "trees"}
+    scores = evaluate_run(run, db)["metrics"]["test"]
+    assert scores["roc_auc"] == pytest.approx(run.record.metrics["test"]["roc_auc"], abs=1e-6)
+
+
+def test_a_run_resumed_with_more_time_keeps_its_columns(
+    db: Database, task: Task, tmp_path: Path
+) -> None:
+    changes = {"train__epochs": 3, "train__time_limit": 0.5, "train__patience": 9}
+    first = train_run(db, task, tmp_path / "run", small(task.task_type, **changes))
+    assert first.record.ended == "time limit"
+    changes["train__time_limit"] = 3000.0
+    config = small(task.task_type, **changes)
+    assert columns_budget(config) > 300
+    second = train_run(db, task, tmp_path / "run", config, Options(resume=True))
+    assert first.record.history is not None
+    assert second.record.history is not None
+    assert second.record.history.columns == first.record.history.columns
+    assert len(second.record.epochs) == 3
