@@ -96,8 +96,8 @@ class HistoryColumn(Part):
 
 
 class HistoryFacts(Part):
-    """How the history columns were chosen: the best first, and how many others were left out for
-    which reason, judged on so many training rows."""
+    """The history columns that were chosen, and how many others were left out for which reason,
+    judged on so many training rows."""
 
     columns: list[HistoryColumn] = []
     proposed: int = 0

@@ -1,5 +1,6 @@
 """One network, or several of different seeds: how a run trains and retrains them."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.runs.record import Retrained
 from gelgt.sampling import Seeds
+from gelgt.scoring import Scorer
 from gelgt.scoring.load import new_model
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
@@ -24,6 +26,7 @@ from gelgt.training.job import Job
 from gelgt.training.session import Goal, Session
 from gelgt.training.trees import GrownTrees, regrow_trees, wants_trees
 
+PROBED = 256  # seeds whose scoring is timed
 CUT_OFF = ("interrupted", "time limit")
 
 
@@ -81,7 +84,8 @@ def fit_ensemble(job: Job) -> Trained:
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
-    seconds = job.budget.networks(wants_trees(data, job.config))
+    scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job)
+    seconds = job.budget.networks(wants_trees(data, job.config), scoring)
     if seconds is not None and job.config.train.retrain:
         seconds /= 1 + known_share(data, job.config.train)
     progress.plan("training", seconds)
@@ -119,6 +123,21 @@ def fit_ensemble(job: Job) -> Trained:
         states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
     job.budget.cut_off.extend(_cut_off(states, usual))
     return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
+
+
+def scoring_seconds(job: Job) -> float:
+    """What it takes to score validation and test with one network, from a few seeds."""
+    data = job.data
+    seeds = data.seeds["val"]
+    few = seeds.take(np.flatnonzero(data.exists(seeds))[:PROBED])
+    if not len(few):
+        return 0.0
+    scorer = Scorer(make_model(data, job.config), data, job.device)
+    scorer.outputs(few.take(np.arange(min(len(few), 2))))  # compiles and loads
+    began = time.perf_counter()
+    scorer.outputs(few)
+    rows = len(data.seeds["val"]) + len(data.seeds["test"])
+    return (time.perf_counter() - began) * rows / len(few)
 
 
 def member_seconds(seconds: float, usual: int, spent: Sequence[float]) -> float | None:

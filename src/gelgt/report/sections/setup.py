@@ -87,7 +87,7 @@ def _history(run: Run) -> list[str]:
         return []
     rows = [
         [f'<span class="name">{escape(column.name)}</span>', percent(column.gain)]
-        for column in history.columns[:SHOWN_COLUMNS]
+        for column in sorted(history.columns, key=lambda c: -c.gain)[:SHOWN_COLUMNS]
     ]
     left_out = ", ".join(f"{number:,} {why}" for why, number in history.left_out.items())
     about = (
