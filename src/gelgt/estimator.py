@@ -42,7 +42,7 @@ class GelGT:
             ``--as-of`` of the command line.
         settings: Single values, such as ``{"model.width": 64, "train.epochs": 5}``.
         device: ``auto``, ``cpu``, ``cuda``, …
-        time_limit: Seconds of training after which the best weights so far are taken.
+        time_limit: Seconds of the whole training, divided over its phases; five minutes if None.
 
     Example:
         >>> import gelgt

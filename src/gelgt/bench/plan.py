@@ -68,8 +68,8 @@ def _variant_config(
     settings = _settings_of(config.settings, kind)
     if is_baseline:
         settings = {path: value for path, value in settings.items() if path in LABEL_SETTINGS}
-    if config.budget is not None:
-        settings["train.time_limit"] = config.budget
+    if config.budget is not None or "train.time_limit" not in settings:
+        settings["train.time_limit"] = config.budget  # without one, a figure depends on no clock
     base = RunConfig.of(config.preset, task.task_type, settings, kind)
     # a value that the preset already has is no change: such a run is shared with other studies
     changed = {

@@ -73,7 +73,7 @@ class StudyConfig:
         preset: Of every run.
         seeds: Random seeds, a run each.
         settings: Changes to the preset, by path.
-        budget: Seconds of training for each run, at most.
+        budget: Seconds for each run, at most; None for no limit.
         visibility: The regime; None for the database's default.
         device: ``auto``, ``cpu``, ``cuda``, …
         jobs: Runs at once.
