@@ -1,6 +1,6 @@
 """`TrainingData`: a database and a task as seeds, labels and batches, in one regime."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -56,6 +56,17 @@ class TrainingData(SeedData):
         config: RunConfig,
         statistics: FeatureStatistics | None = None,
     ) -> "TrainingData":
+        """What `opened` gives, with the history columns chosen."""
+        return cls.opened(db, task, config, statistics).with_columns(config)
+
+    @classmethod
+    def opened(
+        cls,
+        db: Database,
+        task: Task,
+        config: RunConfig,
+        statistics: FeatureStatistics | None = None,
+    ) -> "TrainingData":
         """Graph and features of a database for a task; statistics come from rows up to the
         validation time, or are given.
 
@@ -81,7 +92,7 @@ class TrainingData(SeedData):
             features = open_features(db, fit_until=task.val_timestamp)
         else:
             features = open_features(db, statistics=statistics)
-        data = cls(
+        return cls(
             db=db,
             task=task,
             target=target,
@@ -91,11 +102,13 @@ class TrainingData(SeedData):
             features=features,
             plan=HistoryPlan.of(config.model),
         )
-        if not data.plan.hops:
-            return data
-        chosen = data.choose_columns(config, data.plan.hops, data.plan.has_siblings)
-        plan = HistoryPlan.of(config.model, chosen.numbers)
-        return replace(data, plan=plan, chosen=chosen)
+
+    def with_columns(self, config: RunConfig) -> "TrainingData":
+        """The same with the history columns that are worth reading."""
+        if not self.plan.hops:
+            return self
+        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings)
+        return replace(self, plan=HistoryPlan.of(config.model, chosen.numbers), chosen=chosen)
 
     def choose_columns(self, config: RunConfig, hops: int, siblings: bool = False) -> ColumnChoice:
         """The history columns that are worth reading, judged on the training split."""
@@ -121,16 +134,8 @@ class TrainingData(SeedData):
     @classmethod
     def labelled(cls, data: SeedData, task: Task) -> "TrainingData":
         """What was read of a database, with the labels of a task on it."""
-        return cls(
-            db=data.db,
-            task=task,
-            target=data.target,
-            sampling=data.sampling,
-            hide=data.hide,
-            graph=data.graph,
-            features=data.features,
-            plan=data.plan,
-        )
+        values = {each.name: getattr(data, each.name) for each in fields(SeedData)}
+        return cls(**values | {"task": task})
 
     @cached_property
     def seeds(self) -> dict[str, Seeds]:

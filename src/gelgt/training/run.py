@@ -87,7 +87,7 @@ def train_run(
             clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
             return load_run(out)
         config = _as_begun(config, out, key) if options.resume else config
-        data = TrainingData.of(db, task, config)
+        data = TrainingData.opened(db, task, config)
         device = choose_device(options.device)
         job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
         _tell_data(job)
@@ -96,7 +96,7 @@ def train_run(
 
 def _train(job: Job) -> Run:
     """The stages of a run, one after the other."""
-    _compute_history(job)
+    job = _with_history(job)
     baselines = _score_baselines(job)
     job.stop()  # whoever raises here ends it before anything is trained
     trained = fit_ensemble(job)
@@ -153,20 +153,18 @@ def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
     return decoded(job.data, seeds, outputs, share)
 
 
-def _compute_history(job: Job) -> None:
-    """The history of every seed that is learned or scored."""
-    data, chosen = job.data, job.data.chosen
+def _with_history(job: Job) -> Job:
+    """The history columns chosen, and computed for every seed that is learned or scored."""
+    data = job.data.with_columns(job.config)
     if not data.plan:
-        return
-    for split in ("train", "val", "test"):
-        seeds = data.seeds[split]
-        data.history(
-            learnable(data, ("train",), job.config.train)[0] if split == "train" else seeds
-        )
-    facts = ""
-    if chosen is not None:
-        facts = f"{len(chosen.columns):,} of {chosen.proposed:,} proposed by the schema"
+        return job
+    data.history(learnable(data, ("train",), job.config.train)[0])
+    for split in ("val", "test"):
+        data.history(data.seeds[split])
+    chosen = data.chosen
+    facts = "" if chosen is None else f"{len(chosen.columns):,} of {chosen.proposed:,} are read"
     job.clock.done("columns", facts)
+    return replace(job, data=data)
 
 
 def _score_baselines(job: Job) -> Baselines:
