@@ -232,9 +232,10 @@ def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_
         model__trees=False,
     )
     run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=steps)
-    assert run.record.to_json()["ended"] == "time limit"
-    assert run.record.to_json()["epochs"][0]["step"] == 1
-    assert steps.taken == 2
+    assert run.record.ended == "time limit"
+    taken = run.record.epochs[0].step
+    assert taken is not None
+    assert steps.taken == 2 * taken < 2 * 200
 
 
 def test_sampled_rows_stay_as_few(db: Database, small_shop: Shop) -> None:

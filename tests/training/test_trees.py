@@ -22,6 +22,7 @@ from gelgt.training.regime import in_regime
 from gelgt.training.trees import (
     SHARES,
     GrownTrees,
+    Watched,
     choose_trees,
     grow,
     regrow_trees,
@@ -80,12 +81,23 @@ def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> No
     columns = data.history(data.seeds["test"])
     assert columns is not None
     found = [
-        grow(data, small(train__seed=seed).train, ("train",), rounds=(20, 20, 20))[0]
-        for seed in (0, 0, 1)
+        grow(data, small(train__seed=seed).train, ("train",), (20, 20, 20)) for seed in (0, 0, 1)
     ]
-    first, again, other = (trees(columns) for trees in found if trees is not None)
+    first, again, other = (grown.trees(columns) for grown in found if grown is not None)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_forests_end_in_time(data: TrainingData) -> None:
+    columns = data.history(data.seeds["val"])
+    assert columns is not None
+    watched = Watched(columns, data.target.encode(data.labels("val")), seconds=1e-6)
+    grown = grow(data, small().train, ("train",), watched)
+    assert grown is not None
+    assert grown.is_cut_off
+    assert set(grown.rounds) == {1}
+    again = regrow_trees(grown, data, small(), ("train", "val"))
+    assert again.rounds == grown.rounds
 
 
 def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task) -> None:
@@ -151,10 +163,10 @@ def test_trees_that_learn_nothing_have_no_share(db: Database, task: Task, tmp_pa
     data = TrainingData.of(db, rare_task, in_regime(config, rare_task))
     columns = data.history(data.seeds["val"])
     assert columns is not None
-    _, rounds = grow(
-        data, config.train, ("train",), (columns, data.target.encode(data.labels("val")))
-    )
-    assert rounds == (1, 1, 1)
+    watched = Watched(columns, data.target.encode(data.labels("val")))
+    grown = grow(data, config.train, ("train",), watched)
+    assert grown is not None
+    assert (grown.rounds, grown.is_cut_off) == ((1, 1, 1), False)
     assert trees_beside(make_model(data, config), data, config).share == 0.0
 
 

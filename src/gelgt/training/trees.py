@@ -153,7 +153,8 @@ def grow(
     table = lightgbm.Dataset(matrix, truth.numpy(), params=shared)
     watched = None
     if isinstance(until, Watched):
-        watched = lightgbm.Dataset(until.columns.numpy(), until.labels.numpy(), reference=table)
+        held_out = (until.columns.numpy(), until.labels.numpy())
+        watched = lightgbm.Dataset(*held_out, reference=table, params=shared)
     return _forests(shared, config.seed, table, watched, until, data.target.outputs)
 
 
