@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch_geometric.nn import GINConv, SAGEConv
 
 from gelgt.nn.gnn import GNNBranch, WeightedSAGE, averaged_messages, neighbour_messages
+from gelgt.nn.structure import GIN
 from gelgt.nn.sums import Messages, Segments
 
 
@@ -39,6 +41,32 @@ def test_the_mean_of_all_neighbours_is_pygs_graphsage() -> None:
     relation = torch.randint(0, 3, (30,), generator=torch.Generator().manual_seed(1))
     found = ours(x, averaged_messages(edges, relation, "all", 20))
     torch.testing.assert_close(found, theirs(x, both_ways(edges)), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [8, 48, 64, 100])
+def test_weights_start_as_pygs(width: int) -> None:
+    """Under the same names, from the same seed, and with the generator in the same place after."""
+
+    def layers() -> list[torch.nn.Module]:
+        linear = torch.nn.Linear
+        return [linear(width, width), torch.nn.LayerNorm(width), torch.nn.ReLU(), linear(width, 3)]
+
+    pairs = [
+        (lambda: WeightedSAGE(width), lambda: SAGEConv(width, width)),
+        (
+            lambda: GIN(torch.nn.Sequential(*layers())),
+            lambda: GINConv(torch.nn.Sequential(*layers()), train_eps=True),
+        ),
+    ]
+    for ours, theirs in pairs:
+        drawn = []
+        for make in (ours, theirs):
+            torch.manual_seed(5)
+            state = make().state_dict()
+            drawn.append([*state.items(), ("next", torch.rand(1))])
+        for (name, mine), (other, value) in zip(*drawn, strict=True):
+            assert name == other
+            assert torch.equal(mine, value)
 
 
 def test_one_mean_for_each_relation_and_direction() -> None:

@@ -1,23 +1,30 @@
 """④ The GNN branch: GraphSAGE over foreign keys in both directions (paper, hyper-parameter
-appendix)."""
+appendix).
+
+The layer has the parameters of PyG's, under the same names. PyG itself is not imported: that takes
+longer than a prediction.
+"""
 
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import SAGEConv
 
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.sums import Messages, Segments
 
 
-class WeightedSAGE(SAGEConv):  # type: ignore[misc]  # PyG is untyped
+class WeightedSAGE(nn.Module):
     """GraphSAGE whose messages carry weights; with 1/degree it is the mean."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(width, width)
+        super().__init__()
+        self.lin_l, self.lin_r = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        # PyG draws the weights twice; seeds keep their meaning
+        self.lin_l.reset_parameters()
+        self.lin_r.reset_parameters()
 
     def forward(self, x: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""

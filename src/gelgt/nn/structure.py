@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GINConv
 
 from gelgt.nn.sums import Messages
 
@@ -72,8 +71,7 @@ class StructureEncoder(nn.Module):
             GIN(
                 nn.Sequential(
                     nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)
-                ),
-                train_eps=True,
+                )
             )
             for _ in range(LAYERS)
         )
@@ -98,8 +96,15 @@ class StructureEncoder(nn.Module):
         return out
 
 
-class GIN(GINConv):  # type: ignore[misc]  # PyG is untyped
-    """PyG's GIN layer over messages that are summed in a fixed order."""
+class GIN(nn.Module):
+    """PyG's GIN layer with a learned ε, over messages that are summed in a fixed order."""
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.nn = layers
+        self.eps = nn.Parameter(torch.zeros(1))
+        for layer in (layers[0], layers[-1]):
+            layer.reset_parameters()  # type: ignore[operator]  # drawn twice, as in PyG
 
     def forward(self, x: Tensor, neighbours: Messages, normalise: Normalise) -> Tensor:
         """(T, structure_width) → (T, structure_width)."""

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.dense.linear import Linear as GraphLinear
 
 from gelgt.nn.base import RelationalModel
 
@@ -29,7 +28,7 @@ class LowWeights:
         bias_layers = set(model.biases.modules())
         if dtype is not None:
             for module in model.modules():
-                if isinstance(module, nn.Linear | GraphLinear) and module not in bias_layers:
+                if isinstance(module, nn.Linear) and module not in bias_layers:
                     self.places += [
                         (module, name)
                         for name, value in module.named_parameters(recurse=False)
