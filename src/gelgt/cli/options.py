@@ -22,6 +22,10 @@ NamespaceOption = Annotated[
     str | None,
     typer.Option("--namespace", metavar="NAME", help="Schema of a SQL database, such as public."),
 ]
+FreshFlag = Annotated[
+    bool,
+    typer.Option("--fresh", help="Read the source again even if it has not changed."),
+]
 PresetOption = Annotated[
     str,
     typer.Option(
@@ -105,6 +109,7 @@ class SourceOptions:
         ),
     ] = None
     namespace: NamespaceOption = None
+    fresh: FreshFlag = False
 
     def open(self, out: Path | None = None) -> "Database":
         """Open the source; import it to the folder `out` if one is given."""
@@ -112,7 +117,12 @@ class SourceOptions:
 
         names = [name.strip() for name in (self.tables or "").split(",") if name.strip()] or None
         return open(
-            self.source, schema=self.schema, tables=names, namespace=self.namespace, out=out
+            self.source,
+            schema=self.schema,
+            tables=names,
+            namespace=self.namespace,
+            out=out,
+            fresh=self.fresh,
         )
 
 
@@ -219,6 +229,7 @@ class RunOptions:
         ),
     ] = None
     namespace: NamespaceOption = None
+    fresh: FreshFlag = False
     device: DeviceOption = "auto"
 
     def load(self) -> "Run":
@@ -230,7 +241,7 @@ class RunOptions:
         """The source, with its schema checked against the run's."""
         from gelgt.inference import open_for
 
-        return open_for(run, self.source, namespace=self.namespace)
+        return open_for(run, self.source, namespace=self.namespace, fresh=self.fresh)
 
     def address(self, run: "Run") -> str:
         """The address of the source, without its password."""

@@ -8,8 +8,6 @@ own keys and times, so that nothing is guessed again from newer rows, and tables
 not know are not read.
 """
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,10 @@ from gelgt.sources import open
 from gelgt.sources.address import HUB, absolute_source
 from gelgt.sources.database import Database
 from gelgt.sources.hub import is_hub_address
-from gelgt.sources.registry import OPENERS
 from gelgt.sources.relbench_folder import is_relbench_folder
 
 
-def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
+def open_for(run: Run, source: Any, *, namespace: str | None = None, fresh: bool = False) -> Opened:
     """Open a source for the predictions of a run.
 
     Args:
@@ -33,28 +30,32 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None) -> Opened:
         source: A `Database`, or anything that `gelgt.open` takes; None is where the run was
             trained.
         namespace: The schema of a SQL database.
+        fresh: Read the source again even if it has not changed since its import.
 
     Raises:
         GelgtError: ``missing_table``, ``missing_column``, ``changed_type``, ``changed_key``, or the
             source cannot be read.
     """
     if source is None:
-        return _open_own(run, namespace)
+        return _open_own(run, namespace, fresh)
     if isinstance(source, Opened):
         return source
     if isinstance(source, Database):
         return restrict(run.schema, source)
     if _is_folder(source):
-        return restrict(run.schema, open(source))
-    new = [name for name in _table_names(source, namespace) if name not in run.schema.tables]
+        return restrict(run.schema, open(source, fresh=fresh))
     try:
         db = open(
-            source, schema=stated(run.schema), tables=list(run.schema.tables), namespace=namespace
+            source,
+            schema=stated(run.schema),
+            tables=list(run.schema.tables),
+            namespace=namespace,
+            fresh=fresh,
         )
     except GelgtError as error:
         raise _missing(error) from None
     opened = restrict(run.schema, db)
-    return Opened(opened.db, (*about_tables(new), *opened.notices))
+    return Opened(opened.db, (*about_tables(list(db.unread_tables)), *opened.notices))
 
 
 def default_source(run: Run) -> str:
@@ -73,12 +74,12 @@ def default_source(run: Run) -> str:
     return address
 
 
-def _open_own(run: Run, namespace: str | None) -> Opened:
+def _open_own(run: Run, namespace: str | None, fresh: bool) -> Opened:
     """The source that a run was trained on; where that fails, what to do about it."""
     kept = default_source(run)
     place = str(absolute_source(kept))
     try:
-        opened = open_for(run, place, namespace=namespace)
+        opened = open_for(run, place, namespace=namespace, fresh=fresh)
     except GelgtError as error:
         if error.code not in ("cannot_open", "not_found", "unknown_file", "not_cached"):
             raise
@@ -162,41 +163,6 @@ def _is_folder(source: Any) -> bool:
         if "://" not in str(source) and path.exists()
         else is_hub_address(str(source))
     )
-
-
-def _table_names(source: Any, namespace: str | None) -> list[str]:
-    """The tables of a source, without their rows; none where that fails, since it serves a notice
-    alone."""
-    opener = next((o for o in OPENERS if o.accepts(source)), None)
-    if opener is None:
-        return []
-    try:
-        with opener.open(source, namespace) as opened:
-            url: Any = getattr(opened, "url", None)
-            database = url and url.get_backend_name() == "sqlite" and url.database
-            return (
-                _sqlite_names(Path(database))
-                if database
-                else [table.name for table in opened.tables()]
-            )
-    except GelgtError:
-        return []
-
-
-def _sqlite_names(path: Path) -> list[str]:
-    """From the catalogue: SQLite's types lie in the rows, so that its source would scan every
-    column to describe a table."""
-    query = (
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' "
-        "ORDER BY name"
-    )
-    try:
-        with closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        ) as connection:
-            return [name for (name,) in connection.execute(query)]
-    except (sqlite3.Error, OSError):
-        return []
 
 
 def _missing(error: GelgtError) -> GelgtError:

@@ -5,6 +5,7 @@ absolute. A password is used to connect and nowhere else: not in a file, a log, 
 report. Every message of a driver passes through `scrub` before a user sees it.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # SQLAlchemy is imported where an address is SQL
 
 HUB, DUCKDB = "hf://", "duckdb://"
 
+_PLAIN_SQLITE = re.compile(r"sqlite:///([\w./~ -]+)", re.ASCII)
 _SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "sslpassword", "sslkey")
 
 
@@ -50,7 +52,7 @@ def address_of(source: Any) -> str:
     if isinstance(source, Mapping):
         return "frames"
     text = str(absolute_source(source))
-    if "://" not in text or text.startswith((HUB, DUCKDB)):
+    if "://" not in text or text.startswith((HUB, DUCKDB)) or sqlite_path(text) is not None:
         return text
     return safe_address(parse_url(text))
 
@@ -58,6 +60,18 @@ def address_of(source: Any) -> str:
 def duckdb_path(address: str) -> Path:
     """The file of a DuckDB address or path."""
     return Path(address.removeprefix(f"{DUCKDB}/").removeprefix(DUCKDB)).expanduser()
+
+
+def sqlite_path(address: str) -> Path | None:
+    """The file of a SQLite address that has no options and nothing to unquote, which needs no
+    SQLAlchemy; None for other addresses.
+
+    Example:
+        >>> sqlite_path("sqlite:///data/shop.db"), sqlite_path("sqlite:///shop.db?mode=ro")
+        (PosixPath('data/shop.db'), None)
+    """
+    plain = _PLAIN_SQLITE.fullmatch(address)
+    return None if plain is None else Path(plain[1]).expanduser()
 
 
 def parse_url(text: str) -> "URL":
@@ -80,6 +94,8 @@ def parse_url(text: str) -> "URL":
 
 def _absolute_url(source: str) -> str:
     """SQLite names a file, all others a server."""
+    if (path := sqlite_path(source)) is not None:
+        return f"sqlite:///{path.absolute()}"
     url = parse_url(source)
     if not url.drivername.startswith("sqlite") or not url.database or url.database == ":memory:":
         return source

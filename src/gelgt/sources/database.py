@@ -48,6 +48,7 @@ class Database:
         self.source = source  # the address that was opened, without a password
         self.import_findings = list(findings)  # noticed by the import, no longer seen in the rows
         self.follows_contract = True  # rows are ordered and numbered as described above
+        self.unread_tables: tuple[str, ...] = ()  # of the source, not asked for when it was opened
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name}={self.num_rows(name):,}" for name in self.table_names)

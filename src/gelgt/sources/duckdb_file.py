@@ -2,6 +2,7 @@
 with DuckDB 2)."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,7 @@ from gelgt.errors import SourceError, did_you_mean
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.duckdb_engine import arrow_reader, quote
 from gelgt.sources.raw import RawTable, Splits
+from gelgt.sources.state import SourceState, database_state
 
 _BINARY = ("BLOB", "BIT")
 
@@ -20,12 +22,14 @@ class DuckDBSource:
     """Tables of the main schema (or another), read in one transaction of a read-only connection."""
 
     splits: Splits | None = None
+    has_snapshot = True
 
     def __init__(self, path: Path, address: str, namespace: str | None = None) -> None:
         self.address = address
         self.name = path.stem
         self._path = path
-        self._namespace = namespace or "main"
+        self.namespace = namespace
+        self._schema = namespace or "main"
         self._connection: Any = None
 
     def __enter__(self) -> "DuckDBSource":
@@ -52,14 +56,20 @@ class DuckDBSource:
     ) -> None:
         self._connection.close()
 
+    def state(self) -> SourceState | None:
+        return database_state(self._path, ".wal", ".wal.checkpoint", ".wal.recovery")
+
     def content_key(self) -> str | None:
         return None
 
-    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        names = self._names(
+    def table_names(self) -> list[str]:
+        return self._names(
             "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND "
             "NOT temporary ORDER BY 1"
         )
+
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
+        names, views = self.table_names(), []
         if only is not None:
             views = self._names(
                 "SELECT view_name FROM duckdb_views() WHERE schema_name = ? AND NOT internal AND "
@@ -72,20 +82,20 @@ class DuckDBSource:
             ).fetchall()
             raise SourceError(
                 "no_tables",
-                f"{self.address} has no tables in the schema '{self._namespace}'.",
+                f"{self.address} has no tables in the schema '{self._schema}'.",
                 hint="Name another with namespace= (--namespace). "
-                f"{did_you_mean(self._namespace, [row[0] for row in schemas])}",
+                f"{did_you_mean(self._schema, [row[0] for row in schemas])}",
             )
-        return [self._table(name) for name in names]
+        return [replace(self._table(name), is_view=name in views) for name in names]
 
     def _names(self, query: str) -> list[str]:
-        return [row[0] for row in self._connection.execute(query, [self._namespace]).fetchall()]
+        return [row[0] for row in self._connection.execute(query, [self._schema]).fetchall()]
 
     def _table(self, name: str) -> RawTable:
         columns = self._connection.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? AND "
             "table_name = ? ORDER BY column_index",
-            [self._namespace, name],
+            [self._schema, name],
         ).fetchall()
         dropped = tuple(
             Finding("binary_column", name, c, message="binary data is left out")
@@ -95,7 +105,7 @@ class DuckDBSource:
         selected = ", ".join(_select(c, t) for c, t in columns if not t.startswith(_BINARY))
         if not selected:
             return RawTable(name, {}, lambda: iter(()), findings=dropped)
-        query = f"SELECT {selected} FROM {quote(self._namespace)}.{quote(name)}"
+        query = f"SELECT {selected} FROM {quote(self._schema)}.{quote(name)}"
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield from arrow_reader(self._connection, query)
@@ -116,7 +126,7 @@ class DuckDBSource:
             "SELECT constraint_type, constraint_column_names, referenced_table, "
             "referenced_column_names FROM duckdb_constraints() "
             "WHERE schema_name = ? AND table_name = ? ORDER BY constraint_index",
-            [self._namespace, table],
+            [self._schema, table],
         ).fetchall()
         primary: tuple[str, ...] = ()
         foreign = []

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
 from gelgt.sources.raw import RawTable, StaticSource
+from gelgt.sources.state import SourceState, files_state
 from gelgt.sources.text_types import TextProfile, parse_text
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -34,6 +35,9 @@ class FilesSource(StaticSource):
         self._folder = folder
         self._files = find_tables(folder)
 
+    def table_names(self) -> list[str]:
+        return list(self._files)
+
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [
             _parquet_table(name, paths)
@@ -41,6 +45,9 @@ class FilesSource(StaticSource):
             else _csv_table(name, paths[0])
             for name, paths in self._files.items()
         ]
+
+    def state(self) -> SourceState | None:
+        return files_state(p for paths in self._files.values() for p in paths)
 
     def content_key(self) -> str | None:
         names = "\n".join(

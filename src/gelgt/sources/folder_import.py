@@ -14,6 +14,7 @@ from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
 from gelgt.sources.raw import RawTable, Splits, StaticSource
 from gelgt.sources.relbench_folder import imported_tables, read_schema
+from gelgt.sources.state import SourceState, files_state
 
 
 class FolderSource(StaticSource):
@@ -30,6 +31,9 @@ class FolderSource(StaticSource):
         self._db = Database(folder, schema, self.address)
         self.splits = Splits((schema.val_timestamp, schema.test_timestamp), schema.split_origin)
         self.folder = folder
+
+    def table_names(self) -> list[str]:
+        return list(self._db.schema.tables)
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [self._table(table) for table in self._db.schema.tables.values()]
@@ -74,13 +78,18 @@ class FolderSource(StaticSource):
                 originals[fk.column] = parent.column(0).combine_chunks().take(rows)
         return originals
 
+    def state(self) -> SourceState | None:
+        return files_state([self.folder / MANIFEST, *self._files()])
+
     def content_key(self) -> str | None:
+        return hash_files(self._files(), extra=(self.folder / MANIFEST).read_text(encoding="utf-8"))
+
+    def _files(self) -> list[Path]:
         keys = self.folder / "gelgt" / "keys"
-        files = [
+        return [
             *(self.folder / "db").glob("*.parquet"),
             *(keys.glob("*.parquet") if keys.is_dir() else ()),
         ]
-        return hash_files(files, extra=(self.folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _added_columns(table: TableSchema) -> set[str]:

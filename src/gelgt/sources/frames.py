@@ -13,10 +13,15 @@ class FramesSource(StaticSource):
     """Tables that are already in memory; they declare no keys, so `schema=` or inference names
     them."""
 
+    has_snapshot = True
+
     def __init__(self, frames: Mapping[str, Any]) -> None:
         self.address = "frames"
         self.name = "frames"
         self._frames = frames
+
+    def table_names(self) -> list[str]:
+        return [str(name) for name in self._frames]
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         if not self._frames:

@@ -11,12 +11,13 @@ The folder is built under a temporary name and renamed when whole. Memory is bou
 DuckDB's limit.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gelgt.errors import SchemaError, SourceError, did_you_mean
+from gelgt.errors import GelgtError, SchemaError, SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema, Finding
 from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
@@ -32,9 +33,19 @@ from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
 from gelgt.sources.row_times import RowTimes
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable, stage_table
+from gelgt.sources.unchanged import Import, Records, Watch, content_hash
 
 _NO_COLUMNS = "it has no columns that can be read: it is left out"
 FORMAT = 5  # raise it when an import of the same rows would come out differently
+
+
+class _Reading(NamedTuple):
+    """The rows of a source on disk, before they are ordered."""
+
+    tables: dict[str, StagedTable]
+    left_out: list[Finding]  # about tables of which no column can be read
+    unread: tuple[str, ...]
+    is_current: bool  # they are all that the source held in the state before
 
 
 def import_source(
@@ -42,7 +53,9 @@ def import_source(
     out: Path | None = None,
     stated: Stated | None = None,
     only: list[str] | None = None,
-) -> Path:
+    *,
+    fresh: bool = False,
+) -> Import:
     """Import a source to `out`, or to the cache under a key of its content.
 
     Args:
@@ -50,32 +63,66 @@ def import_source(
         out: A folder that does not exist or is empty.
         stated: Keys, times and kinds that the user states (see resolve.py).
         only: Names of the tables to import; all by default.
+        fresh: Read the source even if the cache holds an import of its present state.
 
-    Returns:
-        The RelBench v3 folder.
+    Raises:
+        GelgtError: ``source_changed`` where files changed while they were read, and others.
     """
-    stated, imports = stated or {}, cache_root() / "imports"
+    stated = stated or {}
+    if out is None:
+        return _import_to_cache(source, stated, only, fresh)
+    _refuse_existing(out)
+    with scratch_folder(out.resolve().parent, "gelgt-import") as work:
+        reading = _read(source, Watch(source, source.state()), work, stated, only)
+        if out.exists():
+            out.rmdir()  # it is empty
+        build_folder(out, lambda folder: _write(folder, reading, stated, source, work))
+    return Import(out, reading.unread)
+
+
+def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fresh: bool) -> Import:
+    imports = cache_root() / "imports"
     options = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
-    if out is not None:
-        _refuse_existing(out)
-    elif (content := source.content_key()) is not None:
-        cached = imports / text_key(f"{content} {options}")
-        if cached.exists():
-            return cached
-    root = out.resolve().parent if out is not None else imports
-    with scratch_folder(root, "gelgt-import") as work:
-        with source:
-            staged, left_out = _stage(source, work, stated, only)
-        if out is None:
-            content = source.content_key() or _staged_key(staged)
-            target = imports / text_key(f"{content} {options}")
-        else:
-            if out.exists():
-                out.rmdir()  # it is empty
-            target = out
-        return build_folder(
-            target, lambda folder: _write(folder, staged, stated, source, work, left_out)
-        )
+    records, state = Records(source, options), source.state()
+    if not fresh and (imported := records.find(state)) is not None:
+        return imported
+    watch, content = Watch(source, state), source.content_key()
+    if content is not None and not fresh:
+        target = imports / text_key(f"{content} {options}")
+        if records.is_whole(target) and watch.confirm():
+            imported = Import(target, _unread(source, only))
+            records.add(imported, state, watch.content)
+            return imported
+    with scratch_folder(imports, "gelgt-import") as work:
+        reading = _read(source, watch, work, stated, only)
+        target = imports / text_key(f"{content or _staged_key(reading.tables)} {options}")
+        if target.exists() and not records.is_whole(target):
+            shutil.rmtree(target)
+        build_folder(target, lambda folder: _write(folder, reading, stated, source, work))
+    imported = Import(target, reading.unread)
+    if reading.is_current:
+        records.add(imported, state, watch.content)
+    return imported
+
+
+def _read(
+    source: Source, watch: Watch, work: Path, stated: Stated, only: list[str] | None
+) -> _Reading:
+    with source:
+        try:
+            raw, left_out = _raw_tables(source, only)
+            tables = _stage(raw, work, stated)
+        except (GelgtError, OSError):
+            watch.confirm()
+            raise
+        unread = _unread(source, only)
+        has_views = any(table.is_view for table in raw.values())
+        return _Reading(tables, left_out, unread, watch.confirm() and not has_views)
+
+
+def _unread(source: Source, only: list[str] | None) -> tuple[str, ...]:
+    """The tables of a source that were not asked for."""
+    return () if only is None else tuple(n for n in source.table_names() if n not in only)
 
 
 def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
@@ -117,10 +164,10 @@ def _staged_key(staged: Mapping[str, StagedTable]) -> str:
     return hash_files([t.path for t in staged.values()], extra=repr(declared))
 
 
-def _stage(
-    source: Source, work: Path, stated: Stated, only: list[str] | None
-) -> tuple[dict[str, StagedTable], list[Finding]]:
-    """The tables on disk, and findings about those that are left out because none of their columns
+def _raw_tables(
+    source: Source, only: list[str] | None
+) -> tuple[dict[str, RawTable], list[Finding]]:
+    """The tables to read, and findings about those that are left out because none of their columns
     can be read."""
     raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
     if only is not None:
@@ -144,14 +191,18 @@ def _stage(
             f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.",
             hint="Read other tables.",
         )
-    raw = {name: table for name, table in raw.items() if table.columns}
+    return {name: table for name, table in raw.items() if table.columns}, left_out
+
+
+def _stage(raw: Mapping[str, RawTable], work: Path, stated: Stated) -> dict[str, StagedTable]:
+    """The tables on disk."""
     _check_names(raw)
     check_stated(stated, {name: table.columns for name, table in raw.items()})
     kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
     return {
         name: stage_table(table, work, i, kinds[name])
         for i, (name, table) in enumerate(raw.items())
-    }, left_out
+    }
 
 
 def _check_names(raw: Mapping[str, RawTable]) -> None:
@@ -194,13 +245,9 @@ def _write(folder: Path, *arguments: Any) -> None:
 
 
 def _write_folder(
-    folder: Path,
-    staged: dict[str, StagedTable],
-    stated: Stated,
-    source: Source,
-    work: Path,
-    left_out: list[Finding],
+    folder: Path, reading: _Reading, stated: Stated, source: Source, work: Path
 ) -> None:
+    staged = reading.tables
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
         tables = resolve(staged, stated, probe)
@@ -210,7 +257,7 @@ def _write_folder(
         for table in tables:
             writer.write_keys(table)
         written = {table: writer.write_rows(table) for table in tables}
-    findings = left_out + [f for t in staged.values() for f in t.findings]
+    findings = reading.left_out + [f for t in staged.values() for f in t.findings]
     findings += [f for _, noticed in written.values() for f in noticed]
     schema = DatabaseSchema(
         source.name,
@@ -221,11 +268,10 @@ def _write_folder(
     )
     schema = _with_dating(Database(folder, schema, source.address), stated)
     content = schema_to_dict(schema)
-    files = [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
     content["gelgt"] |= {
         "format": FORMAT,
         "source": source.address,
-        "content_hash": hash_files(files),
+        "content_hash": content_hash(folder),
         "findings": [f.to_dict() for f in findings],
     }
     dump_yaml(content, folder / MANIFEST)

@@ -53,7 +53,7 @@ class MySQLSource(SQLSource):
         value: sa.ColumnElement[int] = sa.column(column)
         query = (
             sa.select(sa.func.count())
-            .select_from(sa.table(table, schema=self._namespace))
+            .select_from(sa.table(table, schema=self.namespace))
             .where(value.not_in([0, 1]))
         )
         return not self._connection.execute(query).scalar_one()

@@ -12,11 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.engine.reflection import Inspector
+from sqlalchemy.exc import SQLAlchemyError
 
 from gelgt.errors import SourceError
+from gelgt.sources.cache import text_key
 from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.duckdb_engine import quote
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
+from gelgt.sources.state import SourceState
 
 _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
 
@@ -30,6 +33,26 @@ _HIDDEN = """
       AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid)
                ELSE n.nspname = :namespace END"""
 
+# Whatever is committed anywhere in the cluster ends a transaction that has a number, and a snapshot
+# names the numbers that it sees; that of a standby leaves out those that are under way. What
+# remains: rows that live outside (foreign and distributed tables, other kinds of storage), rows
+# that a crash empties without a transaction (unlogged), and rows that depend on who asks and when
+# (row security). The settings change how values become text.
+_STATE = """
+    SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
+                     extract(epoch FROM pg_postmaster_start_time()), current_database(),
+                     current_user, current_schemas(true), current_setting('DateStyle'),
+                     current_setting('IntervalStyle'), pg_current_snapshot())
+    WHERE NOT pg_is_in_recovery()
+      AND version() ~ '^PostgreSQL [0-9]+[.][0-9]+ ' AND version() !~ 'Greenplum|Cloudberry'
+      AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
+      AND NOT EXISTS (
+        SELECT FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam
+        WHERE c.oid >= 16384 AND c.relpersistence <> 't' AND (
+            c.relkind IN ('r', 'm') AND (c.relpersistence = 'u' OR a.amname <> 'heap')
+            OR c.relkind = 'f' AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid)
+            OR c.relkind IN ('r', 'p') AND row_security_active(c.oid)))"""
+
 
 class PostgresSource(SQLSource):
     """A PostgreSQL database; one repeatable-read, read-only snapshot for everything."""
@@ -40,6 +63,19 @@ class PostgresSource(SQLSource):
         super().__init__(url, namespace)
         self._snapshot: str | None = None
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
+
+    def state(self) -> SourceState | None:
+        if self._engine_ is None:
+            with self:
+                return self.state()
+        if (self._connection.dialect.server_version_info or (0,)) < (13,):
+            return None
+        try:
+            with self._connection.begin_nested():  # an error must not end the transaction
+                key = self._connection.exec_driver_sql(_STATE).scalar()
+        except SQLAlchemyError:  # a server that only resembles PostgreSQL
+            return None
+        return None if key is None else SourceState(text_key(key))
 
     def _engine(self) -> Engine:
         has_driver = "+" in self.url.drivername
@@ -56,11 +92,11 @@ class PostgresSource(SQLSource):
     def _views(self, inspector: Inspector) -> list[str]:
         return [
             *super()._views(inspector),
-            *inspector.get_materialized_view_names(schema=self._namespace),
+            *inspector.get_materialized_view_names(schema=self.namespace),
         ]
 
     def _hidden(self) -> dict[str, str]:
-        query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self._namespace, sa.Text))
+        query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self.namespace, sa.Text))
         return {
             name: PARTITION if is_part else UNREADABLE
             for name, is_part in self._connection.execute(query)
@@ -120,7 +156,7 @@ class PostgresSource(SQLSource):
         return f"{name}::{_CASTS[arrow]} AS {name}" if arrow in _CASTS else name
 
     def _qualified(self, table: str) -> str:
-        return f"{quote(self._namespace)}.{quote(table)}" if self._namespace else quote(table)
+        return f"{quote(self.namespace)}.{quote(table)}" if self.namespace else quote(table)
 
     def _adbc_uri(self) -> str:
         if self.url.host is None and not self.url.query:

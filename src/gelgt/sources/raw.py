@@ -9,6 +9,7 @@ from typing import Protocol, Self
 import pyarrow as pa
 
 from gelgt.schema.model import Finding, ForeignKey, Origin
+from gelgt.sources.state import SourceState
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class RawTable:
         is_text: The source has no types (CSV): all columns are strings, whose types are inferred.
         time_columns: Columns that the source declares to be dates or times although they arrive as
             text or numbers.
+        is_view: Its rows may depend on more than the database, such as the time or other files.
     """
 
     name: str
@@ -31,6 +33,7 @@ class RawTable:
     is_text: bool = False
     time_columns: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = field(default=())
+    is_view: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class StaticSource:
     """A source that has nothing to connect to or to close."""
 
     splits: Splits | None = None
+    namespace: str | None = None
+    has_snapshot = False
+
+    def state(self) -> SourceState | None:
+        return None
 
     def __enter__(self) -> Self:
         return self
@@ -54,15 +62,25 @@ class StaticSource:
 
 
 class Source(Protocol):
-    """An opened source. Its tables are read inside one consistent, read-only view of the data."""
+    """A source: entered, it gives its tables."""
 
     address: str  # as the user gave it, without a password
     name: str
+    namespace: str | None  # the schema of a SQL database
     splits: "Splits | None"  # split times, where the source names them
+    has_snapshot: bool  # all tables are read in one state, however much is written meanwhile
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         """The tables that can be read; a view only if `only` names it. A table without columns is
         left out of the import, with its findings."""
+        ...
+
+    def table_names(self) -> list[str]:
+        """The tables that `tables` gives without `only`."""
+        ...
+
+    def state(self) -> SourceState | None:
+        """What tells whether the source has changed, entered or not; None where nothing does."""
         ...
 
     def content_key(self) -> str | None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.errors import SourceError, did_you_mean
-from gelgt.sources.address import absolute_source, address_of, duckdb_path
+from gelgt.sources.address import absolute_source, address_of, duckdb_path, sqlite_path
 from gelgt.sources.database import Database
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.stated import read_stated
+
+_ATTEMPTS = 3  # to read files that change meanwhile
 
 
 def open(
@@ -19,6 +21,7 @@ def open(
     out: str | Path | None = None,
     tables: list[str] | None = None,
     namespace: str | None = None,
+    fresh: bool = False,
 ) -> Database:
     """Open a database, whatever holds it.
 
@@ -31,6 +34,7 @@ def open(
         out: Import to this new folder instead of the cache; a database of frames gets its name.
         tables: Read only these tables.
         namespace: The schema of a SQL database ("public", "sales").
+        fresh: Read the source again even if it has not changed since its import.
 
     Returns:
         The database as a RelBench v3 folder.
@@ -46,6 +50,7 @@ def open(
         >>> open({"customers": customers, "orders": orders})
         Database('frames': customers=2, orders=3)
     """
+    from gelgt.sources.importer import import_source
     from gelgt.sources.relbench_folder import read_folder
 
     stated, source = read_stated(schema), absolute_source(source)
@@ -55,22 +60,31 @@ def open(
         if database.follows_contract:
             return database
     target = None if out is None else Path(out).expanduser()
-    imported = _import(source, folder, stated, target, tables, namespace)
+    for attempt in range(_ATTEMPTS):
+        try:
+            opened, keys = _prepare(source, folder, stated, target, tables, namespace)
+            imported = import_source(opened, target, keys, tables, fresh=fresh)
+            break
+        except SourceError as error:
+            if error.code != "source_changed" or attempt + 1 == _ATTEMPTS:
+                raise
     # the same rows may have been imported from another address before
-    return read_folder(imported, address_of(source))
+    database = read_folder(imported.folder, address_of(source))
+    database.unread_tables = imported.unread
+    return database
 
 
-def _import(
+def _prepare(
     source: Any,
     folder: Path | None,
     stated: tuple[dict[str, dict[str, Any]], Splits | None],
     out: Path | None,
     tables: list[str] | None,
     namespace: str | None,
-) -> Path:
-    """Import a source, or its RelBench folder again; returns the new folder."""
+) -> tuple[Source, dict[str, dict[str, Any]]]:
+    """A source to import, or its RelBench folder to import again, and what to state about its
+    tables."""
     from gelgt.sources.folder_import import folder_source
-    from gelgt.sources.importer import import_source
 
     opened: Source
     schema, splits = stated
@@ -82,7 +96,7 @@ def _import(
         opened.splits = splits
     if isinstance(source, Mapping) and out is not None:
         opened.name = out.resolve().name  # frames have no name
-    return import_source(opened, out, schema, tables)
+    return opened, schema
 
 
 def _relbench_folder(source: Any) -> Path | None:
@@ -168,10 +182,15 @@ def _open_duckdb(source: Any, namespace: str | None) -> Source:
 
 
 def _open_sqlite_file(source: Any, namespace: str | None) -> Source:
-    return _open_sql(f"sqlite:///{Path(source).expanduser()}", namespace)
+    return _open_sql(f"sqlite:///{Path(source).expanduser().absolute()}", namespace)
 
 
 def _open_sql(source: Any, namespace: str | None) -> Source:
+    from gelgt.sources.sqlite_file import SQLiteFile
+
+    path = sqlite_path(source)
+    if path is not None and path.is_file():
+        return SQLiteFile(path, source, namespace)
     from gelgt.sources.sql import open_sql
 
     return open_sql(source, namespace)

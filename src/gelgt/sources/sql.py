@@ -8,6 +8,7 @@ state of the data, a batch at a time. What differs between the systems is in `sq
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +23,7 @@ from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.address import parse_url, safe_address, scrub
 from gelgt.sources.raw import RawTable, Splits
 from gelgt.sources.sql_types import arrow_type, plain_value
+from gelgt.sources.state import SourceState
 
 BATCH_ROWS = 50_000
 PARTITION = "a partition"
@@ -33,6 +35,7 @@ class SQLSource:
     `_rows`."""
 
     splits: Splits | None = None
+    has_snapshot = True
 
     extra = ""  # the pip extra of gelgt that brings the driver, where there is one
 
@@ -41,7 +44,7 @@ class SQLSource:
         self.address = safe_address(url)
         path = (url.database or "database").rstrip("/")
         self.name = path.split("/")[-1].split(".")[0] or "database"
-        self._namespace = namespace
+        self.namespace = namespace
         self._engine_: Engine | None = None
         self._connection: Connection
 
@@ -76,14 +79,26 @@ class SQLSource:
             if hasattr(self, "_connection"):
                 self._connection.close()
             self._engine_.dispose()
+            self._engine_ = None
 
     def _failed(self, code: str, error: BaseException, hint: str) -> SourceError:
         cause = getattr(error, "orig", None) or error
         text = scrub(" ".join(str(cause).split()), self.url)
         return SourceError(code, f"{self.address}: {text}", hint=hint)
 
+    def state(self) -> SourceState | None:
+        return None
+
     def content_key(self) -> str | None:
         return None
+
+    def table_names(self) -> list[str]:
+        try:
+            names = sa.inspect(self._connection).get_table_names(schema=self.namespace)
+            hidden = self._hidden()
+        except SQLAlchemyError as error:
+            raise self._cannot_list(error) from None
+        return [name for name in names if hidden.get(name) != PARTITION]
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         try:
@@ -92,30 +107,34 @@ class SQLSource:
                 warnings.simplefilter("ignore", SAWarning)
                 return self._reflect(sa.inspect(self._connection), only)
         except SQLAlchemyError as error:
-            raise self._failed(
-                "cannot_read", error, "The user needs the right to read the tables."
-            ) from None
+            raise self._cannot_list(error) from None
+
+    def _cannot_list(self, error: SQLAlchemyError) -> SourceError:
+        return self._failed("cannot_read", error, "The user needs the right to read the tables.")
 
     def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
         names = sorted(set(self._names(inspector, only)))
         hidden = self._hidden()
         if only is None:
             names = [name for name in names if hidden.get(name) != PARTITION]
+        tables = set(inspector.get_table_names(schema=self.namespace))
         return [
-            _unreadable(name) if hidden.get(name) == UNREADABLE else self._table(inspector, name)
+            _unreadable(name)
+            if hidden.get(name) == UNREADABLE
+            else replace(self._table(inspector, name), is_view=name not in tables)
             for name in names
         ]
 
     def _names(self, inspector: Inspector, only: Sequence[str] | None) -> list[str]:
         """The names of the tables to read; those of `only` may be views."""
         namespaces = inspector.get_schema_names()
-        if self._namespace is not None and self._namespace not in namespaces:
+        if self.namespace is not None and self.namespace not in namespaces:
             raise SourceError(
                 "unknown_namespace",
-                f"{self.address} has no schema '{self._namespace}'.",
-                hint=did_you_mean(self._namespace, namespaces),
+                f"{self.address} has no schema '{self.namespace}'.",
+                hint=did_you_mean(self.namespace, namespaces),
             )
-        names = inspector.get_table_names(schema=self._namespace)
+        names = inspector.get_table_names(schema=self.namespace)
         if only is not None:
             readable = [*names, *self._views(inspector)]
             for name in only:
@@ -135,11 +154,11 @@ class SQLSource:
         return names
 
     def _table(self, inspector: Inspector, name: str) -> RawTable:
-        reflected = inspector.get_columns(name, schema=self._namespace)
+        reflected = inspector.get_columns(name, schema=self.namespace)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
-        primary = inspector.get_pk_constraint(name, schema=self._namespace)
-        keys = inspector.get_foreign_keys(name, schema=self._namespace)
+        primary = inspector.get_pk_constraint(name, schema=self.namespace)
+        keys = inspector.get_foreign_keys(name, schema=self.namespace)
         dropped = [
             Finding("binary_column", name, c, message="binary data is left out")
             for c, t in types.items()
@@ -158,7 +177,7 @@ class SQLSource:
 
     def _is_inside(self, key: Any) -> bool:
         """Whether a foreign key stays in the schema that is read."""
-        return key.get("referred_schema") in (None, self._namespace)
+        return key.get("referred_schema") in (None, self.namespace)
 
     def _guarded(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         try:
@@ -176,7 +195,7 @@ class SQLSource:
         """Start the read-only transaction that sees one state of the data."""
 
     def _views(self, inspector: Inspector) -> list[str]:
-        return inspector.get_view_names(schema=self._namespace)
+        return inspector.get_view_names(schema=self.namespace)
 
     def _hidden(self) -> dict[str, str]:
         """Tables that are not read as such, and why: PARTITION (its rows come with the whole) or
@@ -192,7 +211,7 @@ class SQLSource:
 
     def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(
-            sa.table(table, schema=self._namespace)
+            sa.table(table, schema=self.namespace)
         )
         result = self._connection.execution_options(
             stream_results=True, yield_per=BATCH_ROWS

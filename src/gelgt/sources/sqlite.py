@@ -17,6 +17,7 @@ from gelgt.schema.model import Finding
 from gelgt.sources.duckdb_engine import quote
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import BATCH_ROWS, SQLSource
+from gelgt.sources.state import SourceState, database_state
 
 
 class _Values(NamedTuple):
@@ -49,6 +50,9 @@ class SQLiteSource(SQLSource):
                 f"There is no SQLite file {self._path}.",
                 hint="sqlite:/// takes a relative path, sqlite://// an absolute one.",
             )
+
+    def state(self) -> SourceState | None:
+        return database_state(self._path, "-wal")
 
     def _engine(self) -> Engine:
         address = f"{self._path.resolve().as_uri()}?mode=ro"

@@ -1,0 +1,131 @@
+"""The imports of sources in the cache, by the state that each source was in.
+
+    records/KEY.json    the source's state, the import's folder with the sizes and times of its
+                        files, and the tables that were not read; KEY is of address and options
+
+An import whose files have changed since is not used: it was damaged.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gelgt.errors import GelgtError, SourceError
+from gelgt.files import write_text
+from gelgt.schema.manifest import MANIFEST, load_yaml
+from gelgt.sources.cache import cache_root, hash_files, text_key
+from gelgt.sources.raw import Source
+from gelgt.sources.state import SourceState
+
+
+@dataclass(frozen=True)
+class Import:
+    """An imported source.
+
+    Attributes:
+        folder: The RelBench v3 folder.
+        unread: Tables of the source that were not asked for.
+    """
+
+    folder: Path
+    unread: tuple[str, ...] = ()
+
+
+class Watch:
+    """Tells whether a source changes while it is read."""
+
+    def __init__(self, source: Source, state: SourceState | None) -> None:
+        self._source, self._state = source, state
+        self.content = state.content() if state else None  # before the first row is read
+
+    def confirm(self) -> bool:
+        """Whether the source is in the same state as before.
+
+        Raises:
+            SourceError: it is not, and the tables may have been read in different ones.
+        """
+        if self._state is None:
+            return False
+        now = self._source.state()
+        is_same = now is not None and now.key == self._state.key
+        if is_same and (self.content is None or self._state.content() == self.content):
+            return True
+        if self._source.has_snapshot:
+            return False
+        raise SourceError(
+            "source_changed",
+            f"{self._source.address} changed while it was read.",
+            hint="Try again when the files are complete.",
+        )
+
+
+class Records:
+    """What the cache holds of one source, read with certain options."""
+
+    def __init__(self, source: Source, options: str) -> None:
+        key = text_key(f"{source.address} {source.namespace} {options}")
+        self._path = cache_root() / "records" / f"{key}.json"
+        self._damaged: Path | None = None
+
+    def find(self, state: SourceState | None) -> Import | None:
+        """The import of a source in this state; None where there is none, or it is damaged."""
+        try:
+            record: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            folder = cache_root() / "imports" / record["import"]
+            self._damaged = folder
+            if record["files"] != _sizes(folder):
+                return None
+            self._damaged = None
+            if state is None or record["state"] != state.key:
+                return None
+            imported = Import(folder, tuple(record["unread"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if record["content"] is None:
+            return imported
+        doubtful = tuple(Path(path) for path in record["doubtful"])
+        if SourceState(state.key, doubtful).content() != record["content"]:
+            return None
+        if not state.doubtful:  # from now on a change shows in the state
+            self.add(imported, state, None)
+        return imported
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether an import holds the bytes that were written."""
+        try:
+            written = load_yaml(folder / MANIFEST)["gelgt"]["content_hash"]
+            return folder != self._damaged and bool(written == content_hash(folder))
+        except (GelgtError, OSError, KeyError, TypeError):
+            return False
+
+    def add(self, imported: Import, state: SourceState | None, content: str | None) -> None:
+        """Record the import of a state; a cache that cannot be written stays as it is."""
+        if state is None:
+            return
+        record = {
+            "state": state.key,
+            "content": content,
+            "doubtful": [str(path) for path in state.doubtful],
+            "import": imported.folder.name,
+            "files": _sizes(imported.folder),
+            "unread": list(imported.unread),
+        }
+        with suppress(OSError):
+            write_text(self._path, json.dumps(record, indent=1))
+
+
+def content_hash(folder: Path) -> str:
+    """The hash of the rows and keys of an import."""
+    return hash_files(_files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
+
+
+def _sizes(folder: Path) -> dict[str, list[int]]:
+    files = [folder / MANIFEST, *_files(folder)]
+    stats = {path.relative_to(folder).as_posix(): path.stat() for path in files}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in sorted(stats.items())}
