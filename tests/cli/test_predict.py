@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from gelgt import GelgtError
+
 Run = Callable[..., Any]
 
 
@@ -197,3 +199,22 @@ def test_a_source_that_has_moved(run: Run, trained: Any, tmp_path: Path) -> None
     assert (
         run("predict", moved, "--source", trained.source, "--entities", "10000", "--json").code == 0
     )
+
+
+def test_the_second_prediction_reads_no_rows(
+    run: Run, trained: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("predict", trained.folder, "--entities", keys[0], "--at", "2024-12-26", "--json")
+    first = run(*command).json
+
+    def refuse(*arguments: Any) -> None:
+        raise GelgtError("was_read", "The source was read.", hint="None.")
+
+    monkeypatch.setattr("gelgt.sources.importer.stage_table", refuse)
+    assert run(*command).json["predictions"] == first["predictions"]
+    assert run(*command, "--fresh").error == "was_read"
+
+
+def test_fresh_needs_the_source(run: Run, trained: Any, tmp_path: Path) -> None:
+    result = run("predict", trained.folder, "--source", tmp_path / "gone.db", "--fresh", "--json")
+    assert (result.code, result.error) == (2, "not_found")

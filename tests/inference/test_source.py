@@ -18,6 +18,8 @@ from gelgt.demo import Shop
 from gelgt.inference import Predictor, open_for
 from gelgt.inference.source import stated
 from gelgt.schema.manifest import dump_yaml, load_yaml
+from gelgt.sources import importer
+from gelgt.sources.stage import stage_table
 from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
 
@@ -337,3 +339,54 @@ def test_ignored_columns_may_go(twins: Twins, tmp_path: Path) -> None:
     made = Predictor(run, tmp_path / "less.db").predict(at=pd.Timestamp(twins.at))
     assert made.notices == ("The column 'orders.coupon' is gone; the model did not use it.",)
     assert made.table.equals(Predictor(run, db).predict(at=twins.at).table)
+
+
+@pytest.fixture
+def read_tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that are read, as they are read."""
+    names: list[str] = []
+
+    def stage(table: Any, *rest: Any) -> Any:
+        names.append(table.name)
+        return stage_table(table, *rest)
+
+    monkeypatch.setattr(importer, "stage_table", stage)
+    return names
+
+
+def test_the_import_of_the_training_serves_predictions(
+    twins: Twins, drifted: Callable[..., str], tmp_path: Path, read_tables: list[str]
+) -> None:
+    url = drifted()
+    db = gelgt.open(url)
+    run = tiny_run(db, twins.task("binary", db), tmp_path / "run")
+    keys = db.keys("customers")
+    assert keys is not None
+    asked = keys.column(0).to_pylist()[:5]
+    before = Predictor(run, url).predict(asked, at=twins.at).table
+    read_tables.clear()
+    opened = open_for(run, url)
+    assert (opened.db.folder, opened.notices, read_tables) == (db.folder, (), [])
+    # a new table is not read, but another row of an old one is
+    change(tmp_path / "drifted.db", ["CREATE TABLE audits (id INTEGER PRIMARY KEY)"], least=0)
+    opened = open_for(run, url)
+    assert opened.notices == ("Tables that the model does not know are left out: audits.",)
+    assert sorted(read_tables) == sorted(run.schema.tables)
+    again = open_for(run, url)
+    assert (again.db.folder, again.notices) == (opened.db.folder, opened.notices)
+    assert len(read_tables) == len(run.schema.tables)
+    assert Predictor(run, again).predict(asked, at=twins.at).table.equals(before)
+    change(tmp_path / "drifted.db", ["DELETE FROM orders"], least=1)
+    assert open_for(run, url).db.num_rows("orders") == 0
+
+
+def test_a_fresh_look_at_the_source(
+    binary_run: Run, drifted: Callable[..., str], read_tables: list[str]
+) -> None:
+    url = drifted()
+    first = open_for(binary_run, url)
+    read_tables.clear()
+    assert open_for(binary_run, url).db.folder == first.db.folder
+    assert read_tables == []
+    assert open_for(binary_run, url, fresh=True).db.folder == first.db.folder
+    assert sorted(read_tables) == sorted(binary_run.schema.tables)

@@ -19,6 +19,7 @@ from gelgt.sources import open
 from gelgt.sources.address import HUB, absolute_source
 from gelgt.sources.database import Database
 from gelgt.sources.hub import is_hub_address
+from gelgt.sources.registry import open_recorded
 from gelgt.sources.relbench_folder import is_relbench_folder
 
 
@@ -44,6 +45,10 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None, fresh: bool
         return restrict(run.schema, source)
     if _is_folder(source):
         return restrict(run.schema, open(source, fresh=fresh))
+    if not fresh:
+        trained = open_recorded(source, namespace)
+        if trained is not None and trained.schema == run.schema:
+            return Opened(trained)  # the import, and maybe the graph, of the training
     try:
         db = open(
             source,

@@ -44,12 +44,13 @@ from gelgt.schema.model import (
 )
 
 MANIFEST = "manifest.yaml"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file, or a SchemaError that says where it breaks."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SchemaError(
             "bad_manifest",

@@ -81,8 +81,7 @@ def import_source(
 
 
 def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fresh: bool) -> Import:
-    imports = cache_root() / "imports"
-    options = f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
+    imports, options = cache_root() / "imports", _options(source, stated, only)
     records, state = Records(source, options), source.state()
     if not fresh and (imported := records.find(state)) is not None:
         return imported
@@ -103,6 +102,15 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
     if reading.is_current:
         records.add(imported, state, watch.content)
     return imported
+
+
+def recorded_import(source: Source) -> Import | None:
+    """The import of all that a source holds now, where the cache has it; nothing is read."""
+    return Records(source, _options(source, {}, None)).find(source.state())
+
+
+def _options(source: Source, stated: Stated, only: list[str] | None) -> str:
+    return f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
 
 
 def _read(

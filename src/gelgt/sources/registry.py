@@ -74,6 +74,19 @@ def open(
     return database
 
 
+def open_recorded(source: Any, namespace: str | None = None) -> Database | None:
+    """The database that `open` gives without options, where the cache holds the import of an
+    unchanged source; None otherwise, and for RelBench folders, which need no import."""
+    from gelgt.sources.importer import recorded_import
+    from gelgt.sources.relbench_folder import read_folder
+
+    source = absolute_source(source)
+    if _relbench_folder(source) is not None:
+        return None
+    imported = recorded_import(_find(source, namespace))
+    return None if imported is None else read_folder(imported.folder, address_of(source))
+
+
 def _prepare(
     source: Any,
     folder: Path | None,
