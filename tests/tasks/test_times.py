@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import gelgt
@@ -91,3 +92,21 @@ def test_a_long_pause_is_no_stray_time() -> None:
     days = [*pd.date_range("2020-01-01", periods=300), *pd.date_range("2024-01-01", periods=20)]
     db = gelgt.open({"events": pd.DataFrame({"id": range(320), "at": days})})
     assert (time_range(db).latest, time_range(db).strays) == (days[-1], 0)
+
+
+@pytest.mark.parametrize("group_rows", [1, 7, 1000])
+def test_the_range_of_a_table_in_many_row_groups(group_rows: int) -> None:
+    """However the file is divided: nulls at the end, stray times, and a limit in the middle."""
+    days = list(pd.date_range("2023-01-01", periods=590))
+    times = [*days, pd.Timestamp("2200-01-01"), pd.Timestamp("2200-01-02"), *[pd.NaT] * 8]
+    db = gelgt.open({"events": pd.DataFrame({"id": range(600), "at": times})})
+    table = pq.read_table(db.path("events"))
+    pq.write_table(table, db.path("events"), row_group_size=group_rows)
+    db = gelgt.open(db.folder)
+    span = time_range(db)
+    assert (span.earliest, span.latest, span.strays) == (days[0], days[-1], 2)
+    for until in (days[0], days[300], days[-1]):
+        span = time_range(db, until=until)
+        assert (span.earliest, span.latest, span.strays) == (days[0], until, 0)
+    with pytest.raises(TaskError, match="has a row with a time up to 2022-12-31"):
+        time_range(db, until=pd.Timestamp("2022-12-31"))

@@ -93,6 +93,14 @@ class Database:
                 arrays = [canonical_array(batch.column(c), table, c) for c in names]
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
 
+    def column_from_end(self, table: str, column: str) -> Iterator[pa.Array]:
+        """A column in parts from the last rows to the first; within a part rows are in order."""
+        with pq.ParquetFile(self.path(table), memory_map=True) as file:
+            for group in reversed(range(file.num_row_groups)):
+                values = file.read_row_group(group, columns=[column]).column(0)
+                for chunk in reversed(values.chunks):
+                    yield canonical_array(chunk, table, column)
+
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table (or some columns of it) in memory, in canonical types."""
         names = list(self.table(table).columns) if columns is None else list(columns)

@@ -123,12 +123,8 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
     low: list[int] = []
     newest = [np.zeros(0, np.int64)]
     for name in tables:
-        tail = np.zeros(0, np.int64)
-        for times in row_times(db, name):
-            past = times[times <= limit]
-            if len(past):
-                low.append(int(past.min()))
-                tail = np.sort(np.concatenate([tail, past]))[-few - 1 :]
+        earliest, tail = _ends(db, name, limit, few + 1)
+        low += [earliest] if len(tail) else []
         newest.append(tail)
     if not low:
         when = "" if until is None else f" up to {time_text(until)}"
@@ -146,6 +142,32 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
     return TimeRange(_stamp(min(low)), _stamp(ends[last]), len(ends) - 1 - last)
 
 
+def _ends(
+    db: Database, table: str, limit: int, count: int
+) -> tuple[int, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The earliest time of a table's rows up to a limit, and the latest `count` in order.
+
+    Rows are ordered by their time column, so the middle of a long table is not read.
+    """
+    column = db.table(table).time_col
+    if column is None:
+        times = np.sort(np.concatenate([np.zeros(0, np.int64), *row_times(db, table)]))
+        past = times[times <= limit]
+        return int(past[0]) if len(past) else limit, past[-count:]
+    earliest, tail = limit, np.zeros(0, np.int64)
+    for part in db.column_from_end(table, column):
+        times = _filled(part)
+        past = times[times <= limit]
+        tail = np.concatenate([past, tail])[-count:]
+        if len(tail) == count:
+            break
+    for batch in db.batches(table, [column]) if len(tail) else ():
+        if len(first := _filled(batch.column(0))):
+            earliest = int(first[0])
+            break
+    return earliest, tail
+
+
 def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
     """The times of a table's rows in microseconds, batch by batch: from its time column, or from
     the rows that date it.
@@ -157,9 +179,12 @@ def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.
         times = RowTimes(db).of(table)
         yield times[(times != NEVER) & (times != TIMELESS)]
     for batch in db.batches(table, [schema.time_col]) if schema.time_col is not None else ():
-        yield np.asarray(
-            batch.column(0).drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
-        )
+        yield _filled(batch.column(0))
+
+
+def _filled(times: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Times in microseconds, without nulls."""
+    return np.asarray(times.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
 def _stamp(micros: int) -> pd.Timestamp:
