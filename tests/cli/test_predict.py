@@ -3,6 +3,8 @@ what is refused."""
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,3 +220,29 @@ def test_the_second_prediction_reads_no_rows(
 def test_fresh_needs_the_source(run: Run, trained: Any, tmp_path: Path) -> None:
     result = run("predict", trained.folder, "--source", tmp_path / "gone.db", "--fresh", "--json")
     assert (result.code, result.error) == (2, "not_found")
+
+
+UNUSED = ("torch_geometric", "transformers", "sqlalchemy", "duckdb", "lightgbm", "relbench")
+LOADED = """
+import sys
+from gelgt.cli import main
+try:
+    main()
+finally:
+    print([name for name in {names!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+def test_a_prediction_on_an_unchanged_source_loads_what_it_uses(
+    run: Run, trained: Any, keys: list[int]
+) -> None:
+    command = ("predict", trained.folder, "--entities", keys[0], "--at", "2024-12-26")
+    assert run(*command).code == 0  # the first one may import the source
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(names=("torch", *UNUSED)), *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert done.stderr.splitlines()[-1] == "['torch']"
