@@ -1,6 +1,6 @@
-"""Checks keys against the rows before anything is written."""
+"""Checks names before anything is read, and keys against the rows before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gelgt.errors import SchemaError, some
 from gelgt.schema.model import ForeignKey, TableSchema
@@ -91,3 +91,32 @@ def _check_unique(
             f"{some(examples)}.",
             hint="Remove the duplicates, or choose another key.",
         )
+
+
+def check_names(tables: Mapping[str, Iterable[str]]) -> None:
+    """Names that would collide in SQL, or that cannot name a file, are refused before anything is
+    read."""
+    checked = {"tables": list(tables)}
+    checked |= {f"columns of '{name}'": list(columns) for name, columns in tables.items()}
+    for what, names in checked.items():
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.setdefault(name.casefold(), name)
+            if other != name:
+                raise SchemaError(
+                    "case_collision",
+                    f"The {what} '{other}' and '{name}' differ only in letter case, which SQL "
+                    "ignores.",
+                    hint="Rename one.",
+                )
+            if not name.strip():
+                raise SchemaError(
+                    "empty_name", f"One of the {what} has an empty name.", hint="Rename it."
+                )
+    for name in tables:
+        if "/" in name or "\\" in name or "\0" in name or name.startswith("."):
+            raise SchemaError(
+                "bad_name",
+                f"The table name {name!r} cannot be a file name.",
+                hint="Rename the table, or read it through a view.",
+            )

@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gelgt.errors import GelgtError, SchemaError, SourceError, did_you_mean
+from gelgt.errors import GelgtError, SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema, Finding
 from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
-from gelgt.sources.check import check_keys
+from gelgt.sources.check import check_keys, check_names
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
 from gelgt.sources.dating import with_dating
@@ -33,7 +33,8 @@ from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
 from gelgt.sources.row_times import RowTimes
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable, stage_table
-from gelgt.sources.unchanged import Import, Records, Watch, content_hash
+from gelgt.sources.state import SourceState
+from gelgt.sources.unchanged import Counted, Import, Records, Watch, content_hash
 
 _NO_COLUMNS = "it has no columns that can be read: it is left out"
 FORMAT = 5  # raise it when an import of the same rows would come out differently
@@ -45,7 +46,8 @@ class _Reading(NamedTuple):
     tables: dict[str, StagedTable]
     left_out: list[Finding]  # about tables of which no column can be read
     unread: tuple[str, ...]
-    is_current: bool  # they are all that the source held in the state before
+    state: SourceState | None  # that they were read in, where it is certain
+    census: dict[str, Any] | None
 
 
 def import_source(
@@ -99,8 +101,7 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
             shutil.rmtree(target)
         build_folder(target, lambda folder: _write(folder, reading, stated, source, work))
     imported = Import(target, reading.unread)
-    if reading.is_current:
-        records.add(imported, state, watch.content)
+    records.add(imported, reading.state, watch.content, reading.census)
     return imported
 
 
@@ -123,9 +124,13 @@ def _read(
         except (GelgtError, OSError):
             watch.confirm()
             raise
-        unread = _unread(source, only)
-        has_views = any(table.is_view for table in raw.values())
-        return _Reading(tables, left_out, unread, watch.confirm() and not has_views)
+        state = watch.state if watch.confirm() else None
+        unread, census = _unread(source, only), None
+        if any(table.is_view for table in raw.values()):
+            state = None
+        elif isinstance(source, Counted) and (census := source.census(raw)) is not None:
+            state = source.state()  # of the transaction that has read the rows
+        return _Reading(tables, left_out, unread, state, census)
 
 
 def _unread(source: Source, only: list[str] | None) -> tuple[str, ...]:
@@ -204,42 +209,13 @@ def _raw_tables(
 
 def _stage(raw: Mapping[str, RawTable], work: Path, stated: Stated) -> dict[str, StagedTable]:
     """The tables on disk."""
-    _check_names(raw)
+    check_names({name: table.columns for name, table in raw.items()})
     check_stated(stated, {name: table.columns for name, table in raw.items()})
     kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
     return {
         name: stage_table(table, work, i, kinds[name])
         for i, (name, table) in enumerate(raw.items())
     }
-
-
-def _check_names(raw: Mapping[str, RawTable]) -> None:
-    """Names that would collide in SQL, or that cannot name a file, are refused before anything is
-    read."""
-    checked = {"tables": list(raw)}
-    checked |= {f"columns of '{t.name}'": list(t.columns) for t in raw.values()}
-    for what, names in checked.items():
-        seen: dict[str, str] = {}
-        for name in names:
-            other = seen.setdefault(name.casefold(), name)
-            if other != name:
-                raise SchemaError(
-                    "case_collision",
-                    f"The {what} '{other}' and '{name}' differ only in letter case, which SQL "
-                    "ignores.",
-                    hint="Rename one.",
-                )
-            if not name.strip():
-                raise SchemaError(
-                    "empty_name", f"One of the {what} has an empty name.", hint="Rename it."
-                )
-    for name in raw:
-        if "/" in name or "\\" in name or "\0" in name or name.startswith("."):
-            raise SchemaError(
-                "bad_name",
-                f"The table name {name!r} cannot be a file name.",
-                hint="Rename the table, or read it through a view.",
-            )
 
 
 def _write(folder: Path, *arguments: Any) -> None:

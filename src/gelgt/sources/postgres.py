@@ -4,23 +4,24 @@ reads the catalogue.
 Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine.reflection import Inspector
 from sqlalchemy.exc import SQLAlchemyError
 
 from gelgt.errors import SourceError
-from gelgt.sources.cache import text_key
 from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.duckdb_engine import quote
+from gelgt.sources.postgres_state import matches_census, take_census, take_snapshot
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
 
+Answer = TypeVar("Answer")
 _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
 
 
@@ -32,26 +33,6 @@ _HIDDEN = """
       AND (c.relispartition OR NOT has_table_privilege(c.oid, 'SELECT'))
       AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid)
                ELSE n.nspname = :namespace END"""
-
-# Whatever is committed anywhere in the cluster ends a transaction that has a number, and a snapshot
-# names the numbers that it sees; that of a standby leaves out those that are under way. What
-# remains: rows that live outside (foreign and distributed tables, other kinds of storage), rows
-# that a crash empties without a transaction (unlogged), and rows that depend on who asks and when
-# (row security). The settings change how values become text.
-_STATE = """
-    SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()),
-                     extract(epoch FROM pg_postmaster_start_time()), current_database(),
-                     current_user, current_schemas(true), current_setting('DateStyle'),
-                     current_setting('IntervalStyle'), pg_current_snapshot())
-    WHERE NOT pg_is_in_recovery()
-      AND version() ~ '^PostgreSQL [0-9]+[.][0-9]+ ' AND version() !~ 'Greenplum|Cloudberry'
-      AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
-      AND NOT EXISTS (
-        SELECT FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam
-        WHERE c.oid >= 16384 AND c.relpersistence <> 't' AND (
-            c.relkind IN ('r', 'm') AND (c.relpersistence = 'u' OR a.amname <> 'heap')
-            OR c.relkind = 'f' AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid)
-            OR c.relkind IN ('r', 'p') AND row_security_active(c.oid)))"""
 
 
 class PostgresSource(SQLSource):
@@ -65,17 +46,27 @@ class PostgresSource(SQLSource):
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
 
     def state(self) -> SourceState | None:
+        snapshot = self._ask(take_snapshot)
+        return None if snapshot is None else SourceState(snapshot.key)
+
+    def census(self, tables: Iterable[str]) -> dict[str, Any] | None:
+        names = [self._qualified(table) for table in tables]
+        return self._ask(lambda connection: take_census(connection, names))
+
+    def matches(self, census: dict[str, Any]) -> bool:
+        return bool(self._ask(lambda connection: matches_census(connection, census)))
+
+    def _ask(self, question: Callable[[Connection], Answer]) -> Answer | None:
+        """An answer of the server, in the open transaction or one of its own; None where it only
+        resembles PostgreSQL and cannot answer."""
         if self._engine_ is None:
             with self:
-                return self.state()
-        if (self._connection.dialect.server_version_info or (0,)) < (13,):
-            return None
+                return self._ask(question)
         try:
             with self._connection.begin_nested():  # an error must not end the transaction
-                key = self._connection.exec_driver_sql(_STATE).scalar()
-        except SQLAlchemyError:  # a server that only resembles PostgreSQL
+                return question(self._connection)
+        except SQLAlchemyError:
             return None
-        return None if key is None else SourceState(text_key(key))
 
     def _engine(self) -> Engine:
         has_driver = "+" in self.url.drivername

@@ -4,7 +4,7 @@
     SQLite                    the same of the file (its first bytes hold its change counter) and of
                               its write-ahead log, into which others commit
     DuckDB                    the same of the file and its write-ahead log
-    PostgreSQL                the transactions that a snapshot sees, cluster-wide (postgres.py)
+    PostgreSQL                the transactions that a snapshot sees (postgres_state.py)
     MySQL, MariaDB, frames    none, so they are read each time: InnoDB's times of change are lost
                               with a restart, and its log moves before a commit becomes visible
 

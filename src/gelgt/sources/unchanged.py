@@ -7,10 +7,11 @@ An import whose files have changed since is not used: it was damaged.
 """
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from gelgt.errors import GelgtError, SourceError
 from gelgt.files import write_text
@@ -37,7 +38,7 @@ class Watch:
     """Tells whether a source changes while it is read."""
 
     def __init__(self, source: Source, state: SourceState | None) -> None:
-        self._source, self._state = source, state
+        self._source, self.state = source, state
         self.content = state.content() if state else None  # before the first row is read
 
     def confirm(self) -> bool:
@@ -46,11 +47,11 @@ class Watch:
         Raises:
             SourceError: it is not, and the tables may have been read in different ones.
         """
-        if self._state is None:
+        if self.state is None:
             return False
         now = self._source.state()
-        is_same = now is not None and now.key == self._state.key
-        if is_same and (self.content is None or self._state.content() == self.content):
+        is_same = now is not None and now.key == self.state.key
+        if is_same and (self.content is None or self.state.content() == self.content):
             return True
         if self._source.has_snapshot:
             return False
@@ -61,10 +62,25 @@ class Watch:
         )
 
 
+@runtime_checkable
+class Counted(Protocol):
+    """A source whose server can tell by counting rows that nothing has changed, where much else
+    has."""
+
+    def census(self, tables: Iterable[str]) -> dict[str, Any] | None:
+        """What to count, and how much it is in the open transaction."""
+        ...
+
+    def matches(self, census: dict[str, Any]) -> bool:
+        """Whether the tables hold the same rows as when they were counted."""
+        ...
+
+
 class Records:
     """What the cache holds of one source, read with certain options."""
 
     def __init__(self, source: Source, options: str) -> None:
+        self._source = source
         key = text_key(f"{source.address} {source.namespace} {options}")
         self._path = cache_root() / "records" / f"{key}.json"
         self._damaged: Path | None = None
@@ -78,11 +94,16 @@ class Records:
             if record["files"] != _sizes(folder):
                 return None
             self._damaged = None
-            if state is None or record["state"] != state.key:
+            if state is None:
                 return None
-            imported = Import(folder, tuple(record["unread"]))
+            imported, census = Import(folder, tuple(record["unread"])), record["census"]
+            if record["state"] != state.key and not self._matches(census):
+                return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        if record["state"] != state.key:
+            self.add(imported, state, None, census)
+            return imported
         if record["content"] is None:
             return imported
         doubtful = tuple(Path(path) for path in record["doubtful"])
@@ -92,6 +113,11 @@ class Records:
             self.add(imported, state, None)
         return imported
 
+    def _matches(self, census: dict[str, Any] | None) -> bool:
+        if census is None or not isinstance(self._source, Counted):
+            return False
+        return self._source.matches(census)
+
     def is_whole(self, folder: Path) -> bool:
         """Whether an import holds the bytes that were written."""
         try:
@@ -100,13 +126,20 @@ class Records:
         except (GelgtError, OSError, KeyError, TypeError):
             return False
 
-    def add(self, imported: Import, state: SourceState | None, content: str | None) -> None:
+    def add(
+        self,
+        imported: Import,
+        state: SourceState | None,
+        content: str | None,
+        census: dict[str, Any] | None = None,
+    ) -> None:
         """Record the import of a state; a cache that cannot be written stays as it is."""
         if state is None:
             return
         record = {
             "state": state.key,
             "content": content,
+            "census": census,
             "doubtful": [str(path) for path in state.doubtful],
             "import": imported.folder.name,
             "files": _sizes(imported.folder),
