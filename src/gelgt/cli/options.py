@@ -1,6 +1,8 @@
 """The options that several commands share; those of a source, a task and a run are bundles."""
 
+import atexit
 import gc
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -242,6 +244,7 @@ class RunOptions:
         finally:
             gc.freeze()
             gc.enable()
+            atexit.register(_unfreeze)
         return load_run(self.run)
 
     def open(self, run: "Run") -> "Opened":
@@ -253,3 +256,9 @@ class RunOptions:
     def address(self, run: "Run") -> str:
         """The address of the source, without its password."""
         return run.record.data.source if self.source is None else address_of(self.source)
+
+
+def _unfreeze() -> None:
+    """Triton, which a GPU needs, reports objects that are not freed at the end as leaks."""
+    if "triton" in sys.modules:
+        gc.unfreeze()
