@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gelgt.errors import GelgtError
 
-FORMAT = 2  # of run folders: 2 renamed settings (CHANGELOG.md)
+FORMAT = 3  # of run folders: 2 renamed settings, 3 lists the history columns (CHANGELOG.md)
 Scores = dict[str, float | None]  # by metric
 _Kind = TypeVar("_Kind", bound=BaseModel)
 
