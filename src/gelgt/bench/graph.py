@@ -9,17 +9,15 @@ size also runs through a pandas implementation. All files, the cache included, a
 folder and removed at the end.
 """
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gelgt.bench.machine import machine
+from gelgt.bench.measure import over, run_phase, short
+from gelgt.bench.phases import Work
 from gelgt.errors import GelgtError
 from gelgt.testing.large import foreign_keys
 
@@ -49,20 +47,14 @@ def bench_graph(
         faster), ``cost_per_row_14M_vs_1.4M`` is the cost per row at the largest size over that at
         the smallest (1: flat), over all phases but reopening, and the same for each phase.
     """
-    sizes = sorted(set(rows))
-    if not sizes or sizes[0] < 1000:
-        raise GelgtError(
-            "bad_size",
-            f"Sizes must be at least 1,000 rows, got {list(rows)}.",
-            hint="Name one or more sizes of at least 1,000 rows.",
-        )
+    sizes = checked_sizes(rows)
     say = progress or (lambda line: None)
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="gelgt-bench-", dir=folder) as base:
         for size in sizes:
-            work = Path(base) / str(size)
+            work = Work(str(Path(base) / str(size)), size)
             say(f"{size:,} rows: generating")
-            _child("generate", work, "gelgt", size)
+            run_phase("generate", work)
             phases = [("gelgt", phase) for phase in PHASES]
             if peer and size == sizes[0]:
                 phases += [("pandas", phase) for phase in PEER_PHASES]
@@ -70,50 +62,29 @@ def bench_graph(
                 say(f"{size:,} rows: {phase} ({tool})")
                 child = phase if tool == "gelgt" else f"{tool}_{phase}"
                 facts = {"tool": tool, "rows": size, "foreign_keys": foreign_keys(size)}
-                results.append(facts | {"phase": phase, **_child(child, work, tool, size)})
-            shutil.rmtree(work)
+                results.append(facts | {"phase": phase, **run_phase(child, work)})
+            shutil.rmtree(work.folder)
     return {"machine": machine(), "results": results, "ratios": _ratios(results, sizes)}
-
-
-def _child(phase: str, work: Path, tool: str, rows: int) -> dict[str, float]:
-    """Run one phase in a fresh process with a cache of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "gelgt.bench.phases",
-        phase,
-        str(work / "source"),
-        str(work / tool),
-        str(rows),
-    ]
-    environment = {**os.environ, "GELGT_CACHE": str(work / "cache")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(
-            f"The phase '{phase}' ended with status {done.returncode}:\n{done.stderr[-4000:]}"
-        )
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
 
 
 def _ratios(results: list[dict[str, Any]], sizes: list[int]) -> dict[str, float]:
     seconds = {(r["tool"], r["rows"], r["phase"]): r["seconds"] for r in results}
     small, large = sizes[0], sizes[-1]
     ratios = {
-        f"{phase}_vs_pandas": _over(seconds["pandas", small, phase], seconds["gelgt", small, phase])
+        f"{phase}_vs_pandas": over(seconds["pandas", small, phase], seconds["gelgt", small, phase])
         for phase in PEER_PHASES
         if ("pandas", small, phase) in seconds
     }
     if large > small:
-        name = f"cost_per_row_{_short(large)}_vs_{_short(small)}"
+        name = f"cost_per_row_{short(large)}_vs_{short(small)}"
         once = [phase for phase in PHASES if phase != "reopen"]
         cost = {
             size: sum(seconds["gelgt", size, phase] for phase in once) / size
             for size in (small, large)
         }
-        ratios[name] = _over(cost[large], cost[small])
+        ratios[name] = over(cost[large], cost[small])
         ratios |= {
-            f"{phase}_{name}": _over(
+            f"{phase}_{name}": over(
                 seconds["gelgt", large, phase] / large, seconds["gelgt", small, phase] / small
             )
             for phase in once
@@ -121,10 +92,13 @@ def _ratios(results: list[dict[str, Any]], sizes: list[int]) -> dict[str, float]
     return ratios
 
 
-def _over(above: float, below: float) -> float:
-    return round(above / max(below, 1e-9), 3)
-
-
-def _short(rows: int) -> str:
-    """14000000 → 14M, 3000 → 3k."""
-    return f"{rows / 1e6:g}M" if rows >= 1_000_000 else f"{rows / 1e3:g}k"
+def checked_sizes(rows: Sequence[int]) -> list[int]:
+    """The sizes, ascending and each once, if a database can be generated at each."""
+    sizes = sorted(set(rows))
+    if not sizes or sizes[0] < 1000:
+        raise GelgtError(
+            "bad_size",
+            f"Sizes must be at least 1,000 rows, got {list(rows)}.",
+            hint="Name one or more sizes of at least 1,000 rows.",
+        )
+    return sizes

@@ -1,5 +1,5 @@
-"""`gelgt bench graph`, `sampling`, `attention`, `efficiency` and `theory`: benchmarks that train no
-model to the end. Each prints the machine, its figures and their ratios."""
+"""`gelgt bench graph`, `scale`, `sampling`, `attention`, `efficiency` and `theory`: benchmarks that
+train no model to the end. Each prints the machine, its figures and their ratios."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +36,50 @@ def graph_command(
     from gelgt.bench.graph import bench_graph
 
     show(bench_graph(sizes(rows), folder, progress=note), as_json)
+
+
+def scale_command(
+    rows: Annotated[
+        str,
+        typer.Option(
+            "--rows", metavar="A,B", help="Sizes of the generated database, separated by commas."
+        ),
+    ] = "1e6,1e7",
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="Repeat each size under this hard limit of memory, such as 2GiB.",
+        ),
+    ] = None,
+    entities: Annotated[
+        int, typer.Option("--entities", metavar="N", help="Most entities to predict for.")
+    ] = 20_000,
+    steps: Annotated[int, typer.Option("--steps", metavar="N", help="Training steps.")] = 50,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--folder", metavar="FOLDER", help="Folder for the files (about 350 bytes a row)."
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the files in --folder when all is measured.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure import, graph, features, task, training and prediction by the number of rows.
+
+    Prints seconds, speed and peak memory of each phase, and its cost over that at the smallest
+    size. Example:
+
+    gelgt bench scale --rows 1e6,1e7,1e8 --memory-limit 2GiB"""
+    from gelgt.bench.scale import ScaleOptions, bench_scale
+    from gelgt.memory import byte_count
+
+    limit = None if memory_limit is None else byte_count(memory_limit)
+    options = ScaleOptions(limit, steps=steps, entities=entities, folder=folder, is_kept=keep)
+    show(bench_scale(sizes(rows), options, progress=note), as_json)
 
 
 def sampling_command(
@@ -117,6 +161,7 @@ def theory_command(
 def add_to(bench: typer.Typer) -> None:
     """Add the commands to `gelgt bench`."""
     bench.command("graph")(graph_command)
+    bench.command("scale")(scale_command)
     bench.command("sampling")(sampling_command)
     bench.command("attention")(attention_command)
     bench.command("efficiency")(efficiency_command)

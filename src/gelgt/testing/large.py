@@ -10,10 +10,11 @@
 
 That is two foreign keys a row. Parents are drawn from a power law: of 14 million rows about a
 million refer to one place. Keys are scattered over 2³¹ values, rows come in random order, 0.8 % of
-the foreign keys are null and 0.2 % dangle. Each table has the same eight feature columns. Rows are
-written in chunks, so memory stays small.
+the foreign keys are null and 0.2 % dangle. Each table has the same eight feature columns, or those
+of them that are asked for. Rows are written in chunks, so memory stays small.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,13 +61,19 @@ _TABLES = (
 _SKEW = {"places": 6.0, "accounts": 2.0, "items": 3.0, "sessions": 1.0}
 
 
-def large(folder: str | Path, rows: int = 14_000_000, seed: int = 0) -> dict[str, dict[str, Any]]:
+def large(
+    folder: str | Path,
+    rows: int = 14_000_000,
+    seed: int = 0,
+    columns: Sequence[str] | None = None,
+) -> dict[str, dict[str, Any]]:
     """Write the database, one Parquet file for each table.
 
     Args:
         folder: Where the files go; created if missing.
         rows: Number of rows over all tables, at least 1,000.
-        seed: The same seed and size give the same rows.
+        seed: The same seed, size and columns give the same rows.
+        columns: The feature columns to write; all eight by default.
 
     Returns:
         Keys and times of each table, as `gelgt.open(folder, schema=…)` takes them.
@@ -83,7 +90,7 @@ def large(folder: str | Path, rows: int = 14_000_000, seed: int = 0) -> dict[str
                 # A generator for each chunk: the rows do not depend on what was drawn before.
                 rng = np.random.default_rng([seed, number, chunk])
                 stop = min(start + CHUNK_ROWS, sizes[table.name])
-                part = _chunk(table, np.arange(start, stop), sizes, rng)
+                part = _chunk(table, np.arange(start, stop), sizes, rng, columns or tuple(_VALUES))
                 writer = writer or pq.ParquetWriter(temporary, part.schema, compression="zstd")
                 writer.write_table(part)
             assert writer is not None
@@ -117,7 +124,11 @@ def foreign_keys(rows: int) -> int:
 
 
 def _chunk(
-    table: _Table, index: Ints, sizes: dict[str, int], rng: np.random.Generator
+    table: _Table,
+    index: Ints,
+    sizes: dict[str, int],
+    rng: np.random.Generator,
+    features: Sequence[str],
 ) -> "pa.Table":
     import pyarrow as pa
 
@@ -127,18 +138,14 @@ def _chunk(
         columns[f"{parent}_key"] = _foreign(parent, n, sizes[parent], rng)
     if table.has_time:
         columns["happened_at"] = _times(rng.integers(0, _YEARS, n))
-    amount = rng.lognormal(3.0, 1.0, n)
-    columns |= {
-        "amount": pa.array(amount, mask=rng.random(n) < 0.03),
-        "score": pa.array(rng.normal(size=n)),
-        "units": pa.array(rng.poisson(3.0, n)),
-        "status": _words(_STATUSES, _skewed(len(_STATUSES), 2.0, n, rng)),
-        "tag": _words(_vocabulary("tag", _TAGS), _skewed(_TAGS, 2.0, n, rng)),
-        "is_active": pa.array(rng.random(n) < 0.7, mask=rng.random(n) < 0.01),
-        "due_at": _times(rng.integers(0, _YEARS, n)),
-        "note": _notes(n, rng),
-    }
+    columns |= {name: draw(n, rng) for name, draw in _VALUES.items() if name in features}
     return pa.table(columns)
+
+
+def _numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array(values, mask=missing)
 
 
 def _keys(index: Ints, as_text: bool) -> "pa.Array":
@@ -197,3 +204,16 @@ def _notes(n: int, rng: np.random.Generator) -> "pa.Array":
     return pc.if_else(
         pa.array(rng.random(n) < 0.5), short, pc.binary_join_element_wise(short, *words[2:], " ")
     )
+
+
+# Feature columns and how n values of each are drawn.
+_VALUES: dict[str, Callable[[int, np.random.Generator], "pa.Array"]] = {
+    "amount": lambda n, rng: _numbers(rng.lognormal(3.0, 1.0, n), rng.random(n) < 0.03),
+    "score": lambda n, rng: _numbers(rng.normal(size=n)),
+    "units": lambda n, rng: _numbers(rng.poisson(3.0, n)),
+    "status": lambda n, rng: _words(_STATUSES, _skewed(len(_STATUSES), 2.0, n, rng)),
+    "tag": lambda n, rng: _words(_vocabulary("tag", _TAGS), _skewed(_TAGS, 2.0, n, rng)),
+    "is_active": lambda n, rng: _numbers(rng.random(n) < 0.7, rng.random(n) < 0.01),
+    "due_at": lambda n, rng: _times(rng.integers(0, _YEARS, n)),
+    "note": lambda n, rng: _notes(n, rng),
+}
