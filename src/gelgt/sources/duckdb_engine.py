@@ -7,14 +7,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from gelgt.memory import available_memory
 
-def connect(spill: Path, memory: str = "2GB") -> Any:
+LEAST_MEMORY = 256 * 10**6
+
+
+def memory_limit(most: int) -> str:
+    """DuckDB's share of the memory, above which it works on disk: half of what is available, at
+    most `most` bytes."""
+    available = available_memory()
+    share = most if available is None else min(most, available // 2)
+    return f"{max(share, LEAST_MEMORY) // 10**6}MB"
+
+
+def connect(spill: Path) -> Any:
     """An in-memory connection that spills to `spill` and neither installs nor loads extensions by
     itself."""
     import duckdb
 
     config = {
-        "memory_limit": memory,
+        "memory_limit": memory_limit(2 * 10**9),
         "temp_directory": str(spill),
         "threads": os.cpu_count() or 1,
         "autoinstall_known_extensions": False,

@@ -21,6 +21,7 @@ from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
 from gelgt.sources.raw import RawTable, StaticSource
 from gelgt.sources.state import SourceState, files_state
+from gelgt.sources.table_file import batch_rows, read_ahead
 from gelgt.sources.text_types import TextProfile, parse_text
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -104,18 +105,28 @@ def _parquet_table(name: str, paths: list[Path]) -> RawTable:
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            with pq.ParquetFile(path, memory_map=True) as file:
-                present = [f.name for f in fields if f.name in file.schema_arrow.names]
-                for batch in file.iter_batches(batch_size=1 << 17, columns=present):
-                    arrays = [
-                        batch.column(f.name).cast(f.type)
-                        if f.name in present
-                        else pa.nulls(batch.num_rows, f.type)
-                        for f in fields
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in fields])
+            try:
+                yield from _parquet_batches(path, fields)
+            except (pa.ArrowInvalid, OSError) as error:  # damaged, or changed since it was opened
+                raise _unreadable(name, path, error) from None
 
-    return RawTable(name, {field.name: field.type for field in fields}, batches)
+    types = {field.name: field.type for field in fields}
+    return RawTable(name, types, lambda: read_ahead(batches()))
+
+
+def _parquet_batches(path: Path, fields: list[pa.Field]) -> Iterator[pa.RecordBatch]:
+    # Not mapped: a mapped file that somebody cuts short ends the process. Not buffered: that would
+    # hold the whole file.
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        present = [f.name for f in fields if f.name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=batch_rows(len(fields)), columns=present):
+            arrays = [
+                batch.column(f.name).cast(f.type)
+                if f.name in present
+                else pa.nulls(batch.num_rows, f.type)
+                for f in fields
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in fields])
 
 
 def _csv_table(name: str, path: Path) -> RawTable:

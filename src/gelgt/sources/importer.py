@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gelgt.errors import GelgtError, SourceError, did_you_mean
+from gelgt.memory import check_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema, Finding
 from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
@@ -25,7 +26,7 @@ from gelgt.sources.check import check_keys, check_names
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
 from gelgt.sources.dating import with_dating
-from gelgt.sources.duckdb_engine import connect
+from gelgt.sources.duckdb_engine import LEAST_MEMORY, connect
 from gelgt.sources.order import TableWriter
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.raw import RawTable, Source
@@ -34,6 +35,7 @@ from gelgt.sources.row_times import RowTimes
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable, stage_table
 from gelgt.sources.state import SourceState
+from gelgt.sources.table_file import batch_rows
 from gelgt.sources.unchanged import Counted, Import, Records, Watch, content_hash
 
 _NO_COLUMNS = "it has no columns that can be read: it is left out"
@@ -222,10 +224,19 @@ def _write(folder: Path, *arguments: Any) -> None:
     """Write the folder; DuckDB's errors about disk and memory become the system's."""
     import duckdb
 
+    check_memory(_needed_memory(arguments[0].tables), "Importing these tables")
     try:
         _write_folder(folder, *arguments)
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise OSError(str(error)) from error
+
+
+def _needed_memory(staged: Mapping[str, StagedTable]) -> int:
+    """Bytes: libraries, DuckDB's least share, and a few batches of the widest table, whatever the
+    number of rows; measured in docs/benchmarks.md."""
+    sizes = [(len(table.columns), table.rows) for table in staged.values()]
+    widest = max(width * min(rows, batch_rows(width)) for width, rows in sizes)
+    return (256 << 20) + LEAST_MEMORY + 6 * 16 * widest
 
 
 def _write_folder(
@@ -237,10 +248,7 @@ def _write_folder(
         tables = resolve(staged, stated, probe)
         check_keys(tables, probe)
         val, test = split_times(tables, probe) if source.splits is None else source.splits.times
-        writer = TableWriter(tables, probe, folder, work, val)
-        for table in tables:
-            writer.write_keys(table)
-        written = {table: writer.write_rows(table) for table in tables}
+        written = TableWriter(tables, probe, folder, work, val).write()
     findings = reading.left_out + [f for t in staged.values() for f in t.findings]
     findings += [f for _, noticed in written.values() for f in noticed]
     schema = DatabaseSchema(

@@ -2,18 +2,18 @@
 
 Rows are sorted by (time, key, all columns) with null times last, so the rows up to a time come
 first and the numbering of earlier rows does not depend on later ones. One DuckDB query a table
-joins the parents' row numbers and sorts, on disk where memory is short.
+joins the parents' row numbers and sorts, on disk where memory is short. Parents are written before
+their children; where tables refer to each other in a cycle, a query for the keys alone comes first.
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from gelgt.errors import some
 from gelgt.schema.kinds import Sampler, infer_kind
@@ -22,7 +22,7 @@ from gelgt.sources.canonical import STRINGS, canonical_name
 from gelgt.sources.check import referred_columns
 from gelgt.sources.duckdb_engine import arrow_reader, literal
 from gelgt.sources.probe import StagedProbe
-from gelgt.sources.stage import SCRATCH
+from gelgt.sources.table_file import KeyFiles, TableFile, batch_rows, lasting
 
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -32,11 +32,11 @@ _SQL_TYPES = {
     "timestamp": "TIMESTAMP",
     "list": "VARCHAR[]",
 }
+_EXAMPLES = 6  # values that are kept for a message, one more than it shows
 
 
 class TableWriter:
-    """Writes resolved tables to a RelBench folder. Keys of all tables first (`write_keys`), then
-    the rows (`write_rows`)."""
+    """Writes resolved tables to a RelBench folder."""
 
     def __init__(
         self,
@@ -51,42 +51,43 @@ class TableWriter:
         self.folder = folder
         self.val = val
         self._lookups: dict[str, Path] = {
-            name: work / f"keys-{probe.tables[name].path.stem}.parquet" for name in tables
+            fk.table: work / f"keys-{probe.tables[fk.table].path.stem}.parquet"
+            for table in tables.values()
+            for fk in table.foreign_keys
         }
+        self._order_of_tables = parents_first(tables)
+        self._early = _referred_early(tables, self._order_of_tables)
         (folder / "db").mkdir()
         (folder / "gelgt" / "keys").mkdir(parents=True)
 
-    def write_keys(self, name: str) -> None:
-        """Write key values in final row order: the user's keys to `gelgt/keys`, and a look-up (key
-        columns, row) for the joins.
+    def write(self) -> dict[str, tuple[TableSchema, list[Finding]]]:
+        """Write all tables; returns, for each, its schema with kinds, and findings about its keys
+        and numbers."""
+        for name in self._early:
+            self._write_keys(name)
+        written = {name: self.write_rows(name) for name in self._order_of_tables}
+        return {name: written[name] for name in self.tables}
 
-        The file of the user's keys is left out where they already are the row numbers.
-        """
-        table, columns = self.tables[name], self._key_columns(name)
-        if not columns:
-            return
-        selected = ", ".join(f"{self.probe.value(name, c)} AS k{i}" for i, c in enumerate(columns))
-        query = f"SELECT {selected} FROM {self.probe.relation(name)} ORDER BY {self._order(table)}"
+    def _write_keys(self, name: str) -> None:
+        """Write the keys of a table in final row order, before its rows."""
+        selected = ", ".join(self._selected_keys(name))
+        order = self._order(self.tables[name])
+        query = f"SELECT {selected} FROM {self.probe.relation(name)} ORDER BY {order}"
         reader = arrow_reader(self.probe.connection, query)
-        key = table.primary_key.columns if table.primary_key else ()
-        key_schema = pa.schema([pa.field(c, t.type) for c, t in zip(key, reader.schema)])
-        lookup_schema = reader.schema.append(pa.field("row", pa.int64()))
-        path = self.folder / "gelgt" / "keys" / f"{name}.parquet"
-        row, is_numbered = 0, len(key) <= 1
-        with (
-            pq.ParquetWriter(self._lookups[name], lookup_schema, **SCRATCH) as lookup,
-            pq.ParquetWriter(path, key_schema) as keys,
-        ):
+        with self._key_files(name, reader.schema) as files:
             for batch in reader:
-                numbers = np.arange(row, row + batch.num_rows)
-                lookup.write_batch(batch.append_column("row", pa.array(numbers)))
-                if key:
-                    values = batch.columns[: len(key)]
-                    keys.write_batch(pa.RecordBatch.from_arrays(values, schema=key_schema))
-                    is_numbered = is_numbered and _are_numbers(values[0], numbers)
-                row += batch.num_rows
-        if is_numbered:
-            path.unlink()
+                files.write(batch.columns)
+
+    def _selected_keys(self, name: str) -> list[str]:
+        columns = enumerate(self._key_columns(name))
+        return [f"{self.probe.value(name, c)} AS key{i}" for i, c in columns]
+
+    def _key_files(self, name: str, schema: pa.Schema) -> KeyFiles:
+        primary = self.tables[name].primary_key
+        types = [schema.field(f"key{i}").type for i in range(len(self._key_columns(name)))]
+        path = self.folder / "gelgt" / "keys" / f"{name}.parquet"
+        key = primary.columns if primary else ()
+        return KeyFiles(path, self._lookups.get(name), key, types)
 
     def _key_columns(self, name: str) -> list[str]:
         """The columns of the primary key first, then every column that a table refers to."""
@@ -106,29 +107,38 @@ class TableWriter:
         return ", ".join(f"{prefix}{staged.columns[c].stored} NULLS LAST" for c in ordered)
 
     def write_rows(self, name: str) -> tuple[TableSchema, list[Finding]]:
-        """Write one table in final form; returns its schema with kinds, and findings about its
-        keys and numbers."""
+        """Write one table in final form, with its keys unless they are written already."""
         table, types = self.tables[name], self._types(name)
         features = [c for c in types if c not in table.key_columns]
         sampler = Sampler(self._rows_until_validation(table))
-        dangling = [0] * len(table.foreign_keys)
+        dangling = [_Dangling() for _ in table.foreign_keys]
         row, schema = 0, pa.schema([pa.field(c, arrow) for c, arrow in types.items()])
-        # numbers gain little from a dictionary and cost much
         texts = [c for c in features if types[c] in (pa.string(), STRINGS)]
         path = self.folder / "db" / f"{name}.parquet"
-        with pq.ParquetWriter(path, schema, use_dictionary=texts) as writer:
-            for batch in arrow_reader(self.probe.connection, self._query(table)):
-                out = self._final_batch(table, batch, schema, row)
-                writer.write_batch(out)
-                sampler.add(out.select(features))
-                for j in range(len(dangling)):
-                    dangling[j] += pc.sum(batch.column(f"d{j}")).as_py() or 0
+        query = self._query(table)
+        reader = arrow_reader(self.probe.connection, query, batch_rows(len(types)))
+        with ExitStack() as stack:
+            rows = stack.enter_context(TableFile(path, schema, **lasting(schema, texts)))
+            keys = self._keys_with_rows(name)
+            files = stack.enter_context(self._key_files(name, reader.schema)) if keys else None
+            for batch in reader:
+                arrays = self._final_arrays(table, batch, schema, row)
+                rows.write(arrays)
+                if files is not None:
+                    files.write([batch.column(f"key{i}") for i in range(len(keys))])
+                sampler.add(pa.RecordBatch.from_arrays(arrays, schema=schema).select(features))
+                for j, values in enumerate(dangling):
+                    values.add(batch, j)
                 row += batch.num_rows
         kinds = {
             c: table.kinds.get(c) or infer_kind(c, sampler.column(c, types[c])) for c in features
         }
         columns = {c: canonical_name(arrow) for c, arrow in types.items()}
         return replace(table, columns=columns, kinds=kinds), self._findings(table, dangling)
+
+    def _keys_with_rows(self, name: str) -> list[str]:
+        """The key columns that are written together with the rows."""
+        return [] if name in self._early else self._key_columns(name)
 
     def _types(self, name: str) -> dict[str, pa.DataType]:
         """The final columns: the user's in their order, then those that gelgt adds for composite
@@ -140,10 +150,10 @@ class TableWriter:
             for c in dict.fromkeys([*staged.columns, *keys])
         }
 
-    def _final_batch(
+    def _final_arrays(
         self, table: TableSchema, batch: pa.RecordBatch, schema: pa.Schema, row: int
-    ) -> pa.RecordBatch:
-        """A batch of `_query` with the final columns; its first row has the number `row`."""
+    ) -> list[pa.Array]:
+        """The final columns of a batch of `_query` whose first row has the number `row`."""
         staged = self.probe.tables[table.name].columns
         parents = {fk.column: f"p{j}" for j, fk in enumerate(table.foreign_keys)}
         arrays = []
@@ -153,7 +163,7 @@ class TableWriter:
             else:
                 name = parents.get(field.name) or staged[field.name].stored
                 arrays.append(batch.column(name).cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return arrays
 
     def _query(self, table: TableSchema) -> str:
         staged = self.probe.tables[table.name]
@@ -164,10 +174,14 @@ class TableWriter:
         joins = []
         for j, fk in enumerate(table.foreign_keys):
             joins.append(self._join(table, fk, j))
+            lost = f"({self._filled(table, fk)}) AND j{j}.row IS NULL"
+            selected.append(f"j{j}.row AS p{j}")
             selected += [
-                f"j{j}.row AS p{j}",
-                f"CAST(({self._filled(table, fk)}) AND j{j}.row IS NULL AS BIGINT) AS d{j}",
+                f"CASE WHEN {lost} THEN s.{staged.columns[c].stored} END AS d{j}_{i}"
+                for i, c in enumerate(fk.columns)
             ]
+        if self._keys_with_rows(table.name):
+            selected += self._selected_keys(table.name)
         rows = f"{self.probe.relation(table.name)} AS s {' '.join(joins)}"
         order = self._order(table, "s.")
         return f"SELECT {', '.join(selected) or '1'} FROM {rows} ORDER BY {order}"
@@ -204,9 +218,13 @@ class TableWriter:
             )[0]
         )
 
-    def _findings(self, table: TableSchema, dangling: list[int]) -> list[Finding]:
-        keys = enumerate(zip(table.foreign_keys, dangling))
-        findings = [self._dangling(table, fk, j, count) for j, (fk, count) in keys if count]
+    def _findings(self, table: TableSchema, dangling: "list[_Dangling]") -> list[Finding]:
+        keys = zip(table.foreign_keys, dangling)
+        findings = [
+            Finding("dangling_key", table.name, fk.column, values.count, values.message(fk))
+            for fk, values in keys
+            if values.count
+        ]
         for name, column in self.probe.tables[table.name].columns.items():
             if column.non_finite:
                 message = "NaN or infinite values count as missing"
@@ -214,21 +232,54 @@ class TableWriter:
                 findings.append(Finding("non_finite", table.name, name, count, message))
         return findings
 
-    def _dangling(self, table: TableSchema, fk: ForeignKey, j: int, count: int) -> Finding:
-        staged = self.probe.tables[table.name].columns
-        values = ", ".join(f"s.{staged[c].stored}" for c in fk.columns)
-        lost = f"{self._filled(table, fk)} AND j{j}.row IS NULL"
-        rows = f"{self.probe.relation(table.name)} AS s {self._join(table, fk, j)}"
-        distinct = self.probe.all(
-            f"SELECT DISTINCT {values} FROM {rows} WHERE {lost} ORDER BY ALL LIMIT 6"
-        )
-        examples = [row[0] if len(fk.columns) == 1 else row for row in distinct]
-        message = f"no such row in '{fk.table}': {some(examples)}; kept as null"
-        return Finding("dangling_key", table.name, fk.column, count, message)
+
+class _Dangling:
+    """Counts the values of a foreign key that name no row, and keeps the smallest ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._smallest: pa.Table | None = None
+
+    def add(self, batch: pa.RecordBatch, number: int) -> None:
+        """Add the columns `d{number}_…` of a batch, which are null where a key is fine."""
+        names = [name for name in batch.schema.names if name.startswith(f"d{number}_")]
+        values = pa.Table.from_batches([batch.select(names)])
+        is_lost = pc.is_valid(values.column(0))
+        if (lost := pc.sum(is_lost).as_py() or 0) == 0:
+            return
+        self.count += lost
+        values = values.filter(is_lost)
+        if self._smallest is not None:
+            values = pa.concat_tables([self._smallest, values])
+        values = values.group_by(names).aggregate([])
+        self._smallest = values.sort_by([(name, "ascending") for name in names])[:_EXAMPLES]
+
+    def message(self, fk: ForeignKey) -> str:
+        assert self._smallest is not None
+        rows = list(zip(*(column.to_pylist() for column in self._smallest.columns)))
+        examples = [row[0] if len(fk.columns) == 1 else row for row in rows]
+        return f"no such row in '{fk.table}': {some(examples)}; kept as null"
 
 
-def _are_numbers(keys: pa.Array, numbers: NDArray[np.int64]) -> bool:
-    """Whether keys are the row numbers."""
-    return pa.types.is_int64(keys.type) and np.array_equal(
-        keys.to_numpy(zero_copy_only=False), numbers
-    )
+def parents_first(tables: Mapping[str, TableSchema]) -> list[str]:
+    """The tables, each after those that it refers to, where cycles leave that open."""
+    ordered: list[str] = []
+    entered: set[str] = set()
+    stack = [(name, False) for name in reversed(list(tables))]
+    while stack:
+        name, is_ready = stack.pop()
+        if is_ready:
+            ordered.append(name)
+        elif name not in entered:
+            entered.add(name)
+            parents = [fk.table for fk in tables[name].foreign_keys]
+            stack += [(name, True), *((p, False) for p in reversed(parents) if p not in entered)]
+    return ordered
+
+
+def _referred_early(tables: Mapping[str, TableSchema], ordered: list[str]) -> list[str]:
+    """Tables that one refers to which is written before them, or they themselves."""
+    place = {name: i for i, name in enumerate(ordered)}
+    children = [(table.name, fk.table) for table in tables.values() for fk in table.foreign_keys]
+    early = {parent for child, parent in children if place[parent] >= place[child]}
+    return [name for name in ordered if name in early]

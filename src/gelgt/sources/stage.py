@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from gelgt.errors import SourceError
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.raw import RawTable
+from gelgt.sources.table_file import SCRATCH, TableFile, batch_rows
 from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
 # Names of whole-number columns that may hold epoch times.
@@ -30,8 +30,6 @@ _TIMELIKE = re.compile(
     re.ASCII,
 )
 _EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
-# written once, read once or twice
-SCRATCH: dict[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -53,23 +51,24 @@ class StagedColumn:
         if self.text is not None:
             self.text.add(values)
         elif self.type in (pa.int64(), pa.float64(), TIME):
-            self._add_numbers(values.drop_null())
+            self._add_numbers(values)
 
     def _add_numbers(self, values: pa.Array) -> None:
         if self.type == TIME:
-            values = values.cast(pa.int64())
+            values = values.view(pa.int64())
         elif self.type == pa.float64():
             finite = pc.is_finite(values)
-            self.non_finite += len(values) - (pc.sum(finite).as_py() or 0)
-            values = values.filter(finite)
+            if (others := len(values) - values.null_count - (pc.sum(finite).as_py() or 0)) > 0:
+                self.non_finite += others
+                values = values.filter(finite)
             if self.is_whole:
-                numbers = values.to_numpy(zero_copy_only=False)
+                numbers = values.drop_null().to_numpy(zero_copy_only=False)
                 self.is_whole = bool(
                     np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53)
                 )
-        if len(values):
-            extremes = pc.min_max(values)
-            low, high = extremes["min"].as_py(), extremes["max"].as_py()
+        extremes = pc.min_max(values)
+        low, high = extremes["min"].as_py(), extremes["max"].as_py()
+        if low is not None:
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
 
@@ -119,12 +118,12 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     path = folder / f"{number}.parquet"
     rows = 0
     schema = _file_schema(columns)
-    with pq.ParquetWriter(path, schema, **SCRATCH) as writer:
+    with TableFile(path, schema, **SCRATCH) as file:
         for batch in raw.batches():
             arrays = [canonical_array(batch.column(name), raw.name, name) for name in columns]
+            file.write(arrays)
             for column, array in zip(columns.values(), arrays):
                 column.add(array)
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             rows += batch.num_rows
     staged = StagedTable(raw.name, path, rows, columns, raw.primary_key, raw.foreign_keys, findings)
     _settle(staged, raw, forced)
@@ -184,7 +183,7 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
         staged.columns[name] = StagedColumn(staged.columns[name].stored, arrow)
     schema = _file_schema(staged.columns)
     target = staged.path.with_suffix(".settled")
-    with pq.ParquetWriter(target, schema, **SCRATCH) as writer:
+    with TableFile(target, schema, **SCRATCH) as file:
         for batch in read_batches(staged.path):
             arrays = []
             for name, column in staged.columns.items():
@@ -202,7 +201,7 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
                     lost[name] += array.null_count - before
                     column.add(array)
                 arrays.append(array)
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            file.write(arrays)
     os.replace(target, staged.path)
     for name, count in lost.items():
         if count:
@@ -220,8 +219,9 @@ def _from_epoch(values: pa.Array, unit: str) -> pa.Array:
 
 
 def read_batches(
-    path: Path, columns: list[str] | None = None, batch_size: int = 1 << 17
+    path: Path, columns: list[str] | None = None, batch_size: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet file that gelgt wrote."""
     with pq.ParquetFile(path, memory_map=True) as file:
-        yield from file.iter_batches(batch_size=batch_size, columns=columns)
+        rows = batch_size or batch_rows(file.metadata.num_columns)
+        yield from file.iter_batches(batch_size=rows, columns=columns)
