@@ -118,6 +118,19 @@ def test_company_does_not_matter(
     np.testing.assert_allclose(alone, all_of_them[:5], atol=1e-5, rtol=0)
 
 
+def test_chunks_grow_with_a_large_database_up_to_a_limit(
+    predictor: Predictor, monkeypatch: Any
+) -> None:
+    module = "gelgt.inference.predictor"
+    assert predictor._chunk_size() == 8192
+    monkeypatch.setattr(f"{module}.CHUNK", 2)
+    monkeypatch.setattr(f"{module}.LARGE_GRAPH", 1)
+    monkeypatch.setattr(f"{module}.NODES_PER_SEED", predictor.graph.num_nodes / 10)
+    assert predictor._chunk_size() == 10
+    monkeypatch.setattr(f"{module}.MAX_CHUNK", 5)
+    assert predictor._chunk_size() == 5
+
+
 def test_the_generator_of_the_world_is_left_alone(twins: Twins, binary_run: Run) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -8,12 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gelgt
 from gelgt import GelgtError
 from gelgt.demo import Shop
 from gelgt.sources.cache import _sweep, scratch_folder
+from gelgt.sources.stage import StagedColumn
 
 BUILD = """
 import sys, gelgt
@@ -25,12 +29,21 @@ LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 import gelgt
+from gelgt.sources import importer
 gelgt.open({"warm": __import__("pyarrow").table({"id": [1, 2]})})
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+def fill(*arguments):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+url, moment = sys.argv[1:]
 try:
-    gelgt.open(sys.argv[1])
+    if moment == "reading":
+        fill()
+    elif moment == "writing":
+        importer.check_keys = fill
+    db = gelgt.open(url)
+    fill()
+    db.graph() if moment == "graph" else db.features()
 except gelgt.GelgtError as error:
-    print(error.code)
+    print(error.code, error.message)
 """
 
 
@@ -99,7 +112,38 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_names_it(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
-def test_a_full_disk_is_an_error_and_leaves_nothing(small_shop: Shop, tmp_path: Path) -> None:
-    assert finish(start(LIMITED, small_shop.url, cache=tmp_path)).strip() == "cannot_write"
-    # the one that was made before the disk was full
-    assert len(list((tmp_path / "imports").iterdir())) == 1
+@pytest.mark.parametrize("moment", ["reading", "writing", "graph", "features"])
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    small_shop: Shop, tmp_path: Path, moment: str
+) -> None:
+    out = finish(start(LIMITED, small_shop.url, moment, cache=tmp_path))
+    assert out.startswith("cannot_write Cannot write to")
+    # the one that was made before the disk was full, and the import that graph and features need
+    is_imported = moment in ("graph", "features")
+    assert len(list((tmp_path / "imports").iterdir())) == 1 + is_imported
+    assert not list(tmp_path.rglob(".*.tmp"))
+    derived = [path for path in tmp_path.glob("derived/*/*") if path.name.startswith(moment)]
+    assert derived == []
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, rows = tmp_path / "source", 2_000_000
+    source.mkdir()
+    path = source / "orders.parquet"
+    numbers = np.random.default_rng(0).random(rows)
+    table = pa.table({"id": np.arange(rows), "amount": numbers})
+    pq.write_table(table, path, row_group_size=100_000)
+    add = StagedColumn.add
+
+    def cut(self: StagedColumn, values: pa.Array) -> None:
+        with path.open("r+b") as file:
+            file.truncate(1000)
+        add(self, values)
+
+    monkeypatch.setattr(StagedColumn, "add", cut)
+    with pytest.raises(GelgtError, match=r"orders\.parquet") as caught:
+        gelgt.open(source, out=tmp_path / "project")
+    assert caught.value.code in ("unreadable_file", "source_changed")
+    assert [p.name for p in tmp_path.iterdir()] == ["source"]

@@ -93,8 +93,11 @@ def _in_period(times: RowTimes, table: TableSchema, until: int | None) -> NDArra
     time."""
     if not table.has_time:
         return None
-    moments = times.of(table.name)
-    return moments <= until if until is not None else moments != NEVER
+    parts = [
+        moments <= until if until is not None else moments != NEVER
+        for moments in times.blocks(table.name)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
 
 def _fitter(column: Column, kind: ColumnKind, rows: int) -> Fitter:

@@ -6,6 +6,8 @@ is read instead.
 """
 
 import hashlib
+import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
@@ -19,13 +21,22 @@ _HASH_ITEMS = 1 << 21
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """A new array on disk, filled with zeros and writable through memory."""
+    """A new array on disk, filled with zeros and writable through memory.
+
+    Its space is taken at once: a disk that is full when a page of a mapped file is written ends the
+    process, without an error to catch.
+    """
     if 0 in shape:
         np.save(path, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
-    return np.asarray(
-        np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    )
+    with path.open("wb") as file:
+        _write_header(file, np.dtype(dtype), shape)
+        size = file.tell() + math.prod(shape) * np.dtype(dtype).itemsize
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+    return np.asarray(np.load(path, mmap_mode="r+", allow_pickle=False))
 
 
 def load_array(path: Path) -> NDArray[Any]:

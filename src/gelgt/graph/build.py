@@ -5,10 +5,12 @@
    (`sources/row_times.py`); keys that a model does not follow (`Dating.pointers`) are left empty.
 2. Count the neighbours of every node; the running sum is `indptr`.
 3. Write each row's parents, then visit all rows from the newest to the oldest and append each to
-   the lists of its parents: one stable sort of the nodes orders every list.
+   the lists of its parents. Rows of an imported table are in the order of their times, so that
+   merging the tables orders every list; other tables are sorted first.
 
-Linear in rows and keys except for that sort. Memory: about 40 bytes a node and 12 a key, of which
-all but 16 bytes a node are pages of the files being written.
+Linear in rows and keys. All arrays of nodes and keys are pages of the files being written; what is
+held besides are the times of tables that date others, and the order of tables whose rows are not in
+the order of their times (8 bytes a row each).
 """
 
 import json
@@ -90,10 +92,10 @@ def finish_graph(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes * keys)]).astype(np.int64)
     node_time, parents = load_array(folder / "node_time.npy"), load_array(folder / "parents.npy")
-    degree, edges = _connect(folder, offsets, starts, keys, node_time, parents)
-    counts = {
-        "relations": edges,
-        **_degrees(degree, offsets, tables),
+    hub, counts = _connect(folder, offsets, starts, keys, node_time, parents)
+    number = None if hub is None else int(np.searchsorted(offsets, hub, side="right")) - 1
+    counts |= {
+        "max_degree_table": None if number is None else tables[number],
         "times": [_time_range(node_time[a:b]) for a, b in pairwise(offsets)],
     }
     meta = {
@@ -110,19 +112,6 @@ def finish_graph(
     )
 
 
-def _degrees(
-    degree: NDArray[np.int64], offsets: NDArray[np.int64], tables: list[str]
-) -> dict[str, Any]:
-    """The largest degree and its table, and the number of nodes without neighbours."""
-    hub = int(np.argmax(degree)) if len(degree) else None
-    number = None if hub is None else int(np.searchsorted(offsets, hub, side="right")) - 1
-    return {
-        "max_degree": 0 if hub is None else int(degree[hub]),
-        "max_degree_table": None if number is None else tables[number],
-        "isolated": int(np.count_nonzero(degree == 0)),
-    }
-
-
 def _connect(
     folder: Path,
     offsets: NDArray[np.int64],
@@ -130,34 +119,56 @@ def _connect(
     keys: NDArray[np.int64],
     node_time: NDArray[np.int64],
     parents: NDArray[Any],
-) -> tuple[NDArray[np.int64], list[int]]:
-    """Write `indptr`, `indices` and `list_time`; returns the degree of each node and the number of
-    edges of each relation."""
-    from gelgt.graph.kernels import count_neighbours, place_children, place_parents
+) -> tuple[int | None, dict[str, Any]]:
+    """Write `indptr`, `indices` and `list_time`; returns the node of the largest degree, and the
+    edges of each relation, that degree and the number of nodes without neighbours."""
+    from gelgt.graph import kernels
 
-    tables = range(len(keys))
     blocks = [
         parents[starts[i] : starts[i + 1]].reshape(offsets[i + 1] - offsets[i], keys[i])
-        for i in tables
+        for i in range(len(keys))
     ]
-    degree = np.zeros(int(offsets[-1]), np.int64)
-    for i in tables:
-        count_neighbours(blocks[i], offsets[i], degree)
-    indptr = create_array(folder / "indptr.npy", (len(degree) + 1,), np.int64)
-    np.cumsum(degree, out=indptr[1:])
+    indptr = create_array(folder / "indptr.npy", (int(offsets[-1]) + 1,), np.int64)
+    degree, edges = indptr[1:], [np.zeros(count, np.int64) for count in keys]
+    for block, first_node, filled in zip(blocks, offsets, edges):
+        kernels.count_neighbours(block, first_node, degree, filled)
+    hub = int(np.argmax(degree)) if len(degree) else None
+    counts = {
+        "relations": [int(count) for filled in edges for count in filled],
+        "max_degree": 0 if hub is None else int(degree[hub]),
+        "isolated": len(degree) - int(np.count_nonzero(degree)),
+    }
+    kernels.add_up(indptr)
     indices = create_array(folder / "indices.npy", (int(indptr[-1]),), parents.dtype)
-
-    cursor = indptr[:-1].copy()
-    for i in tables:
-        place_parents(blocks[i], offsets[i], cursor, indices)
-    # ~t falls as t rises and, unlike -t, cannot overflow: newest first, equal times by node.
-    order = np.argsort(~node_time, kind="stable")
-    place_children(order, offsets, starts, keys, parents, cursor, indices)
+    # Each start moves to the end of its list as the list is filled, which is the next one's start.
+    cursor = indptr[:-1]
+    for block, first_node in zip(blocks, offsets):
+        kernels.place_parents(block, first_node, cursor, indices)
+    rows, first = _sorted_rows(offsets, node_time)
+    tables = kernels.Tables(offsets, starts, keys, rows, first)
+    kernels.place_children(tables, node_time, parents, cursor, indices)
+    kernels.shift(indptr)
     with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
         for start in range(0, len(indices), CHUNK):
             list_time.append(node_time[indices[start : start + CHUNK]])
-    edges = [int(np.count_nonzero(column >= 0)) for block in blocks for column in block.T]
-    return degree, edges
+    return hub, counts
+
+
+def _sorted_rows(
+    offsets: NDArray[np.int64], node_time: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows by time of tables that are not in that order, one after the other, and where those
+    of each table begin (-1 where they are)."""
+    from gelgt.graph.kernels import is_ascending
+
+    orders, first, total = [np.zeros(0, np.int64)], [], 0
+    for start, stop in pairwise(offsets):
+        times = node_time[start:stop]
+        first.append(-1 if is_ascending(times) else total)
+        if first[-1] >= 0:
+            orders.append(np.argsort(times, kind="stable"))
+            total += len(times)
+    return np.concatenate(orders), np.array(first, np.int64)
 
 
 def _read_table(
@@ -194,14 +205,13 @@ def _fill_times(row_times: RowTimes, table: TableSchema, times: NDArray[np.int64
     if not table.has_time:
         times.fill(TIMELESS)
         return NEVER
-    micros = row_times.of(table.name)
-    first_fraction = NEVER
-    for start in range(0, len(micros), CHUNK):
-        part = micros[start : start + CHUNK]
+    start, first_fraction = 0, NEVER
+    for part in row_times.blocks(table.name):
         has_time, seconds = part != NEVER, part // MICROSECONDS
-        times[start : start + CHUNK] = np.where(has_time, seconds, NEVER)
+        times[start : start + len(part)] = np.where(has_time, seconds, NEVER)
         is_cut = has_time & (part % MICROSECONDS != 0)
         first_fraction = min(first_fraction, int(seconds[is_cut].min(initial=NEVER)))
+        start += len(part)
     return first_fraction
 
 

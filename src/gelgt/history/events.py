@@ -49,8 +49,11 @@ def row_times(graph: Graph, table: str) -> NDArray[np.int64]:
 
 def parent_rows(graph: Graph, key: Key) -> NDArray[np.int64]:
     """For each row of the child, the row of the parent or -1."""
-    nodes = graph.table_parents(key.child)[:, key.place].astype(np.int64)
-    return np.where(nodes >= 0, nodes - graph.offsets[graph.table_number(key.parent)], -1)
+    nodes = graph.table_parents(key.child)[:, key.place]
+    rows: NDArray[np.int64] = nodes.astype(np.int64)
+    rows -= graph.offsets[graph.table_number(key.parent)]  # in place: tables may have many rows
+    rows[nodes < 0] = -1
+    return rows
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,22 @@ from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
+from gelgt.memory import check_memory
 from gelgt.runs.folder import Run
 from gelgt.sampling import Seeds, make_seeds
 from gelgt.scoring.load import run_data, run_scorer
+from gelgt.scoring.memory import needed_memory
 from gelgt.scoring.scorer import choose_device
 from gelgt.scoring.table import key_table, prediction_columns, times_column
 from gelgt.tasks.task import Definition
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
 CUDA_CHUNK = 65_536  # likewise where a GPU waits for the next ones
+# The history of a chunk reads the keys of the whole database: a chunk is larger where that is, so
+# that this costs less than the network does.
+LARGE_GRAPH = 4_000_000  # nodes
+NODES_PER_SEED = 400
+MAX_CHUNK = 262_144
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
@@ -60,6 +67,7 @@ class Predictor:
         opened = open_for(run, source)
         self.run, self.db, self.notices = run, opened.db, opened.notices
         self.task: Definition = run_definition(run, self.db)
+        check_memory(needed_memory(self.db, CHUNK), "Prediction")
         data = run_data(run, self.db, self.task, prediction_sampling(run.config.sampling))
         self.target, self.graph = data.target, data.graph
         self.scorer = run_scorer(run, data, choose_device(device), batch_size)
@@ -77,7 +85,7 @@ class Predictor:
         memory.
 
         Yields:
-            Tables of up to `CHUNK` rows and one schema: the key, ``time``, ``prediction``,
+            Tables of up to `MAX_CHUNK` rows and one schema: the key, ``time``, ``prediction``,
             probabilities. One at least, maybe empty.
         """
         yield from self._tables(rows, times, self._predicted)
@@ -122,7 +130,7 @@ class Predictor:
     ) -> Iterator[pa.Table]:
         table = self.task.entity_table
         schema = None
-        size = CUDA_CHUNK if self.scorer.device.type == "cuda" else CHUNK
+        size = self._chunk_size()
         for start in range(0, max(1, len(rows)), size):
             part = slice(start, start + size)
             seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
@@ -131,6 +139,13 @@ class Predictor:
                 chunk = chunk.append_column(name, values)
             schema = schema or chunk.schema
             yield chunk.cast(schema)
+
+    def _chunk_size(self) -> int:
+        least = CUDA_CHUNK if self.scorer.device.type == "cuda" else CHUNK
+        nodes = self.graph.num_nodes
+        if nodes < LARGE_GRAPH:
+            return least
+        return max(least, min(MAX_CHUNK, int(nodes // NODES_PER_SEED)))
 
     def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
         columns = prediction_columns(self.target, self.scorer.predict(seeds).together)

@@ -1,4 +1,4 @@
-"""Gives freed memory back to the system.
+"""How much memory training and prediction need, and giving freed memory back to the system.
 
 Batches differ in size, so that glibc's heap is left with holes that the next batch does not fit
 into: without this, a million predictions on rel-f1 would hold many gigabytes that nobody uses.
@@ -7,6 +7,20 @@ into: without this, a million predictions on rel-f1 would hold many gigabytes th
 import ctypes
 from functools import cache
 from typing import Any
+
+from gelgt.sources.database import Database
+
+# Measured with `gelgt bench scale`, docs/benchmarks.md.
+_LIBRARIES = 700 << 20  # with models and batches of the preset cpu
+_ROW = 40  # bytes for each row of the largest table: keys and times of the rows that are aggregated
+_SEED = 1_500  # bytes for each seed: history columns, as they are computed and as trees bin them
+
+
+def needed_memory(db: Database, seeds: int) -> int:
+    """Bytes of memory, besides mapped files, that training on some seeds or predicting for them
+    needs."""
+    largest = max((db.num_rows(name) for name in db.table_names), default=0)
+    return _LIBRARIES + _ROW * largest + _SEED * seeds
 
 
 @cache

@@ -9,6 +9,7 @@
 Labels, graph, feature statistics and eligible entities all use these times.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ TIMELESS: int = int(np.iinfo(np.int64).min)  # visible at every time
 NEVER: int = int(np.iinfo(np.int64).max)  # visible at none
 
 Times = NDArray[np.int64]
+_BLOCK = 1 << 20
 
 
 class RowTimes:
@@ -45,12 +47,22 @@ class RowTimes:
             return self._cache[table]
         schema = self.db.table(table)
         if schema.time_col is not None:
-            times = self._read(schema)
+            times = _joined(self._read(schema), self.db.num_rows(table))
         else:
             times = self.newest_parent(schema, schema.dating_keys)
         if table in self._dating:
             self._cache[table] = times
         return times
+
+    def blocks(self, table: str) -> Iterator[Times]:
+        """The same in consecutive blocks; a table that dates no other is not held in memory."""
+        schema = self.db.table(table)
+        if schema.time_col is not None and table not in self._dating:
+            yield from self._read(schema)
+            return
+        times = self.of(table)
+        for start in range(0, len(times), _BLOCK):
+            yield times[start : start + _BLOCK]
 
     def newest_parent(self, table: TableSchema, keys: tuple[ForeignKey, ...]) -> Times:
         """(rows,) the newest time among the rows that each row names by some keys; NEVER where it
@@ -69,19 +81,26 @@ class RowTimes:
     def parents(self, table: TableSchema, fk: ForeignKey) -> NDArray[np.int64]:
         """(rows,) the row that each row names by a key, -1 for none."""
         count = self.db.num_rows(fk.table)
-        parts = [
+        parts = (
             parent_rows(batch.column(0), count, table, fk)[0]
             for batch in self.db.batches(table.name, [fk.column])
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        )
+        return _joined(parts, self.db.num_rows(table.name))
 
-    def _read(self, table: TableSchema) -> Times:
+    def _read(self, table: TableSchema) -> Iterator[Times]:
         assert table.time_col is not None
-        parts = []
         for batch in self.db.batches(table.name, [table.time_col]):
             values, is_filled = microseconds(batch.column(0), table)
-            parts.append(np.where(is_filled, values, NEVER))
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            yield np.where(is_filled, values, NEVER)
+
+
+def _joined(parts: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+    """Consecutive parts as one array, without a second copy of all of them."""
+    whole, start = np.empty(rows, np.int64), 0
+    for part in parts:
+        whole[start : start + len(part)] = part
+        start += len(part)
+    return whole
 
 
 def parent_rows(

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError, did_you_mean
+from gelgt.sources.duckdb_engine import memory_limit
 from gelgt.tasks.split import Times
 from gelgt.tasks.sql_text import quote
 from gelgt.tasks.views import create_views, parquet_file
@@ -90,6 +91,13 @@ class Engine:
 
         try:
             self._con.execute(sql)
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise TaskError(
+                "cannot_write",
+                f"The labels need more memory or disk than there is: {error}",
+                hint="Free space in the folder for temporary files (TMPDIR), or ask for fewer seed "
+                "times (--eval-timestamps).",
+            ) from None
         except duckdb.Error as error:
             raise self._failed(error) from None
 
@@ -140,13 +148,13 @@ def engine(
 
 
 def _memory_limit() -> str:
-    """A quarter of the machine's memory, at least 2 GB; above it DuckDB works on disk. The caller
-    needs memory too."""
+    """At most a quarter of the machine's memory or 2 GB, whichever is more: the caller needs memory
+    too."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # unknown to this system
         total = 0
-    return f"{max(total // 4, 2 * 10**9) // 10**6}MB"
+    return memory_limit(max(total // 4, 2 * 10**9))
 
 
 def has_engine() -> bool:

@@ -19,11 +19,13 @@ import pyarrow as pa
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
+from gelgt.memory import check_memory
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.runs.claim import claimed
 from gelgt.runs.folder import CHECKPOINT, SUCCESS, Run, load_run
+from gelgt.scoring.memory import needed_memory
 from gelgt.scoring.parts import NETWORK, TREES, Parts, decoded
 from gelgt.scoring.scorer import choose_device, tree_outputs
 from gelgt.sources.cache import hash_files
@@ -77,6 +79,7 @@ def train_run(
     config = config or RunConfig.of("cpu", task.task_type)
     config = in_regime(config, task, options.visibility, options.as_of)
     find_model(config.kind).check(config.model)
+    check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
     with claimed(out, options.resume):
         clock = Clock(progress or Progress())
         began = clock.since if options.began is None else options.began
