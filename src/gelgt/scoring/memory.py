@@ -10,7 +10,7 @@ from typing import Any
 
 from gelgt.sources.database import Database
 
-# Measured with `gelgt bench scale`, docs/benchmarks.md.
+# Estimates: libraries as measured by `gelgt bench scale`, the rest counted in the code for one hop.
 _LIBRARIES = 700 << 20  # with models and batches of the preset cpu
 _ROW = 40  # bytes for each row of the largest table: keys and times of the rows that are aggregated
 _SEED = 1_500  # bytes for each seed: history columns, as they are computed and as trees bin them

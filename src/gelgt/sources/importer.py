@@ -233,7 +233,7 @@ def _write(folder: Path, *arguments: Any) -> None:
 
 def _needed_memory(staged: Mapping[str, StagedTable]) -> int:
     """Bytes: libraries, DuckDB's least share, and a few batches of the widest table, whatever the
-    number of rows; measured in docs/benchmarks.md."""
+    number of rows; an estimate, below what docs/benchmarks.md measured."""
     sizes = [(len(table.columns), table.rows) for table in staged.values()]
     widest = max(width * min(rows, batch_rows(width)) for width, rows in sizes)
     return (256 << 20) + LEAST_MEMORY + 6 * 16 * widest
