@@ -60,6 +60,7 @@ def test_progress_is_plain_and_beside_the_result(trained: Any) -> None:
         "source",
         "task",
         "data",
+        "columns",
         "baselines",
         "model",
         "training",
