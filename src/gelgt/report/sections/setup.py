@@ -75,7 +75,7 @@ def _phases(run: Run) -> list[str]:
     words = "" if limit is None else paragraph(escape(f"Time limit: {duration(limit)}."))
     if run.record.time.cut_off:
         cut_off = "; ".join(run.record.time.cut_off)
-        words += paragraph(escape(f"With more time: {cut_off}."))
+        words += paragraph(escape(f"Not finished in it: {cut_off}. More time goes there."))
     shown_rows = table(["Phase", "time", "share"], rows)
     return [f"<figure><h3>Time by phase</h3>{shown_rows}{words}</figure>"]
 
