@@ -84,7 +84,8 @@ def fit_ensemble(job: Job) -> Trained:
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
-    scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job)
+    first = make_model(data, member_config(job.config, 0, None)).to(job.device)
+    scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
     seconds = job.budget.networks(wants_trees(data, job.config), scoring)
     if seconds is not None and job.config.train.retrain:
         seconds /= 1 + known_share(data, job.config.train)
@@ -99,7 +100,7 @@ def fit_ensemble(job: Job) -> Trained:
                 break
         of_member = member_config(job.config, number, limit)
         progress.plan("network", limit)
-        network = make_model(data, of_member)
+        network = make_model(data, of_member) if number else first
         session = Session(job.out, job.key, number, progress, job.stop)
         trainer = Trainer(network, data, of_member.train, job.device, session=session)
         if number == 0:
@@ -125,14 +126,15 @@ def fit_ensemble(job: Job) -> Trained:
     return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
 
 
-def scoring_seconds(job: Job) -> float:
-    """What it takes to score validation and test with one network, from a few seeds."""
+def scoring_seconds(job: Job, network: RelationalModel) -> float:
+    """What it takes to score validation and test with one network on the device of the run, from a
+    few seeds."""
     data = job.data
     seeds = data.seeds["val"]
     few = seeds.take(np.flatnonzero(data.exists(seeds))[:PROBED])
     if not len(few):
         return 0.0
-    scorer = Scorer(make_model(data, job.config), data, job.device)
+    scorer = Scorer(network, data, job.device, precision=job.config.train.precision)
     scorer.outputs(few.take(np.arange(min(len(few), 2))))  # compiles and loads
     began = time.perf_counter()
     scorer.outputs(few)
