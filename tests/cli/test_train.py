@@ -62,9 +62,9 @@ def test_progress_is_plain_and_beside_the_result(trained: Any) -> None:
         "data",
         "columns",
         "baselines",
+        "trees",
         "model",
         "training",
-        "trees",
         "scoring",
     ]
     assert sum(line.strip().startswith("epoch") for line in lines) == 1

@@ -14,7 +14,7 @@ from gelgt.scoring import scorer as module
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import make_model
 from gelgt.training.regime import in_regime
-from gelgt.training.trees import choose_trees
+from gelgt.training.trees import grow_trees
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,7 @@ def data(db: Database, task: Task) -> TrainingData:
 def ensemble(data: TrainingData, task: Task) -> Ensemble:
     """Two networks of different seeds, and trees with half of the prediction."""
     networks = [make_model(data, small(task.task_type, train__seed=seed)) for seed in (0, 1)]
-    outputs = Scorer(Ensemble(networks), data).outputs(data.seeds["val"])
-    trees = choose_trees(outputs, data, small(task.task_type))
+    trees = grow_trees(data, small(task.task_type))
     assert trees is not None
     return Ensemble(networks, trees.trees, 0.5)
 

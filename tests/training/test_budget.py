@@ -24,22 +24,19 @@ def test_baselines_take_a_fifth_at_most() -> None:
 def test_whatever_is_late_something_is_left_for_everyone() -> None:
     over = Budget(10.0, began=time.perf_counter() - 60.0)
     assert over.left == 0.0
-    for seconds in (over.baselines(), over.networks(True, 5.0), over.trees(30.0)):
+    for seconds in (over.baselines(), over.trees(), over.networks(5.0, 30.0)):
         assert seconds is not None
         assert 0 < seconds < 1
 
 
 def test_networks_and_trees_and_scoring_fit() -> None:
     budget = Budget(300.0)
-    networks = budget.networks(has_trees=True, after=0.0)
-    assert networks is not None
-    assert networks == pytest.approx(180.0, abs=1.0)
-    alone = budget.networks(has_trees=False, after=0.0)
-    assert alone is not None
-    assert networks < alone < 300.0
-    slow = budget.networks(has_trees=True, after=50.0)
-    assert slow == pytest.approx(150.0, abs=1.0)
-    assert budget.networks(has_trees=True, after=1e6) == pytest.approx(126.0, abs=1.0)
+    assert budget.trees() == pytest.approx(100.0, abs=1.0)
+    assert budget.networks(0.0) == pytest.approx(270.0, abs=1.0)
+    assert budget.networks(50.0, 100.0) == pytest.approx(135.0, abs=1.0)
+    assert budget.networks(1e6) == pytest.approx(189.0, abs=1.0)  # the limit is too short
+    after_trees = Budget(300.0, began=time.perf_counter() - 10.0)
+    assert after_trees.networks(0.0) == pytest.approx(261.0, abs=1.0)
 
 
 @pytest.mark.parametrize(

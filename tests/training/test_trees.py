@@ -23,10 +23,11 @@ from gelgt.training.trees import (
     SHARES,
     GrownTrees,
     Watched,
-    choose_trees,
     grow,
+    grow_trees,
     regrow_trees,
     wants_trees,
+    with_share,
 )
 
 CPU = torch.device("cpu")
@@ -39,9 +40,9 @@ def data(db: Database, task: Task) -> TrainingData:
 
 def trees_beside(model: Any, data: TrainingData, config: RunConfig) -> GrownTrees:
     outputs = Scorer(model, data).outputs(data.seeds["val"])
-    trees = choose_trees(outputs, data, config)
+    trees = grow_trees(data, config)
     assert trees is not None
-    return trees
+    return with_share(trees, outputs, data)
 
 
 def together(model: Any, trees: GrownTrees) -> Ensemble:

@@ -28,7 +28,7 @@ from gelgt.config import TrainConfig
 from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
 
-PHASES = ("source", "task", "data", "columns", "baselines", "training", "trees", "scoring")
+PHASES = ("source", "task", "data", "columns", "baselines", "trees", "training", "scoring")
 REPORT_SECONDS = 10.0  # between two lines about rows in a pipe
 
 

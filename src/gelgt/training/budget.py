@@ -5,9 +5,9 @@ ends by itself when its time is over, with the best that it has:
 
     data, columns   what they take; nothing can be done without them
     baselines       a fifth of the limit at most, and never more than a third of what is left
-    networks        two thirds of what is left behind the baselines, but for the scoring of
-                    validation and test, retraining included
-    trees           what is left, but for the scoring of test, retraining included
+    trees           a third of what is left behind the baselines, retraining included
+    networks        what is left, but for the retraining of the trees and the scoring of validation
+                    and test, their own retraining included
 
 More than the usual limit gives more columns and more networks.
 """
@@ -20,7 +20,7 @@ from gelgt.config import TIME_LIMIT
 from gelgt.presets import RunConfig
 
 BASELINES, BASELINES_OF_REST = 0.2, 1 / 3
-NETWORKS = 2 / 3
+TREES = 1 / 3
 SCORING = 0.3  # of the limit, at most: where scoring takes longer than that, the limit is too short
 RESERVE = 0.1  # of what is left, for scoring and writing
 MOST_COLUMNS = 1_000
@@ -55,16 +55,17 @@ class Budget:
             return None
         return max(LEAST, min(BASELINES * self.limit, BASELINES_OF_REST * self.left))
 
-    def networks(self, has_trees: bool, after: float) -> float | None:
-        """Seconds for the networks, retraining included, where scoring takes so many after them."""
+    def trees(self) -> float | None:
+        """Seconds for the trees, retraining included."""
+        return None if self.limit is None else max(LEAST, TREES * self.left)
+
+    def networks(self, scoring: float, retraining: float = 0.0) -> float | None:
+        """Seconds for the networks, retraining included, where scoring and the retraining of trees
+        take so many after them."""
         if self.limit is None:
             return None
-        share = (1 - RESERVE) * (NETWORKS if has_trees else 1.0)
-        return max(LEAST, share * (self.left - min(after, SCORING * self.limit)))
-
-    def trees(self, after: float) -> float | None:
-        """Seconds for the trees, retraining included, where so many are needed after them."""
-        return None if self.limit is None else max(LEAST, (1 - RESERVE) * self.left - after)
+        after = min(scoring, SCORING * self.limit) + retraining
+        return max(LEAST, (1 - RESERVE) * (self.left - after))
 
 
 def is_longer(config: RunConfig) -> bool:

@@ -24,7 +24,7 @@ from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.fit import Trainer
 from gelgt.training.job import Job
 from gelgt.training.session import Goal, Session
-from gelgt.training.trees import GrownTrees, regrow_trees, wants_trees
+from gelgt.training.trees import GrownTrees, regrow_trees
 
 PROBED = 256  # seeds whose scoring is timed
 CUT_OFF = ("interrupted", "time limit")
@@ -78,17 +78,22 @@ class Trained:
         )
 
 
-def fit_ensemble(job: Job) -> Trained:
+def fit_ensemble(job: Job, trees: GrownTrees | None = None) -> Trained:
     """One network, or several one after the other; fewer where time or the user ends it, and more
-    where there is a lot of it."""
+    where there is a lot of it.
+
+    Args:
+        trees: Beside them, which will be retrained after them.
+    """
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
     first = make_model(data, member_config(job.config, 0, None)).to(job.device)
     scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
-    seconds = job.budget.networks(wants_trees(data, job.config), scoring)
-    if seconds is not None and job.config.train.retrain:
-        seconds /= 1 + known_share(data, job.config.train)
+    ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
+    regrowing = 0.0 if trees is None else ratio * trees.seconds
+    seconds = job.budget.networks(scoring, regrowing)
+    seconds = None if seconds is None else seconds / (1 + ratio)
     progress.plan("training", seconds)
     states: list[State] = []
     networks: list[RelationalModel] = []
@@ -123,7 +128,8 @@ def fit_ensemble(job: Job) -> Trained:
         seconds = states[-1].seconds + last.seconds
         states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
     job.budget.cut_off.extend(_cut_off(states, usual))
-    return Trained(tuple(networks), tuple(states), is_whole=states[-1].ended != "interrupted")
+    is_whole = states[-1].ended != "interrupted"
+    return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole)
 
 
 def scoring_seconds(job: Job, network: RelationalModel) -> float:
@@ -135,7 +141,7 @@ def scoring_seconds(job: Job, network: RelationalModel) -> float:
     if not len(few):
         return 0.0
     scorer = Scorer(network, data, job.device, precision=job.config.train.precision)
-    scorer.outputs(few.take(np.arange(min(len(few), 2))))  # compiles and loads
+    scorer.outputs(few)  # compiles and loads
     began = time.perf_counter()
     scorer.outputs(few)
     rows = len(data.seeds["val"]) + len(data.seeds["test"])

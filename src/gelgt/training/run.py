@@ -1,6 +1,6 @@
 """`train_run`: from a database and a task to a run folder, with baselines beside every score.
 
-    data → history columns → baselines → networks → trees → validation score → retrain on known
+    data → history columns → baselines → trees → networks → validation score → retrain on known
     labels → test score → retrain on all labels → run folder
 
 Validation chooses the epochs and the share of the trees. The test split is scored before its labels
@@ -9,7 +9,6 @@ may be learned.
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ from gelgt.training.job import Clock, Job, Options
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.regime import in_regime
-from gelgt.training.trees import about_rows, choose_trees, wants_trees
+from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees, with_share
 from gelgt.training.write import Result, write_run
 
 
@@ -102,12 +101,12 @@ def _train(job: Job) -> Run:
     job = _with_history(job)
     baselines = _score_baselines(job)
     job.stop()  # whoever raises here ends it before anything is trained
-    trained = fit_ensemble(job)
+    trained = fit_ensemble(job, _grow_trees(job))
     job.clock.done("training", trained.summary())
-    began = time.perf_counter()
     outputs = job.outputs(trained.network, "val")
-    if trained.is_whole and wants_trees(job.data, job.config):
-        trained = _add_trees(job, trained, outputs, time.perf_counter() - began)
+    if trained.trees is not None:
+        trained = replace(trained, trees=with_share(trained.trees, outputs, job.data))
+        job.progress.notice(_tree_words(trained))
     parts = {"val": _parts(job, trained, "val", outputs)}
     if job.config.train.retrain:
         trained = retrain_ensemble(job, trained, (KNOWN,))
@@ -123,27 +122,24 @@ def _train(job: Job) -> Run:
     return load_run(job.out)
 
 
-def _add_trees(job: Job, trained: Trained, outputs: Tensor, seconds: float) -> Trained:
-    """Trees beside the networks, whose outputs for the validation seeds took so many seconds."""
+def _grow_trees(job: Job) -> GrownTrees | None:
+    """Trees that will predict beside the networks: before them, so that what they do not take of
+    their time goes to the networks."""
+    if not wants_trees(job.data, job.config):
+        return None
     text = about_rows(job.data, job.config.train)
     if text is not None:
         job.progress.notice(text)
-    seeds = job.data.seeds
-    after = seconds * len(seeds["test"]) / max(1, len(seeds["val"]))
-    ratio = 0.0
-    if job.config.train.retrain:  # networks and trees learn once more, from more labels
-        ratio = known_share(job.data, job.config.train)
-        after += ratio * sum(state.seconds for state in trained.states)
-    limit = job.budget.trees(after)
-    limit = None if limit is None else limit / (1 + ratio)
+    limit = job.budget.trees()
+    if limit is not None and job.config.train.retrain:  # they are grown once more
+        limit /= 1 + known_share(job.data, job.config.train)
     job.progress.plan("trees", limit)
-    trees = choose_trees(outputs, job.data, job.config, limit)
-    trained = replace(trained, trees=trees)
+    trees = grow_trees(job.data, job.config, limit)
+    rounds = "" if trees is None else ", ".join(f"{count:,}" for count in trees.rounds)
     if trees is not None and trees.is_cut_off:
-        rounds = ", ".join(f"{count:,}" for count in trees.rounds)
         job.budget.cut_off.append(f"the trees were cut off after {rounds} rounds")
-    job.clock.done("trees", _tree_words(trained))
-    return trained
+    job.clock.done("trees", f"{rounds} rounds" if rounds else "none can be grown")
+    return trees
 
 
 def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
@@ -211,7 +207,9 @@ def _tell_data(job: Job) -> None:
 
 def _tree_words(trained: Trained) -> str:
     share = 0.0 if trained.trees is None else trained.trees.share
-    return f"{share:.0%} of the prediction" if share else "validation takes none of them"
+    if not share:
+        return "trees: validation takes none of them"
+    return f"trees make up {share:.0%} of the prediction"
 
 
 def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:

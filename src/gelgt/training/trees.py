@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
@@ -52,11 +53,12 @@ OBJECTIVES = {
 @dataclass(frozen=True)
 class GrownTrees:
     """Trees and their share of the prediction, 0 where validation takes none of them, with the
-    rounds that each of their forests took, and whether time ended one."""
+    rounds that each of their forests took, the seconds for all, and whether time ended one."""
 
     trees: Trees
     share: float
     rounds: tuple[int, ...]
+    seconds: float = 0.0
     is_cut_off: bool = False
 
 
@@ -67,34 +69,47 @@ def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     return is_asked and target.task_type in OBJECTIVES and target.outputs <= MOST_CLASSES
 
 
-def choose_trees(
-    network: Tensor, data: TrainingData, config: RunConfig, seconds: float | None = None
+def grow_trees(
+    data: TrainingData, config: RunConfig, seconds: float | None = None
 ) -> GrownTrees | None:
-    """Trees beside a trained network, with the share that has the least validation loss, which may
-    be 0; None where none can be grown.
+    """Trees that stop by the validation loss, without a share yet; None where none can be grown.
 
     Args:
-        network: (E, outputs) what the network puts out for the validation seeds that exist.
         seconds: Within which they have to be grown, as far as they got; None for no limit.
     """
-    seeds, labels = data.seeds["val"], data.labels("val")
-    there = np.flatnonzero(data.exists(seeds))
-    usable = np.flatnonzero(np.isfinite(labels[there]))
+    usable, columns, truth = _validation(data)
     if not len(usable):
         return None
-    seeds, truth = seeds.take(there[usable]), data.target.encode(labels[there[usable]])
-    columns = data.history(seeds)
-    assert columns is not None
-    grown = grow(data, config.train, ("train",), Watched(columns, truth, seconds))
-    if grown is None or max(grown.rounds) == 1:
+    return grow(data, config.train, ("train",), Watched(columns, truth, seconds))
+
+
+def with_share(grown: GrownTrees, network: Tensor, data: TrainingData) -> GrownTrees:
+    """The trees with the share that has the least validation loss, which may be 0.
+
+    Args:
+        network: (E, outputs) what the networks put out for the validation seeds that exist.
+    """
+    if max(grown.rounds) == 1:
         # Stopped at once: nearly a constant, which would only blur the network's ranking.
         return grown
+    usable, columns, truth = _validation(data)
     of_network, of_trees = network[torch.from_numpy(usable)], grown.trees(columns).float()
     losses = [
         float(data.target.loss((1 - share) * of_network + share * of_trees, truth))
         for share in SHARES
     ]
     return replace(grown, share=SHARES[int(np.argmin(losses))])
+
+
+def _validation(data: TrainingData) -> tuple[NDArray[np.int64], Tensor, Tensor]:
+    """The validation seeds that have a label, by their places among those that exist, with their
+    columns and labels."""
+    seeds, labels = data.seeds["val"], data.labels("val")
+    there = np.flatnonzero(data.exists(seeds))
+    usable = np.flatnonzero(np.isfinite(labels[there]))
+    columns = data.history(seeds.take(there[usable]))
+    assert columns is not None
+    return usable, columns, data.target.encode(labels[there[usable]])
 
 
 def regrow_trees(
@@ -172,13 +187,13 @@ def _forests(
     split, which on a busy machine takes ten times as long.
     """
     lanes, began = min(SEEDS, torch.get_num_threads()), time.perf_counter()
-    seconds = until.seconds if isinstance(until, Watched) else None
+    limit = until.seconds if isinstance(until, Watched) else None
 
     def grown(number: int) -> TimedModel | None:
         most, deadline = ROUNDS if isinstance(until, Watched) else until[number], math.inf
-        if seconds is not None:
+        if limit is not None:
             turns = math.ceil(SEEDS / lanes)
-            deadline = began + seconds * (number // lanes + 1) / turns
+            deadline = began + limit * (number // lanes + 1) / turns
             if number and time.perf_counter() > deadline:
                 return None
         parameters = shared | {"seed": (seed + 7_919 * number) % 2**31}
@@ -195,7 +210,8 @@ def _forests(
     dumps = [model.booster.dump_model(num_iteration=model.rounds) for model in models]
     rounds = tuple(model.rounds for model in models)
     is_cut_off = len(models) < count or any(model.is_cut_off for model in models)
-    return GrownTrees(Trees.of(dumps, outputs), 0.0, rounds, is_cut_off)
+    seconds = time.perf_counter() - began
+    return GrownTrees(Trees.of(dumps, outputs), 0.0, rounds, seconds, is_cut_off)
 
 
 def _sizes(rows: int, seed: int) -> dict[str, Any]:
