@@ -34,7 +34,7 @@ from gelgt.history.events import (
     grandchildren,
     keys_of,
     other_parents,
-    parent_rows,
+    parents_of,
     row_times,
 )
 
@@ -142,19 +142,19 @@ class _Paths:
         yield from self.seeds.of_rows("", entity, np.where(exists, self.rows, -1))
         for key in self.keys:
             if key.child == entity and self.is_wanted(f"> {key.column}"):
-                parents = np.where(exists, parent_rows(self.graph, key)[self.rows], -1)
+                parents = parents_of(self.graph, key, np.where(exists, self.rows, -1))
                 rows = self.seeds.visible(key.parent, parents)
                 yield from self.seeds.of_rows(f"> {key.column}: ", key.parent, rows)
                 if hops > 1:
                     yield from self._around(f"> {key.column} ", key.parent, rows)
-        is_owner = self._is_among(entity, self.rows)
+        owners = np.unique(self.rows)
         for key in self.keys:
             path, is_timed = f"< {key.child}.{key.column}", self.data.is_timed(key.child)
             if key.parent == entity and self.is_wanted(path):
-                view = children(self.graph, key, is_owner).view(self.rows, self.seeds.limits)
+                view = children(self.graph, key, owners).view(self.rows, self.seeds.limits)
                 yield from self.seeds.of_events(path, view, key.child, is_timed)
                 if hops > 1:
-                    yield from self._second_hop(path, key, view, is_owner)
+                    yield from self._second_hop(path, key, view, owners)
                 elif siblings and is_timed:
                     yield from self._siblings(path, key, view)
 
@@ -164,21 +164,21 @@ class _Paths:
             if not self.is_wanted(sibling_path):
                 continue
             newest = self._newest_parents(other, view)
-            is_owner = self._is_among(other.parent, newest)
-            siblings = children(self.graph, other, is_owner).view(newest, self.seeds.limits)
+            siblings = children(self.graph, other, _owners(newest))
+            view = siblings.view(newest, self.seeds.limits)
             for name, values in self.data.columns(key.child, "numerical"):
                 prefix = f"{sibling_path}: {name}"
-                yield from self.seeds.numbers(prefix, values, siblings, ("mean", "recent mean"))
+                yield from self.seeds.numbers(prefix, values, view, ("mean", "recent mean"))
 
     def _second_hop(
-        self, path: str, key: Key, view: View, is_owner: NDArray[np.bool_]
+        self, path: str, key: Key, view: View, owners: NDArray[np.int64]
     ) -> Iterator[Column]:
         for other in self.keys:
             is_timed = self.data.is_timed(key.child)
             if other.child == key.child and other.column != key.column:
                 parents, around = f"{path} > {other.column}", f"{path} > newest {other.column} "
                 if self.is_wanted(f"{parents}:"):
-                    events = other_parents(self.graph, key, other, is_owner)
+                    events = other_parents(self.graph, key, other, owners)
                     yield from self.seeds.of_event_rows(
                         parents,
                         events.view(self.rows, self.seeds.limits),
@@ -190,7 +190,7 @@ class _Paths:
                     yield from self._around(around, other.parent, newest, parents=False)
             below = f"{path} < {other.child}.{other.column}"
             if other.parent == key.child and self.is_wanted(below):
-                events = grandchildren(self.graph, key, other, is_owner)
+                events = grandchildren(self.graph, key, other, owners)
                 yield from self.seeds.of_events(
                     below,
                     events.view(self.rows, self.seeds.limits),
@@ -202,15 +202,15 @@ class _Paths:
         self, path: str, table: str, rows: NDArray[np.int64], parents: bool = True
     ) -> Iterator[Column]:
         """The parent rows and child rows of rows other than the entity, at the seed's limit."""
-        is_owner = self._is_among(table, rows)
+        owners = _owners(rows)
         for key in self.keys:
             above, below = f"{path}> {key.column}: ", f"{path}< {key.child}.{key.column}"
-            if parents and key.child == table and len(is_owner) and self.is_wanted(above):
-                named = np.where(rows >= 0, parent_rows(self.graph, key)[np.maximum(rows, 0)], -1)
+            if parents and key.child == table and self.is_wanted(above):
+                named = parents_of(self.graph, key, rows)
                 visible = self.seeds.visible(key.parent, named)
                 yield from self.seeds.of_rows(above, key.parent, visible)
             if key.parent == table and self.is_wanted(below):
-                view = children(self.graph, key, is_owner).view(rows, self.seeds.limits)
+                view = children(self.graph, key, owners).view(rows, self.seeds.limits)
                 yield from self.seeds.of_events(
                     below,
                     view,
@@ -223,10 +223,9 @@ class _Paths:
 
     def _newest_parents(self, key: Key, view: View) -> NDArray[np.int64]:
         """(S,) the row that each seed's newest child names by a key, -1 where it is not visible."""
-        return self.seeds.visible(key.parent, view.newest(parent_rows(self.graph, key), -1))
+        return self.seeds.visible(key.parent, parents_of(self.graph, key, view.newest))
 
-    def _is_among(self, table: str, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows of a table are among `rows`, so that no other lists are built."""
-        is_among = np.zeros(len(row_times(self.graph, table)), np.bool_)
-        is_among[rows[rows >= 0]] = True
-        return is_among
+
+def _owners(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of a table that seeds ask about, once each; -1 is none."""
+    return np.unique(rows[rows >= 0])

@@ -172,7 +172,7 @@ class SeedColumns:
         for name, values in self.data.columns(table, "timestamp"):
             is_other = name != self.data.db.table(table).time_col
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
-                yield f"{path}: {name} last age", self._age(view.newest(values, MISSING_TIME))
+                yield f"{path}: {name} last age", self._age(take(values, view.newest, MISSING_TIME))
 
     def numbers(
         self, path: str, values: NDArray[Any], view: View, statistics: Sequence[str]

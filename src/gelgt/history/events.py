@@ -20,6 +20,11 @@ from numpy.typing import NDArray
 
 from gelgt.graph import NEVER, Graph
 
+CHUNK = 1 << 22  # rows of a table that are looked through at a time
+# Lists of neighbours lie scattered, rows one behind the other: so many neighbours take as long to
+# look at as one row.
+SCATTERED = 8
+
 
 @dataclass(frozen=True)
 class Key:
@@ -47,13 +52,14 @@ def row_times(graph: Graph, table: str) -> NDArray[np.int64]:
     return graph.node_time[graph.offsets[number] : graph.offsets[number + 1]]
 
 
-def parent_rows(graph: Graph, key: Key) -> NDArray[np.int64]:
-    """For each row of the child, the row of the parent or -1."""
-    nodes = graph.table_parents(key.child)[:, key.place]
-    rows: NDArray[np.int64] = nodes.astype(np.int64)
-    rows -= graph.offsets[graph.table_number(key.parent)]  # in place: tables may have many rows
-    rows[nodes < 0] = -1
-    return rows
+def parents_of(graph: Graph, key: Key, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row of the parent that each row of the child names; -1 for none, and for the row -1."""
+    block = graph.table_parents(key.child)
+    if not len(block):
+        return np.full(len(rows), -1, np.int64)
+    nodes = np.where(rows >= 0, block[np.maximum(rows, 0), key.place], -1)
+    first = graph.offsets[graph.table_number(key.parent)]
+    return np.where(nodes >= 0, nodes - first, -1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,13 @@ class Events:
     """N events of one path, by (owner, time, row).
 
     Attributes:
+        owners: (O,) the rows of the owner table that seeds ask about, ascending.
         row: (N,) rows of the path's last table.
         time: (N,) seconds.
-        starts: (owners + 1,) where each owner's events begin.
+        starts: (O + 1,) where each owner's events begin.
     """
 
+    owners: NDArray[np.int64]
     row: NDArray[np.int64]
     time: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -73,45 +81,39 @@ class Events:
     @classmethod
     def of(
         cls,
-        owner: NDArray[np.int64],
+        owners: NDArray[np.int64],
+        place: NDArray[np.int64],
         time: NDArray[np.int64],
         row: NDArray[np.int64],
-        is_owner: NDArray[np.bool_],
     ) -> "Events":
-        """Sort events; left out are those without an owner, of owners that no seed asks about, and
-        of rows without a time.
+        """Sort events by time; left out are those without one.
 
         Args:
-            owner: (n,) the owner of each event, -1 for none.
+            owners: (O,) the owners.
+            place: (n,) the place of each event's owner among them, ascending; events of one owner
+                and time keep their order.
             time: (n,) seconds.
             row: (n,) rows of the path's last table.
-            is_owner: (owners,) which rows of the owner table some seed asks about.
         """
-        from gelgt.history.kernels import by_owner
-
-        if len(is_owner):
-            used = np.flatnonzero((owner >= 0) & (time != NEVER) & is_owner[owner])
-        else:
-            used = np.zeros(0, np.int64)
-        owner, time, row = owner[used], time[used], row[used]
-        if np.any(time[1:] < time[:-1]):  # the rows of most tables lie in the order of their times
-            order = np.argsort(time, kind="stable")
-            owner, time, row = owner[order], time[order], row[order]
-        counts = np.bincount(owner, minlength=len(is_owner))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        order = by_owner(owner, starts)
-        return cls(row[order], time[order], starts)
+        if np.any(is_never := time == NEVER):
+            used = np.flatnonzero(~is_never)
+            place, time, row = place[used], time[used], row[used]
+        # the rows of most tables lie in the order of their times
+        if np.any((time[1:] < time[:-1]) & (place[1:] == place[:-1])):
+            order = np.lexsort((time, place))
+            time, row = time[order], row[order]
+        return cls(owners, row, time, _starts(place, len(owners)))
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for none) before its limit."""
         from gelgt.history.kernels import first_from
 
-        if len(self.starts) == 1:  # the owner table has no rows
+        if not len(self.owners):
             zeros = np.zeros(len(owners), np.int64)
             return View(self, zeros, zeros, np.arange(len(owners)))
-        any_owner = np.maximum(owners, 0)
-        first = self.starts[any_owner]
-        end = np.where(owners >= 0, self.starts[any_owner + 1], first)
+        place = np.searchsorted(self.owners, np.maximum(owners, self.owners[0]))
+        first = self.starts[place]
+        end = np.where(owners >= 0, self.starts[place + 1], first)
         last = first_from(self.time, first, end, limits)
         return View(self, first, last, np.lexsort((last, first)))
 
@@ -142,36 +144,85 @@ class View:
 
         return first_from(self.events.time, self.first, self.last, moments)
 
-    def newest(self, values: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
-        """(S,) the value of each seed's newest event, from values by row; `missing` where there is
-        no event."""
+    @property
+    def newest(self) -> NDArray[np.int64]:
+        """(S,) the row of each seed's newest event, -1 where there is none."""
         if not len(self.events.row):
-            return np.full(len(self.first), missing, np.int64)
-        rows = self.events.row[np.maximum(self.last - 1, 0)]
-        return np.where(self.is_empty, missing, values[rows])
+            return np.full(len(self.first), -1, np.int64)
+        return np.where(self.is_empty, -1, self.events.row[np.maximum(self.last - 1, 0)])
 
 
-def children(graph: Graph, key: Key, is_owner: NDArray[np.bool_]) -> Events:
+def children(graph: Graph, key: Key, owners: NDArray[np.int64]) -> Events:
     """`< key`: the rows that name an owner."""
-    owner = parent_rows(graph, key)
-    return Events.of(owner, row_times(graph, key.child), np.arange(len(owner)), is_owner)
+    place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
+    return Events.of(owners, place, row_times(graph, key.child)[row], row)
 
 
-def other_parents(graph: Graph, key: Key, other: Key, is_owner: NDArray[np.bool_]) -> Events:
+def other_parents(graph: Graph, key: Key, other: Key, owners: NDArray[np.int64]) -> Events:
     """`< key > other`: the other parents of an owner's children, once for each child."""
-    owner, parent = parent_rows(graph, key), parent_rows(graph, other)
-    child_times, parent_times = row_times(graph, key.child), row_times(graph, other.parent)
+    place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
+    parent = parents_of(graph, other, row)
     filled = np.flatnonzero(parent >= 0)
-    time = np.maximum(child_times[filled], parent_times[parent[filled]])
-    return Events.of(owner[filled], time, parent[filled], is_owner)
+    place, row, parent = place[filled], row[filled], parent[filled]
+    time = np.maximum(row_times(graph, key.child)[row], row_times(graph, other.parent)[parent])
+    return Events.of(owners, place, time, parent)
 
 
-def grandchildren(graph: Graph, key: Key, below: Key, is_owner: NDArray[np.bool_]) -> Events:
+def grandchildren(graph: Graph, key: Key, below: Key, owners: NDArray[np.int64]) -> Events:
     """`< key < below`: the rows that name an owner's children."""
-    middle = parent_rows(graph, below)
-    filled = np.flatnonzero(middle >= 0)
-    owner = parent_rows(graph, key)[middle[filled]]
-    time = np.maximum(
-        row_times(graph, below.child)[filled], row_times(graph, key.child)[middle[filled]]
-    )
-    return Events.of(owner, time, filled, is_owner)
+    child_place, child = _rows_below(graph, key, owners, np.arange(len(owners)))
+    place, row = _rows_below(graph, below, child, child_place)
+    middle = parents_of(graph, below, row)
+    time = np.maximum(row_times(graph, below.child)[row], row_times(graph, key.child)[middle])
+    return Events.of(owners, place, time, row)
+
+
+def _rows_below(
+    graph: Graph, key: Key, parents: NDArray[np.int64], places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that name some parents by a key, by (place of the parent's owner, row): places (n,)
+    and rows (n,).
+
+    A few parents are looked up in their lists of neighbours, so that this takes as long as they
+    have neighbours; for many the rows are looked through.
+
+    Args:
+        parents: (m,) rows of the parent table, each once.
+        places: (m,) the place of the owner that each of them belongs to, ascending.
+    """
+    from gelgt.history.kernels import by_owner, listed_rows
+
+    nodes, block = graph.nodes(key.parent, parents), graph.table_parents(key.child)
+    neighbours = int((graph.indptr[nodes + 1] - graph.indptr[nodes]).sum())
+    if SCATTERED * neighbours < len(block):
+        first_child = graph.offsets[graph.table_number(key.child)]
+        lists = (graph.indptr, graph.indices, block[:, key.place])
+        place, row = listed_rows(*lists, nodes, places, first_child)
+        return place, row
+    place, row = _rows_among(graph, key, parents, places)
+    order = by_owner(place, _starts(place, 1 + int(places.max(initial=-1))))
+    return place[order], row[order]
+
+
+def _starts(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """(count + 1,) where the events of each owner begin, by the places of their owners."""
+    return np.concatenate([[0], np.cumsum(np.bincount(place, minlength=count))]).astype(np.int64)
+
+
+def _rows_among(
+    graph: Graph, key: Key, parents: NDArray[np.int64], places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same by looking at every row of the child, in the order of rows."""
+    number = graph.table_number(key.parent)
+    first, size = graph.offsets[number], graph.offsets[number + 1] - graph.offsets[number]
+    owner = np.full(size + 1, -1, np.int64)  # of each parent; the last one stands for none
+    owner[parents] = places
+    column, all_places, all_rows = graph.table_parents(key.child)[:, key.place], [], []
+    for start in range(0, len(column), CHUNK):
+        named = column[start : start + CHUNK]
+        place = owner[np.where(named >= 0, named - first, size)]
+        used = np.flatnonzero(place >= 0)
+        all_places.append(place[used])
+        all_rows.append(used + start)
+    none = np.zeros(0, np.int64)
+    return np.concatenate([none, *all_places]), np.concatenate([none, *all_rows])

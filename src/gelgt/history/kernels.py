@@ -26,6 +26,63 @@ def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.
 
 
 @compiled
+def listed_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    named: NDArray[Any],
+    nodes: NDArray[np.int64],
+    places: NDArray[np.int64],
+    first_child: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of a table that name some nodes by a key, from the nodes' lists of neighbours:
+    places (n,) and rows (n,), ascending within each place.
+
+    Args:
+        indptr: Of the graph.
+        indices: Likewise.
+        named: (rows,) the node that each row of the table names by the key.
+        nodes: (m,) the nodes.
+        places: (m,) the place of each, ascending.
+        first_child: The node of the table's first row.
+    """
+    most = 0
+    for i in range(len(nodes)):
+        most += indptr[nodes[i] + 1] - indptr[nodes[i]]
+    place, row = np.empty(most, np.int64), np.empty(most, np.int64)
+    count = 0
+    begin = 0  # of the rows of the present place
+    for i in range(len(nodes)):
+        if i and places[i] != places[i - 1]:
+            count = begin = _once_each(row, begin, count)
+        # from the oldest to the newest, which mostly is the order of the rows
+        for j in range(indptr[nodes[i] + 1] - 1, indptr[nodes[i]] - 1, -1):
+            candidate = indices[j] - first_child
+            if 0 <= candidate < len(named) and named[candidate] == nodes[i]:
+                place[count], row[count] = places[i], candidate
+                count += 1
+    count = _once_each(row, begin, count)
+    return place[:count], row[:count]
+
+
+@compiled
+def _once_each(values: NDArray[np.int64], start: int, stop: int) -> int:
+    """Sort the values `start … stop` and keep each once; returns where they end. A row that names
+    another by two keys is listed twice."""
+    is_ascending = True
+    for i in range(start + 1, stop):
+        is_ascending &= values[i] > values[i - 1]
+    if is_ascending:
+        return stop
+    values[start:stop].sort()
+    end = start + 1
+    for i in range(start + 1, stop):
+        if values[i] != values[end - 1]:
+            values[end] = values[i]
+            end += 1
+    return end
+
+
+@compiled
 def first_from(
     times: NDArray[np.int64],
     first: NDArray[np.int64],
