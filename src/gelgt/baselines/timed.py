@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from gelgt.meter import Work
+
 
 @dataclass(frozen=True)
 class TimedModel:
@@ -20,12 +22,14 @@ class _Watch:
 
     order, before_iteration = 15, False  # before LightGBM's own early stopping
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, rounds: int) -> None:
         self.deadline, self.best, self.rounds, self.is_over = deadline, math.nan, 0, False
+        self.work = Work("LightGBM", rounds, "rounds at most")
 
     def __call__(self, env: Any) -> None:
         import lightgbm
 
+        self.work(1)
         results = env.evaluation_result_list or []
         if not results:
             self.rounds = env.iteration + 1
@@ -60,7 +64,7 @@ def timed_train(
     """
     import lightgbm
 
-    watch = _Watch(deadline)
+    watch = _Watch(deadline, rounds)
     options: dict[str, Any] = {"callbacks": [watch]}
     if held_out is not None:
         options["callbacks"].append(lightgbm.early_stopping(patience, verbose=False))

@@ -3,6 +3,7 @@
 import atexit
 import gc
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gelgt.cli.parse import address_of
+from gelgt.meter import is_heard
 
 if TYPE_CHECKING:
     from gelgt.inference import Opened
+    from gelgt.runs.folder import Run
     from gelgt.sources import Database
     from gelgt.tasks import Task
-    from gelgt.training import Run
 
 RunArg = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, as gelgt train writes it.")
@@ -116,17 +118,19 @@ class SourceOptions:
 
     def open(self, out: Path | None = None) -> "Database":
         """Open the source; import it to the folder `out` if one is given."""
+        from gelgt.cli.progress import working
         from gelgt.sources import open
 
         names = [name.strip() for name in (self.tables or "").split(",") if name.strip()] or None
-        return open(
-            self.source,
-            schema=self.schema,
-            tables=names,
-            namespace=self.namespace,
-            out=out,
-            fresh=self.fresh,
-        )
+        with nullcontext() if is_heard() else working("opening the source"):
+            return open(
+                self.source,
+                schema=self.schema,
+                tables=names,
+                namespace=self.namespace,
+                out=out,
+                fresh=self.fresh,
+            )
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,8 @@ class RunOptions:
         # Loading makes many objects and no garbage: looking for it takes a sixth of a prediction.
         gc.disable()
         try:
-            from gelgt.training import load_run
+            import gelgt.inference  # noqa: F401
+            from gelgt.runs.folder import load_run
         finally:
             gc.freeze()
             gc.enable()

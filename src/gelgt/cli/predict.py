@@ -15,7 +15,7 @@ from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.inference import Opened, Predictor, SeedRows
-    from gelgt.training import Run
+    from gelgt.runs.folder import Run
 
 SHOWN = 20  # predictions that are printed without --out
 MAX_JSON = 10_000  # predictions that --json prints without --out
@@ -187,8 +187,6 @@ def _keys(text: str | None) -> list[str] | None:
 
 
 def _frame(path: Path | None) -> Any:
-    from gelgt.tasks.definition import read_definition
-
     if path is None:
         return None
     if path.suffix.lower() not in (".csv", ".parquet"):
@@ -197,6 +195,8 @@ def _frame(path: Path | None) -> Any:
             f"--frame must be a .csv or .parquet file, got '{path.name}'.",
             hint="Write the rows as CSV or Parquet, with that ending.",
         )
+    from gelgt.tasks.definition import read_definition
+
     return read_definition(str(path))
 
 

@@ -25,6 +25,7 @@ from rich.progress import Progress as Bar
 
 from gelgt.cli.output import console, note
 from gelgt.config import TrainConfig
+from gelgt.meter import Work, listening
 from gelgt.runs.record import Epoch
 from gelgt.training.progress import Progress
 
@@ -47,13 +48,17 @@ class Lines(Progress):
     def __init__(self) -> None:
         self.metric, self.epochs, self.time_limit = "", 1, math.inf
         self.has_begun = False  # whether a step is done, so that there are weights to keep
+        self.is_in_step = False  # steps are shown, not the work within them
         self.notices: list[str] = []
+        self._reported = time.perf_counter()  # when a line about unfinished work was printed last
         self.best: float | None = None  # validation score
         self.baseline_scores: dict[str, float] = {}  # on validation, of the deciding metric
         self._since = time.perf_counter()
+        self._listens = listening(self.work)
 
     def __enter__(self) -> "Lines":
         self._since = time.perf_counter()
+        self._listens.__enter__()
         return self
 
     def __exit__(
@@ -62,10 +67,15 @@ class Lines(Progress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        pass
+        self._listens.__exit__(kind, error, trace)
+
+    def work(self, work: Work) -> None:
+        """How far a phase has come."""
+        if not self.is_in_step:
+            self._reported = _reported(work, self._reported)
 
     def phase(self, name: str, facts: str = "") -> None:
-        now = time.perf_counter()
+        now, self.is_in_step = time.perf_counter(), False
         if name == "baselines" and not facts:
             scores = ", ".join(f"{key} {value:.4f}" for key, value in self.baseline_scores.items())
             facts = f"validation {self.metric}: {scores}"
@@ -86,7 +96,7 @@ class Lines(Progress):
             self.print(f"  {name}: {duration(seconds)} at most")
 
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
-        self.has_begun = True
+        self.has_begun = self.is_in_step = True
 
     def epoch(self, record: Epoch, best_epoch: int) -> None:
         value = record.val.get(self.metric)
@@ -164,7 +174,12 @@ class Live(Lines):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        super().__exit__(kind, error, trace)
         self.bar.stop()
+
+    def work(self, work: Work) -> None:
+        if not self.is_in_step:
+            self.bar.update(self.task, total=work.total, completed=work.done, facts=str(work))
 
     @property
     def console(self) -> Console:
@@ -210,13 +225,34 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on a terminal while the block runs; nothing in a pipe."""
+    """A spinner on a terminal while the block runs, with the rows that are done; in a pipe a line
+    now and then."""
     out = console(stderr=True)
     if not out.is_terminal:
-        yield
+        with listening(_Reports()):
+            yield
         return
-    with out.status(what):
+    with out.status(what) as status, listening(lambda work: status.update(str(work))):
         yield
+
+
+class _Reports:
+    """Prints how far work has come, every `REPORT_SECONDS` at most."""
+
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
+
+    def __call__(self, work: Work) -> None:
+        self.last = _reported(work, self.last)
+
+
+def _reported(work: Work, last: float) -> float:
+    """When work was reported last: now, if that is long ago."""
+    now = time.perf_counter()
+    if now - last < REPORT_SECONDS:
+        return last
+    note(str(work))
+    return now
 
 
 @contextmanager

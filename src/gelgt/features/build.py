@@ -29,6 +29,7 @@ from gelgt.features.statistics import (
 )
 from gelgt.features.store import Features
 from gelgt.features.text import HashedNgrams, TextEmbedder, embedder_from_spec
+from gelgt.meter import Work
 from gelgt.schema.kinds import MAX_CATEGORIES
 from gelgt.schema.model import Finding
 from gelgt.sources.cache import build_folder
@@ -116,7 +117,9 @@ def build_features(
             with TableEncoder(target, name, db.num_rows(name), columns, embedder) as encoder:
                 if columns:
                     rows = TEXT_BATCH_ROWS if encoder.columns["text"] else BATCH_ROWS
-                    for encoded in _encoded(pool, encoder, db.batches(name, list(columns), rows)):
+                    work = Work(f"encoding {name}", db.num_rows(name))
+                    batches = db.batches(name, list(columns), rows)
+                    for encoded in _encoded(pool, encoder, batches, work):
                         encoder.append(encoded)
             findings += [
                 _finding(code, name, column, count)
@@ -134,7 +137,10 @@ def build_features(
 
 
 def _encoded(
-    pool: ThreadPoolExecutor, encoder: TableEncoder, batches: Iterator[pa.RecordBatch]
+    pool: ThreadPoolExecutor,
+    encoder: TableEncoder,
+    batches: Iterator[pa.RecordBatch],
+    work: Work,
 ) -> Iterator[Encoded]:
     """Results in the order of the batches, a few of which are encoded at a time."""
     running: deque[Future[Encoded]] = deque()
@@ -143,6 +149,7 @@ def _encoded(
         for batch in batches:
             running.append(pool.submit(partial(encoder.encode, start, batch)))
             start += batch.num_rows
+            work(batch.num_rows)
             if len(running) > THREADS:
                 yield running.popleft().result()
         while running:

@@ -25,6 +25,7 @@ from gelgt.features.statistics import (
 )
 from gelgt.features.text import TextEmbedder
 from gelgt.features.values import MISSING_TIME, Column, as_numbers, as_parts, as_seconds
+from gelgt.meter import Work
 from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, RowTimes
@@ -81,11 +82,12 @@ def _selected(
     db: Database, table: TableSchema, columns: list[str], in_period: NDArray[np.bool_] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the training period, in order."""
-    start = 0
+    start, work = 0, Work(f"statistics of {table.name}", db.num_rows(table.name))
     for batch in db.batches(table.name, columns):
         part = None if in_period is None else in_period[start : start + batch.num_rows]
         yield batch if part is None or part.all() else batch.filter(pa.array(part))
         start += batch.num_rows
+        work(batch.num_rows)
 
 
 def _in_period(times: RowTimes, table: TableSchema, until: int | None) -> NDArray[np.bool_] | None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gelgt.graph.arrays import ArrayWriter, create_array, load_array
 from gelgt.graph.store import Graph
+from gelgt.meter import Work
 from gelgt.schema.model import Finding, TableSchema
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
@@ -148,9 +149,11 @@ def _connect(
     tables = kernels.Tables(offsets, starts, keys, rows, first)
     kernels.place_children(tables, node_time, parents, cursor, indices)
     kernels.shift(indptr)
+    work = Work("times of neighbours", len(indices), "neighbours")
     with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
         for start in range(0, len(indices), CHUNK):
             list_time.append(node_time[indices[start : start + CHUNK]])
+            work(CHUNK)
     return hub, counts
 
 
@@ -185,7 +188,7 @@ def _read_table(
     dangling = [0] * len(keys)
     first_fraction = _fill_times(row_times, table, times)
     columns = list(dict.fromkeys(fk.column for fk in keys))
-    start = 0
+    start, work = 0, Work(f"keys of {table.name}", len(times))
     for batch in db.batches(table.name, columns) if columns else ():
         stop = start + batch.num_rows
         for j, fk in enumerate(keys):
@@ -196,6 +199,7 @@ def _read_table(
             )
             dangling[j] += count
         start = stop
+        work(batch.num_rows)
     return _findings(table, int(np.count_nonzero(times == NEVER)), dangling), first_fraction
 
 

@@ -37,6 +37,7 @@ from gelgt.history.events import (
     parents_of,
     row_times,
 )
+from gelgt.meter import Work
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,11 @@ def aggregates(
     values, codes = np.empty((len(rows), len(names)), np.float32), np.zeros(len(names), np.bool_)
     values.fill(np.nan)
     choice = Choice(frozenset(names))
+    work = Work(f"history of {len(rows):,} seeds", len(names), "columns")
     for column in proposals(data, rows, times, hops, siblings, choice):
         place = places[column.name]
         values[:, place], codes[place] = column.values, column.is_code
+        work(1)
     return Aggregates(tuple(names), values, codes)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gelgt.history.aggregates import proposals
 from gelgt.history.columns import TaskData
+from gelgt.meter import Work
 
 SAMPLE = 8_000  # training rows on which columns are judged
 ROUND = 3_000  # columns that are judged at once, which bounds memory
@@ -136,8 +137,10 @@ def choose_columns(
     goals = list(_goals(labels[some]))
     candidates = _Candidates()
     gains = np.zeros(0)
+    work = Work("judging columns", unit="columns")
     for proposal in proposals(data, rows[some], times[some], hops, siblings):
         candidates.add(*proposal)
+        work(1)
         if len(candidates.names) >= ROUND:
             gains = _judge(candidates, goals, ROUND // 2, seed)
     if candidates.names:

@@ -16,7 +16,7 @@ import pandas as pd
 from gelgt.errors import GelgtError
 from gelgt.inference.evaluate import score_split
 from gelgt.inference.write import written_text
-from gelgt.training import Run
+from gelgt.runs.folder import Run
 
 SUPPORTED = ("binary_classification", "regression")
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gelgt.errors import GelgtError
+from gelgt.runs.folder import Run
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
@@ -14,7 +15,6 @@ from gelgt.tasks.manifest import parse_manifest
 from gelgt.tasks.saved import task_from_manifest
 from gelgt.tasks.task import SPLITS, Definition
 from gelgt.tasks.times import timestamp
-from gelgt.training import Run
 
 
 def run_definition(run: Run, db: Database) -> Definition:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gelgt.errors import GelgtError
+from gelgt.meter import Work
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.sampling import Seeds
@@ -114,10 +115,12 @@ class Scorer:
         if recorded is not None:
             return recorded(seeds, self.batch_size, work)
         parts: list[Tensor] = []
+        work_done = Work("scoring", len(seeds), "seeds")
         is_cpu = self.device.type == "cpu"
         with Lanes(LANES if is_cpu else 1) as lanes:
             for out in lanes.map(work, self.data.loader(seeds, self.batch_size)):
                 parts.append(out)
+                work_done(len(out))
                 if is_cpu and len(parts) % RELEASE == 0:
                     release_memory()
         return torch.cat(parts)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gelgt.errors import some
+from gelgt.meter import Work
 from gelgt.schema.kinds import Sampler, infer_kind
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.canonical import STRINGS, canonical_name
@@ -115,7 +116,7 @@ class TableWriter:
         row, schema = 0, pa.schema([pa.field(c, arrow) for c, arrow in types.items()])
         texts = [c for c in features if types[c] in (pa.string(), STRINGS)]
         path = self.folder / "db" / f"{name}.parquet"
-        query = self._query(table)
+        query, work = self._query(table), Work(f"sorting {name}", self.probe.tables[name].rows)
         reader = arrow_reader(self.probe.connection, query, batch_rows(len(types)))
         with ExitStack() as stack:
             rows = stack.enter_context(TableFile(path, schema, **lasting(schema, texts)))
@@ -130,6 +131,7 @@ class TableWriter:
                 for j, values in enumerate(dangling):
                     values.add(batch, j)
                 row += batch.num_rows
+                work(batch.num_rows)
         kinds = {
             c: table.kinds.get(c) or infer_kind(c, sampler.column(c, types[c])) for c in features
         }

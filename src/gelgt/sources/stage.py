@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.errors import SourceError
+from gelgt.meter import Work
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.raw import RawTable
@@ -116,7 +117,7 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
         if arrow is not None
     }
     path = folder / f"{number}.parquet"
-    rows = 0
+    rows, work = 0, Work(f"reading {raw.name}")
     schema = _file_schema(columns)
     with TableFile(path, schema, **SCRATCH) as file:
         for batch in raw.batches():
@@ -125,6 +126,7 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
             for column, array in zip(columns.values(), arrays):
                 column.add(array)
             rows += batch.num_rows
+            work(batch.num_rows)
     staged = StagedTable(raw.name, path, rows, columns, raw.primary_key, raw.foreign_keys, findings)
     _settle(staged, raw, forced)
     return staged
