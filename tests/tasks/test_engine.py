@@ -137,7 +137,7 @@ def test_sql_reaches_nothing_but_the_tables(shop_db: Database, tmp_path: Path, s
 
 def test_the_database_files_cannot_be_overwritten(shop_db: Database) -> None:
     with pytest.raises(TaskError, match="one SELECT"):
-        run(shop_db, f"COPY (SELECT 1) TO '{shop_db.path('orders')}' (FORMAT parquet)")
+        run(shop_db, f"COPY (SELECT 1) TO '{shop_db.paths('orders')[0]}' (FORMAT parquet)")
 
 
 def test_errors_name_the_tables(shop_db: Database) -> None:

@@ -100,8 +100,8 @@ def test_the_range_of_a_table_in_many_row_groups(group_rows: int) -> None:
     days = list(pd.date_range("2023-01-01", periods=590))
     times = [*days, pd.Timestamp("2200-01-01"), pd.Timestamp("2200-01-02"), *[pd.NaT] * 8]
     db = gelgt.open({"events": pd.DataFrame({"id": range(600), "at": times})})
-    table = pq.read_table(db.path("events"))
-    pq.write_table(table, db.path("events"), row_group_size=group_rows)
+    table = pq.read_table(db.paths("events")[0])
+    pq.write_table(table, db.paths("events")[0], row_group_size=group_rows)
     db = gelgt.open(db.folder)
     span = time_range(db)
     assert (span.earliest, span.latest, span.strays) == (days[0], days[-1], 2)

@@ -230,7 +230,7 @@ def _cut(db: Database, target: Path) -> Path:
     (target / "db").mkdir(parents=True)
     shutil.copy(db.folder / "manifest.yaml", target)
     until = np.datetime64(str(db.test_timestamp))
-    tables = {name: pq.read_table(db.path(name)) for name in db.table_names}
+    tables = {name: pq.read_table(db.paths(name)[0]) for name in db.table_names}
     times = RowTimes(db)
     kept = {name: np.flatnonzero(times.of(name) <= instant(until)) for name in db.table_names}
     for name, table in tables.items():

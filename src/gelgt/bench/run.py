@@ -61,7 +61,7 @@ def run_study(
         GelgtError: a setting that no variant has, or a folder with runs of something else.
     """
     cells = study_cells(study, tasks, config)
-    content_hash = hash_files([db.path(name) for name in db.table_names])
+    content_hash = hash_files(db.all_paths())
     missing = [cell for cell in cells if not cell.is_done(content_hash)]
     by_name = {task.name: task for task in tasks}
     if config.jobs > 1:

@@ -83,7 +83,7 @@ def given_task(run: Run, db: Database, task: Task | str, split: str) -> tuple[Ta
 def is_training_data(run: Run, db: Database) -> bool:
     """Whether a database holds the rows that a run was trained on, so that row numbers mean the
     same."""
-    return run.record.data.hash == hash_files([db.path(name) for name in db.table_names])
+    return run.record.data.hash == hash_files(db.all_paths())
 
 
 def _own_task(run: Run, db: Database) -> Task:

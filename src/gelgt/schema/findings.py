@@ -29,7 +29,7 @@ class Rows(Protocol):
 
     def row_times(self, table: str) -> NDArray[np.int64]: ...
 
-    def path(self, table: str) -> Path: ...
+    def paths(self, table: str) -> list[Path]: ...
 
     def batches(
         self, table: str, columns: Sequence[str] | None = None
@@ -107,7 +107,7 @@ def _pointers(table: TableSchema) -> list[Finding]:
 def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:
     findings = []
     name, rows = table.name, db.num_rows(table.name)
-    for column, (nulls, low, high) in statistics(db.path(name)).items():
+    for column, (nulls, low, high) in statistics(db.paths(name)).items():
         if column in table.key_columns or column not in table.columns:
             continue
         if nulls == rows:
@@ -125,13 +125,13 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, datetime) else repr(value)
 
 
-def statistics(path: Path) -> dict[str, tuple[int | None, Any, Any]]:
-    """Nulls, least and greatest value of each plain column, from the statistics of the file."""
-    metadata = pq.read_metadata(path)
+def statistics(paths: list[Path]) -> dict[str, tuple[int | None, Any, Any]]:
+    """Nulls, least and greatest value of each plain column, from the statistics of the files."""
+    files = [pq.read_metadata(path) for path in paths]
     columns: dict[str, tuple[int | None, Any, Any]] = {}
-    for group in range(metadata.num_row_groups):
-        for position in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(position)
+    for group in (file.row_group(i) for file in files for i in range(file.num_row_groups)):
+        for position in range(group.num_columns):
+            chunk = group.column(position)
             stats = chunk.statistics
             if "." in chunk.path_in_schema or stats is None or not stats.has_null_count:
                 continue
@@ -146,7 +146,7 @@ def statistics(path: Path) -> dict[str, tuple[int | None, Any, Any]]:
 def _dangling(db: Rows, table: TableSchema, reported: set[tuple[str, str | None]]) -> list[Finding]:
     """Foreign keys beyond the parent's rows, in folders that gelgt did not write."""
     findings = []
-    stats = statistics(db.path(table.name))
+    stats = statistics(db.paths(table.name))
     for fk in table.foreign_keys:
         parents = db.num_rows(fk.table)
         _, low, high = stats.get(fk.column, (None, None, None))

@@ -74,7 +74,7 @@ def _kind(table: TableSchema, column: str) -> dict[str, Any]:
 def _time_range(db: Rows, table: TableSchema) -> list[str] | None:
     if table.time_col is None or db.num_rows(table.name) == 0:
         return None
-    _, low, high = statistics(db.path(table.name)).get(table.time_col, (None, None, None))
+    _, low, high = statistics(db.paths(table.name)).get(table.time_col, (None, None, None))
     if low is None:
         ends = [pc.min_max(batch.column(0)) for batch in db.batches(table.name, [table.time_col])]
         sides = [end[side] for end in ends for side in ("min", "max")]

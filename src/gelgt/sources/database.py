@@ -5,6 +5,9 @@
     folder/tasks/TASK/…             tasks and their label tables
     folder/gelgt/keys/TABLE.parquet the user's key values, row by row
 
+An import in the cache that grew (`growth.py`) has further rows in TABLE.more/N.parquet beside each
+of these files.
+
 What can be rebuilt (graph, features) lives in the cache, never in the user's folder.
 """
 
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from gelgt.features import Features
     from gelgt.graph import Graph
     from gelgt.tasks import Task
+
+
+MORE = ".more"  # ending of the folder of further rows, beside a Parquet file
 
 
 class Database:
@@ -68,13 +74,17 @@ class Database:
             )
         return self.schema.tables[name]
 
-    def path(self, table: str) -> Path:
-        """The Parquet file of a table."""
+    def paths(self, table: str) -> list[Path]:
+        """The Parquet files of a table, in the order of its rows."""
         self.table(table)
-        return self.folder / "db" / f"{table}.parquet"
+        return parts(self.folder / "db" / f"{table}.parquet")
+
+    def all_paths(self) -> list[Path]:
+        """The Parquet files of all tables."""
+        return [path for name in self.table_names for path in self.paths(name)]
 
     def num_rows(self, table: str) -> int:
-        return int(self._files[table].metadata.num_rows)
+        return self._rows[table]
 
     def batches(
         self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17
@@ -88,23 +98,25 @@ class Database:
             )
             return
         # A fresh reader each time: batches() may be used from several threads at once.
-        with pq.ParquetFile(self.path(table), memory_map=True) as file:
-            for batch in file.iter_batches(batch_size=batch_size, columns=names):
-                arrays = [canonical_array(batch.column(c), table, c) for c in names]
-                yield pa.RecordBatch.from_arrays(arrays, names=names)
+        for path in self.paths(table):
+            with pq.ParquetFile(path, memory_map=True) as file:
+                for batch in file.iter_batches(batch_size=batch_size, columns=names):
+                    arrays = [canonical_array(batch.column(c), table, c) for c in names]
+                    yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def column_from_end(self, table: str, column: str) -> Iterator[pa.Array]:
         """A column in parts from the last rows to the first; within a part rows are in order."""
-        with pq.ParquetFile(self.path(table), memory_map=True) as file:
-            for group in reversed(range(file.num_row_groups)):
-                values = file.read_row_group(group, columns=[column]).column(0)
-                for chunk in reversed(values.chunks):
-                    yield canonical_array(chunk, table, column)
+        for path in reversed(self.paths(table)):
+            with pq.ParquetFile(path, memory_map=True) as file:
+                for group in reversed(range(file.num_row_groups)):
+                    values = file.read_row_group(group, columns=[column]).column(0)
+                    for chunk in reversed(values.chunks):
+                        yield canonical_array(chunk, table, column)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table (or some columns of it) in memory, in canonical types."""
         names = list(self.table(table).columns) if columns is None else list(columns)
-        fields = pq.read_schema(self.path(table))
+        fields = pq.read_schema(self.paths(table)[0])
         schema = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in names])
         return pa.Table.from_batches(list(self.batches(table, names)), schema=schema)
 
@@ -119,7 +131,10 @@ class Database:
         """The user's key values, one row for each row of the table; None where the row numbers are
         the keys."""
         path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
-        return pq.read_table(path) if path.exists() else None
+        if not path.exists():
+            return None
+        # partitioning=None: a folder called a=b would add a column a
+        return pa.concat_tables(pq.read_table(p, partitioning=None) for p in parts(path))
 
     @property
     def val_timestamp(self) -> pd.Timestamp | None:
@@ -133,12 +148,14 @@ class Database:
     def cache_dir(self) -> Path:
         """Where data derived from this folder goes; its key changes with every file and with the
         schema."""
-        files = [self.folder / "db" / f"{name}.parquet" for name in self.table_names]
-        return cache_root() / "derived" / stat_key(files, extra=repr(self.schema))
+        return cache_root() / "derived" / stat_key(self.all_paths(), extra=repr(self.schema))
 
     @cached_property
-    def _files(self) -> dict[str, pq.ParquetFile]:
-        return {name: pq.ParquetFile(self.path(name), memory_map=True) for name in self.table_names}
+    def _rows(self) -> dict[str, int]:
+        return {
+            name: sum(pq.read_metadata(path).num_rows for path in self.paths(name))
+            for name in self.table_names
+        }
 
     # The verbs of later stages, imported when they are used.
     def task(self, definition: Any, **options: Any) -> Task:
@@ -160,6 +177,14 @@ class Database:
         from gelgt.features import open_features
 
         return open_features(self, fit_until)
+
+
+def parts(path: Path) -> list[Path]:
+    """A Parquet file of an import and those that hold its further rows, in order."""
+    more = path.with_suffix(MORE)
+    if not more.is_dir():
+        return [path]
+    return [path, *sorted(more.glob("*.parquet"), key=lambda part: int(part.stem))]
 
 
 def _timestamp(text: str | None) -> pd.Timestamp | None:

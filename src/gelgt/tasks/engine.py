@@ -23,7 +23,7 @@ from gelgt.errors import TaskError, did_you_mean
 from gelgt.sources.duckdb_engine import memory_limit
 from gelgt.tasks.split import Times
 from gelgt.tasks.sql_text import quote
-from gelgt.tasks.views import create_views, parquet_file
+from gelgt.tasks.views import create_views, parquet_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ def engine(
         try:
             con.execute("SET TimeZone = 'UTC'")
             create_views(con, db, until, numbered)
-            allowed = ", ".join(parquet_file(db, name) for name in db.table_names)
+            allowed = ", ".join(file for name in db.table_names for file in parquet_files(db, name))
             for setting in (
                 "python_enable_replacements = false",
                 f"allowed_paths = [{allowed}]",

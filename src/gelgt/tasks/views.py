@@ -103,13 +103,12 @@ def _view(
         f"{references.get(name, expression)} AS {quote(name)}"
         for name, expression in columns.items()
     ]
-    source, number = parquet_file(db, table), "file_row_number"
+    number = "file_row_number"
     is_cut = until is not None and bool(schema.dating_keys)
     if is_numbered:
         chosen.append(f"{number} AS {ROW_NUMBER}")
-    if is_numbered or is_cut:
-        source += ", file_row_number = true"
-    select = f"SELECT {', '.join(chosen) or '1'} FROM read_parquet({source})"
+    source = _numbered_rows(db, table) if is_numbered or is_cut else _rows(db, table)
+    select = f"SELECT {', '.join(chosen) or '1'} FROM {source}"
     text = f"CREATE VIEW {quote(table)} AS {select}"
     if is_cut:
         text += f" WHERE {exists[table].format(row=number)}"
@@ -120,7 +119,7 @@ def _view(
 
 def _columns(db: Database, table: str) -> dict[str, str]:
     """The columns of a table as the SQL sees them."""
-    arrow = pq.read_schema(db.path(table))
+    arrow = pq.read_schema(db.paths(table)[0])
     return {
         name: _column(name, canonical, arrow.field(name).type)
         for name, canonical in db.table(table).columns.items()
@@ -141,6 +140,22 @@ def _column(column: str, canonical: str, arrow: pa.DataType) -> str:
     return f"CAST({name} AS DOUBLE)" if canonical == "float64" else name
 
 
-def parquet_file(db: Database, table: str) -> str:
-    """The path of a table's file, as a SQL string."""
-    return text_literal(str(db.path(table).resolve()))
+def parquet_files(db: Database, table: str) -> list[str]:
+    """The paths of a table's files, as SQL strings."""
+    return [text_literal(str(path.resolve())) for path in db.paths(table)]
+
+
+def _rows(db: Database, table: str) -> str:
+    return f"read_parquet([{', '.join(parquet_files(db, table))}], hive_partitioning = false)"
+
+
+def _numbered_rows(db: Database, table: str) -> str:
+    """The rows of a table with their numbers: DuckDB counts from 0 in each file."""
+    selects, first = [], 0
+    for path, file in zip(db.paths(table), parquet_files(db, table)):
+        rows = f"read_parquet({file}, file_row_number = true, hive_partitioning = false)"
+        selects.append(
+            f"SELECT * REPLACE (file_row_number + {first} AS file_row_number) FROM {rows}"
+        )
+        first += pq.read_metadata(path).num_rows
+    return f"({' UNION ALL '.join(selects)})"

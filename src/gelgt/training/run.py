@@ -83,7 +83,7 @@ def train_run(
         clock = Clock(progress or Progress())
         began = clock.since if options.began is None else options.began
         budget = Budget(config.train.time_limit, began)
-        content_hash = hash_files([db.path(name) for name in db.table_names])
+        content_hash = hash_files(db.all_paths())
         key = _run_key(config, task, content_hash, options)
         if options.resume and _is_finished(out, key):
             clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
