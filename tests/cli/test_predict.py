@@ -212,7 +212,7 @@ def test_the_second_prediction_reads_no_rows(
     def refuse(*arguments: Any) -> None:
         raise GelgtError("was_read", "The source was read.", hint="None.")
 
-    monkeypatch.setattr("gelgt.sources.importer.stage_table", refuse)
+    monkeypatch.setattr("gelgt.sources.reading.stage_table", refuse)
     assert run(*command).json["predictions"] == first["predictions"]
     assert run(*command, "--fresh").error == "was_read"
 

@@ -18,7 +18,7 @@ from gelgt.demo import Shop
 from gelgt.inference import Predictor, open_for
 from gelgt.inference.source import stated
 from gelgt.schema.manifest import dump_yaml, load_yaml
-from gelgt.sources import importer
+from gelgt.sources import reading
 from gelgt.sources.stage import stage_table
 from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
@@ -350,7 +350,7 @@ def read_tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(table.name)
         return stage_table(table, *rest)
 
-    monkeypatch.setattr(importer, "stage_table", stage)
+    monkeypatch.setattr(reading, "stage_table", stage)
     return names
 
 

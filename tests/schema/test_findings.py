@@ -127,5 +127,5 @@ def test_statistics_join_the_row_groups(tmp_path: Path) -> None:
         path,
         row_group_size=2,
     )
-    assert statistics(path)["x"] == (3, 1, 9)
-    assert statistics(path)["all"] == (6, None, None)
+    assert statistics([path])["x"] == (3, 1, 9)
+    assert statistics([path])["all"] == (6, None, None)

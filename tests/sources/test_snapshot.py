@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import gelgt
-from gelgt.sources import importer
+from gelgt.sources import reading
 from gelgt.sources.stage import stage_table
 
 TABLES = (
@@ -71,7 +71,7 @@ def check_one_state(
         writer.wait_for_more()
         return stage_table(*arguments)
 
-    monkeypatch.setattr(importer, "stage_table", held_up)
+    monkeypatch.setattr(reading, "stage_table", held_up)
     writer.start()
     try:
         writer.wait_for_more()

@@ -14,7 +14,7 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
-from gelgt.sources import importer, state
+from gelgt.sources import reading, state
 from gelgt.sources.stage import stage_table
 
 TABLES = (
@@ -52,7 +52,7 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     counter = Reads()
-    monkeypatch.setattr(importer, "stage_table", counter.stage)
+    monkeypatch.setattr(reading, "stage_table", counter.stage)
     return counter
 
 
@@ -270,7 +270,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, reads: Reads, write: Callable[[i
         write(next(writes))
         return reads.stage(table, *rest)
 
-    monkeypatch.setattr(importer, "stage_table", stage)
+    monkeypatch.setattr(reading, "stage_table", stage)
 
 
 def test_files_that_change_while_they_are_read_are_read_again(

@@ -2,10 +2,12 @@
 downloaded, ever."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gelgt.memory import available_memory
 
@@ -41,6 +43,24 @@ def arrow_reader(connection: Any, query: str, rows: int = 1 << 17) -> pa.RecordB
     relation = connection.sql(query)
     reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
     return reader(rows)
+
+
+def arrow_table(connection: Any, query: str) -> pa.Table:
+    """The rows of a query that fit in memory."""
+    return arrow_reader(connection, query).read_all()
+
+
+def numbered(paths: Sequence[Path]) -> str:
+    """The rows of some Parquet files, one after the other, with their numbers as
+    `file_row_number`: DuckDB counts from 0 in each file."""
+    selects, first = [], 0
+    for path in paths:
+        options = "file_row_number = true, hive_partitioning = false"
+        rows = f"read_parquet({literal(path)}, {options})"
+        number = f"file_row_number + {first} AS file_row_number"
+        selects.append(f"SELECT * REPLACE ({number}) FROM {rows}")
+        first += pq.read_metadata(path).num_rows
+    return f"({' UNION ALL '.join(selects)})"
 
 
 def quote(name: str) -> str:

@@ -8,7 +8,8 @@ field is null.
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,33 @@ class FilesSource(StaticSource):
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
         return [
-            _parquet_table(name, paths)
-            if paths[0].suffix == ".parquet"
-            else _csv_table(name, paths[0])
+            _parquet_table(name, paths) if _is_parquet(paths) else _csv_table(name, paths[0])
             for name, paths in self._files.items()
         ]
 
     def state(self) -> SourceState | None:
         return files_state(p for paths in self._files.values() for p in paths)
+
+    def mark(self, tables: Mapping[str, RawTable]) -> Any:
+        """The Parquet files of each table, unless one has changed so lately that a further change
+        might not show."""
+        parts = {name: self._files[name] for name in tables if _is_parquet(self._files[name])}
+        states = {name: [files_state([path]) for path in paths] for name, paths in parts.items()}
+        return {
+            name: [state.key for state in found]
+            for name, found in states.items()
+            if not any(state.doubtful for state in found)
+        }
+
+    def appended(self, tables: Mapping[str, RawTable], mark: Any) -> dict[str, RawTable]:
+        """Tables whose older files are as they were, with the files that come after them."""
+        appended = {}
+        for name, table in tables.items():
+            known, paths = mark.get(name), self._files[name]
+            if known and [files_state([path]).key for path in paths[: len(known)]] == known:
+                new = _parquet_table(name, paths[len(known) :], table.columns)
+                appended[name] = replace(table, batches=new.batches)
+        return appended
 
     def content_key(self) -> str | None:
         names = "\n".join(
@@ -89,11 +109,22 @@ def find_tables(folder: Path) -> dict[str, list[Path]]:
     return tables
 
 
-def _parquet_table(name: str, paths: list[Path]) -> RawTable:
+def _is_parquet(paths: list[Path]) -> bool:
+    return paths[0].suffix == ".parquet"
+
+
+def _parquet_table(
+    name: str, paths: list[Path], columns: Mapping[str, pa.DataType] | None = None
+) -> RawTable:
+    """A table of Parquet files, in given columns where these are known."""
     try:
         schemas = [pq.read_schema(path) for path in paths]
-        schema = pa.unify_schemas(
-            [s.remove_metadata() for s in schemas], promote_options="permissive"
+        schema = (
+            pa.schema(list(columns.items()))
+            if columns is not None
+            else pa.unify_schemas(
+                [s.remove_metadata() for s in schemas], promote_options="permissive"
+            )
         )
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise SourceError(

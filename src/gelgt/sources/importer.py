@@ -12,44 +12,36 @@ DuckDB's limit.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from gelgt.errors import GelgtError, SourceError, did_you_mean
+from gelgt.errors import SourceError
 from gelgt.memory import check_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
-from gelgt.schema.model import DatabaseSchema, Finding
+from gelgt.schema.model import DatabaseSchema
+from gelgt.sources.as_read import TableRead, write_as_read
 from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
-from gelgt.sources.check import check_keys, check_names
+from gelgt.sources.check import check_keys
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
 from gelgt.sources.dating import with_dating
+from gelgt.sources.digest import DifferentRowsError
 from gelgt.sources.duckdb_engine import LEAST_MEMORY, connect
 from gelgt.sources.order import TableWriter
 from gelgt.sources.probe import StagedProbe
-from gelgt.sources.raw import RawTable, Source
-from gelgt.sources.resolve import Stated, check_stated, resolve, stated_kinds
+from gelgt.sources.raw import Source, Splits
+from gelgt.sources.reading import Reading, read_source, stage_tables, unread_tables
+from gelgt.sources.resolve import Stated, resolve, stated_kinds
 from gelgt.sources.row_times import RowTimes
 from gelgt.sources.splits import split_times
-from gelgt.sources.stage import StagedTable, stage_table
+from gelgt.sources.stage import StagedTable
 from gelgt.sources.state import SourceState
 from gelgt.sources.table_file import batch_rows
-from gelgt.sources.unchanged import Counted, Import, Records, Watch, content_hash
+from gelgt.sources.unchanged import Import, Kept, Records, Watch, content_hash
 
-_NO_COLUMNS = "it has no columns that can be read: it is left out"
 FORMAT = 5  # raise it when an import of the same rows would come out differently
-
-
-class _Reading(NamedTuple):
-    """The rows of a source on disk, before they are ordered."""
-
-    tables: dict[str, StagedTable]
-    left_out: list[Finding]  # about tables of which no column can be read
-    unread: tuple[str, ...]
-    state: SourceState | None  # that they were read in, where it is certain
-    census: dict[str, Any] | None
 
 
 def import_source(
@@ -77,67 +69,90 @@ def import_source(
         return _import_to_cache(source, stated, only, fresh)
     _refuse_existing(out)
     with scratch_folder(out.resolve().parent, "gelgt-import") as work:
-        reading = _read(source, Watch(source, source.state()), work, stated, only)
+        watch = Watch(source, source.state())
+        reading = read_source(source, watch, only, lambda raw: stage_tables(raw, work, stated))
         if out.exists():
             out.rmdir()  # it is empty
-        build_folder(out, lambda folder: _write(folder, reading, stated, source, work))
+        build_folder(out, lambda folder: _write_whole(folder, reading, stated, source, work))
     return Import(out, reading.unread)
 
 
 def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fresh: bool) -> Import:
-    imports, options = cache_root() / "imports", _options(source, stated, only)
+    imports, options = cache_root() / "imports", _options(stated, only, source.splits)
     records, state = Records(source, options), source.state()
     if not fresh and (imported := records.find(state)) is not None:
         return imported
+    if not fresh and state is not None:
+        kept = records.last() or _whole_records(source).last()
+        imported = None if kept is None else _grow(source, state, kept, records, stated, only)
+        if imported is not None:
+            return imported
     watch, content = Watch(source, state), source.content_key()
     if content is not None and not fresh:
         target = imports / text_key(f"{content} {options}")
         if records.is_whole(target) and watch.confirm():
-            imported = Import(target, _unread(source, only))
+            imported = Import(target, unread_tables(source, only))
             records.add(imported, state, watch.content)
             return imported
     with scratch_folder(imports, "gelgt-import") as work:
-        reading = _read(source, watch, work, stated, only)
+        reading = read_source(source, watch, only, lambda raw: stage_tables(raw, work, stated))
         target = imports / text_key(f"{content or _staged_key(reading.tables)} {options}")
         if target.exists() and not records.is_whole(target):
             shutil.rmtree(target)
-        build_folder(target, lambda folder: _write(folder, reading, stated, source, work))
+        build_folder(target, lambda folder: _write_whole(folder, reading, stated, source, work))
     imported = Import(target, reading.unread)
-    records.add(imported, reading.state, watch.content, reading.census)
+    records.add(imported, reading.state, watch.content, reading.census, reading.mark)
     return imported
 
 
 def recorded_import(source: Source) -> Import | None:
     """The import of all that a source holds now, where the cache has it; nothing is read."""
-    return Records(source, _options(source, {}, None)).find(source.state())
+    return _whole_records(source).find(source.state())
 
 
-def _options(source: Source, stated: Stated, only: list[str] | None) -> str:
-    return f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {source.splits}"
+def _whole_records(source: Source) -> Records:
+    return Records(source, _options({}, None, None))
 
 
-def _read(
-    source: Source, watch: Watch, work: Path, stated: Stated, only: list[str] | None
-) -> _Reading:
-    with source:
-        try:
-            raw, left_out = _raw_tables(source, only)
-            tables = _stage(raw, work, stated)
-        except (GelgtError, OSError):
-            watch.confirm()
-            raise
-        state = watch.state if watch.confirm() else None
-        unread, census = _unread(source, only), None
-        if any(table.is_view for table in raw.values()):
-            state = None
-        elif isinstance(source, Counted) and (census := source.census(raw)) is not None:
-            state = source.state()  # of the transaction that has read the rows
-        return _Reading(tables, left_out, unread, state, census)
+def _options(stated: Stated, only: list[str] | None, splits: Splits | None) -> str:
+    return f"{FORMAT} {sorted(only) if only else 'all'} {_frozen(stated)} {splits}"
 
 
-def _unread(source: Source, only: list[str] | None) -> tuple[str, ...]:
-    """The tables of a source that were not asked for."""
-    return () if only is None else tuple(n for n in source.table_names() if n not in only)
+def _grow(
+    source: Source,
+    state: SourceState,
+    kept: Kept,
+    records: Records,
+    stated: Stated,
+    only: list[str] | None,
+) -> Import | None:
+    """The import of a source that has new rows since an older one, by adding these; None where that
+    cannot be done."""
+    from gelgt.sources.grow import base_import, read_new, write_grown
+
+    base = base_import(kept, source, stated, only)
+    if base is None:
+        return None
+    watch, imports = Watch(source, state), cache_root() / "imports"
+    try:
+        with scratch_folder(imports, "gelgt-import") as work:
+            reading = read_source(
+                source, watch, only, lambda raw: read_new(base, source, raw, work, stated)
+            )
+            target = imports / text_key(f"{base.db.folder.name} {_staged_key(reading.tables)}")
+            if target.exists():  # not recorded as the import of this state: it may be damaged
+                shutil.rmtree(target)
+            build_folder(
+                target,
+                lambda folder: _write(
+                    reading, lambda: write_grown(folder, base, reading, source, work)
+                ),
+            )
+    except DifferentRowsError:
+        return None
+    imported = Import(target, reading.unread)
+    records.add(imported, reading.state, watch.content, reading.census, reading.mark)
+    return imported
 
 
 def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
@@ -179,56 +194,19 @@ def _staged_key(staged: Mapping[str, StagedTable]) -> str:
     return hash_files([t.path for t in staged.values()], extra=repr(declared))
 
 
-def _raw_tables(
-    source: Source, only: list[str] | None
-) -> tuple[dict[str, RawTable], list[Finding]]:
-    """The tables to read, and findings about those that are left out because none of their columns
-    can be read."""
-    raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
-    if only is not None:
-        for name in only:
-            if name not in raw:
-                raise SourceError(
-                    "unknown_table",
-                    f"{source.address} has no table '{name}'.",
-                    hint=did_you_mean(name, raw),
-                )
-        raw = {name: table for name, table in raw.items() if name in only}
-    left_out = [
-        f
-        for t in raw.values()
-        if not t.columns
-        for f in t.findings or (Finding("no_columns", t.name, message=_NO_COLUMNS),)
-    ]
-    if (only is not None and left_out) or len({f.table for f in left_out}) == len(raw):
-        raise SourceError(
-            left_out[0].code,
-            f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.",
-            hint="Read other tables.",
-        )
-    return {name: table for name, table in raw.items() if table.columns}, left_out
-
-
-def _stage(raw: Mapping[str, RawTable], work: Path, stated: Stated) -> dict[str, StagedTable]:
-    """The tables on disk."""
-    check_names({name: table.columns for name, table in raw.items()})
-    check_stated(stated, {name: table.columns for name, table in raw.items()})
-    kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
-    return {
-        name: stage_table(table, work, i, kinds[name])
-        for i, (name, table) in enumerate(raw.items())
-    }
-
-
-def _write(folder: Path, *arguments: Any) -> None:
-    """Write the folder; DuckDB's errors about disk and memory become the system's."""
+def _write(reading: Reading, write: Callable[[], None]) -> None:
+    """Write a folder; DuckDB's errors about disk and memory become the system's."""
     import duckdb
 
-    check_memory(_needed_memory(arguments[0].tables), "Importing these tables")
+    check_memory(_needed_memory(reading.tables), "Importing these tables")
     try:
-        _write_folder(folder, *arguments)
+        write()
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise OSError(str(error)) from error
+
+
+def _write_whole(folder: Path, reading: Reading, *arguments: Any) -> None:
+    _write(reading, lambda: _write_folder(folder, reading, *arguments))
 
 
 def _needed_memory(staged: Mapping[str, StagedTable]) -> int:
@@ -240,7 +218,7 @@ def _needed_memory(staged: Mapping[str, StagedTable]) -> int:
 
 
 def _write_folder(
-    folder: Path, reading: _Reading, stated: Stated, source: Source, work: Path
+    folder: Path, reading: Reading, stated: Stated, source: Source, work: Path
 ) -> None:
     staged = reading.tables
     with connect(work / "spill") as connection:
@@ -266,4 +244,5 @@ def _write_folder(
         "content_hash": content_hash(folder),
         "findings": [f.to_dict() for f in findings],
     }
+    write_as_read(folder, {name: TableRead.of(table) for name, table in staged.items()})
     dump_yaml(content, folder / MANIFEST)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from gelgt.sources.canonical import STRINGS, canonical_name
 from gelgt.sources.check import referred_columns
 from gelgt.sources.duckdb_engine import arrow_reader, literal
 from gelgt.sources.probe import StagedProbe
-from gelgt.sources.table_file import KeyFiles, TableFile, batch_rows, lasting
+from gelgt.sources.table_file import SCRATCH, KeyFiles, TableFile, batch_rows, lasting
 
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -112,7 +113,6 @@ class TableWriter:
         table, types = self.tables[name], self._types(name)
         features = [c for c in types if c not in table.key_columns]
         sampler = Sampler(self._rows_until_validation(table))
-        dangling = [_Dangling() for _ in table.foreign_keys]
         row, schema = 0, pa.schema([pa.field(c, arrow) for c, arrow in types.items()])
         texts = [c for c in features if types[c] in (pa.string(), STRINGS)]
         path = self.folder / "db" / f"{name}.parquet"
@@ -122,6 +122,10 @@ class TableWriter:
             rows = stack.enter_context(TableFile(path, schema, **lasting(schema, texts)))
             keys = self._keys_with_rows(name)
             files = stack.enter_context(self._key_files(name, reader.schema)) if keys else None
+            dangling = [
+                stack.enter_context(_Dangling(lost_keys(self.folder, name, j)))
+                for j in range(len(table.foreign_keys))
+            ]
             for batch in reader:
                 arrays = self._final_arrays(table, batch, schema, row)
                 rows.write(arrays)
@@ -197,13 +201,7 @@ class TableWriter:
         terms = []
         for c, key in zip(fk.columns, referred_columns(fk, self.tables[fk.table])):
             child = self.probe.tables[table.name].columns[c]
-            parent, value = self.probe.key_type(fk.table, key), f"s.{child.stored}"
-            # Whole numbers stored as floats or as text still match their keys; what cannot be
-            # converted dangles.
-            if pa.types.is_floating(child.type) and parent == "int64":
-                value = f"CASE WHEN {value} = floor({value}) THEN TRY_CAST({value} AS BIGINT) END"
-            elif canonical_name(child.type) != parent:
-                value = f"TRY_CAST({value} AS {_SQL_TYPES[parent]})"
+            value = as_key(f"s.{child.stored}", child.type, self.probe.key_type(fk.table, key))
             terms.append(f"j{j}.k{positions[key]} = {value}")
         lookup = f"read_parquet({literal(self._lookups[fk.table])}) AS j{j}"
         return f"LEFT JOIN {lookup} ON {' AND '.join(terms)}"
@@ -235,11 +233,27 @@ class TableWriter:
         return findings
 
 
-class _Dangling:
-    """Counts the values of a foreign key that name no row, and keeps the smallest ones."""
+def as_key(value: str, child: pa.DataType, parent: str) -> str:
+    """A value of a foreign key in the type of the key that it names.
 
-    def __init__(self) -> None:
+    Whole numbers stored as floats or as text still match their keys; what cannot be converted
+    dangles.
+    """
+    if pa.types.is_floating(child) and parent == "int64":
+        return f"CASE WHEN {value} = floor({value}) THEN TRY_CAST({value} AS BIGINT) END"
+    if canonical_name(child) != parent:
+        return f"TRY_CAST({value} AS {_SQL_TYPES[parent]})"
+    return value
+
+
+class _Dangling:
+    """Counts the values of a foreign key that name no row, keeps the smallest ones for a message,
+    and writes all to a file: a row that comes later may have such a key."""
+
+    def __init__(self, path: Path) -> None:
         self.count = 0
+        self._path, self._file = path, ExitStack()
+        self._writer: TableFile | None = None
         self._smallest: pa.Table | None = None
 
     def add(self, batch: pa.RecordBatch, number: int) -> None:
@@ -251,16 +265,33 @@ class _Dangling:
             return
         self.count += lost
         values = values.filter(is_lost)
+        if self._writer is None:
+            self._path.parent.mkdir(exist_ok=True)
+            file = TableFile(self._path, values.schema, **SCRATCH)
+            self._writer = self._file.enter_context(file)
+        for part in values.to_batches():
+            self._writer.write(part.columns)
         if self._smallest is not None:
             values = pa.concat_tables([self._smallest, values])
         values = values.group_by(names).aggregate([])
         self._smallest = values.sort_by([(name, "ascending") for name in names])[:_EXAMPLES]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._file.__exit__(kind, error, trace)
 
     def message(self, fk: ForeignKey) -> str:
         assert self._smallest is not None
         rows = list(zip(*(column.to_pylist() for column in self._smallest.columns)))
         examples = [row[0] if len(fk.columns) == 1 else row for row in rows]
         return f"no such row in '{fk.table}': {some(examples)}; kept as null"
+
+
+def lost_keys(folder: Path, table: str, number: int) -> Path:
+    """The file of the values of a table's foreign key that name no row."""
+    return folder / "gelgt" / "lost" / f"{table}.{number}.parquet"
 
 
 def parents_first(tables: Mapping[str, TableSchema]) -> list[str]:

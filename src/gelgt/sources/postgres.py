@@ -4,7 +4,8 @@ reads the catalogue.
 Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -17,7 +18,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from gelgt.errors import SourceError
 from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.duckdb_engine import quote
-from gelgt.sources.postgres_state import matches_census, take_census, take_snapshot
+from gelgt.sources.postgres_state import (
+    grown_tables,
+    matches_census,
+    take_census,
+    take_snapshot,
+)
+from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
 
@@ -55,6 +62,22 @@ class PostgresSource(SQLSource):
 
     def matches(self, census: dict[str, Any]) -> bool:
         return bool(self._ask(lambda connection: matches_census(connection, census)))
+
+    def mark(self, tables: Mapping[str, RawTable]) -> Any:
+        return self.census(tables)
+
+    def appended(self, tables: Mapping[str, RawTable], mark: Any) -> dict[str, RawTable]:
+        """Tables that have all their older rows, with the rows of later transactions."""
+        grown = self._ask(lambda connection: grown_tables(connection, mark)) or {}
+        return {
+            name: self._newer(table, condition)
+            for name, table in tables.items()
+            if (condition := grown.get(self._qualified(name))) is not None and not table.is_view
+        }
+
+    def _newer(self, table: RawTable, condition: str) -> RawTable:
+        columns = dict(table.columns)
+        return replace(table, batches=lambda: self._rows(table.name, columns, condition))
 
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer | None:
         """An answer of the server, in the open transaction or one of its own; None where it only
@@ -101,13 +124,15 @@ class PostgresSource(SQLSource):
             return pa.float64()
         return super()._arrow_type(table, column)
 
-    def _rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
+    ) -> Iterator[pa.RecordBatch]:
+        query = f"{self._select(table, columns)} WHERE {condition}"
         try:
             from adbc_driver_postgresql import dbapi
         except ModuleNotFoundError:
-            yield from self._cursor_rows(table, columns)
+            yield from self._cursor_rows(table, columns, query)
             return
-        query = self._select(table, columns)
         try:
             with dbapi.connect(self._adbc_uri()) as connection, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -122,9 +147,11 @@ class PostgresSource(SQLSource):
                 "cannot_read", error, f"Reading the table '{table}' failed."
             ) from None
 
-    def _cursor_rows(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _cursor_rows(
+        self, table: str, columns: dict[str, pa.DataType], query: str
+    ) -> Iterator[pa.RecordBatch]:
         result = self._connection.execution_options(stream_results=True).execute(
-            sa.text(self._select(table, columns).replace(":", "\\:"))
+            sa.text(query.replace(":", "\\:"))
         )
         for rows in result.partitions(50_000):
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]

@@ -51,6 +51,7 @@ _CATALOGUE = [
     "rewrite",
     "type",
 ]
+_SYSTEM = "pg_catalog.pg_"
 _WRAP = 2**32  # rows hold the last 32 bits of a transaction number
 
 
@@ -92,7 +93,7 @@ def take_census(connection: Connection, tables: Iterable[str]) -> dict[str, Any]
     snapshot = take_snapshot(connection)
     if snapshot is None:
         return None
-    relations = [*(f"pg_catalog.pg_{name}" for name in _CATALOGUE), *tables]
+    relations = [*(f"{_SYSTEM}{name}" for name in _CATALOGUE), *tables]
     rows = {
         relation: connection.exec_driver_sql(f"SELECT count(*) FROM {relation}").scalar_one()
         for relation in relations
@@ -102,18 +103,46 @@ def take_census(connection: Connection, tables: Iterable[str]) -> dict[str, Any]
 
 def matches_census(connection: Connection, census: dict[str, Any]) -> bool:
     """Whether tables and catalogue hold the rows that they held when they were counted."""
-    snapshot, since = take_snapshot(connection), int(census["since"])
-    if snapshot is None or snapshot.server != census["server"]:
-        return False
-    # Numbers below 3 are no transactions, and numbers half a turn apart cannot be compared.
-    if since % _WRAP < 3 or not 0 <= snapshot.end - since < _WRAP // 4:
-        return False
-    # `age` counts transactions back from now; that of rows older than half a turn is negative.
-    is_new = f"age(xmin) BETWEEN 0 AND age('{since % _WRAP}'::xid)"
-    return all(
-        connection.exec_driver_sql(
-            f"SELECT count(*), count(*) FILTER (WHERE {is_new}) FROM {relation}"
-        ).one()
-        == (count, 0)
+    is_new = is_newer(connection, census)
+    return is_new is not None and all(
+        _counts(connection, relation, is_new) == (count, 0)
         for relation, count in census["rows"].items()
     )
+
+
+def grown_tables(connection: Connection, census: dict[str, Any]) -> dict[str, str]:
+    """The condition for a row that came after a census, for each table that has all the rows that
+    it had then; none where the catalogue has changed."""
+    is_new = is_newer(connection, census)
+    if is_new is None:
+        return {}
+    counts = {name: _counts(connection, name, is_new) for name in census["rows"]}
+    is_system = {name: name.startswith(_SYSTEM) for name in counts}
+    if any(counts[name] != (census["rows"][name], 0) for name in counts if is_system[name]):
+        return {}
+    # An update replaces an older row by a new one, so that the older ones become fewer.
+    return {
+        name: is_new
+        for name, (rows, new) in counts.items()
+        if not is_system[name] and rows - new == census["rows"][name]
+    }
+
+
+def is_newer(connection: Connection, census: dict[str, Any]) -> str | None:
+    """The condition for a row that a census may not have seen; None where numbers of transactions
+    cannot be compared with it."""
+    snapshot, since = take_snapshot(connection), int(census["since"])
+    if snapshot is None or snapshot.server != census["server"]:
+        return None
+    # Numbers below 3 are no transactions, and numbers half a turn apart cannot be compared.
+    if since % _WRAP < 3 or not 0 <= snapshot.end - since < _WRAP // 4:
+        return None
+    # `age` counts transactions back from now; that of rows older than half a turn is negative.
+    return f"age(xmin) BETWEEN 0 AND age('{since % _WRAP}'::xid)"
+
+
+def _counts(connection: Connection, relation: str, is_new: str) -> tuple[int, int]:
+    """All rows of a relation, and the new ones."""
+    query = f"SELECT count(*), count(*) FILTER (WHERE {is_new}) FROM {relation}"
+    rows, new = connection.exec_driver_sql(query).one()
+    return int(rows), int(new)

@@ -20,6 +20,7 @@ from gelgt.errors import SourceError
 from gelgt.meter import Work
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
+from gelgt.sources.digest import Digest, RowDigest
 from gelgt.sources.raw import RawTable
 from gelgt.sources.table_file import SCRATCH, TableFile, batch_rows
 from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
@@ -46,6 +47,7 @@ class StagedColumn:
     is_whole: bool = True  # no fraction, nothing infinite
     non_finite: int = 0
     text: TextProfile | None = None
+    how: str = ""  # how times were read: the unit of an epoch, or whether texts have a zone
 
     def add(self, values: pa.Array) -> None:
         self.nulls += values.null_count
@@ -85,6 +87,8 @@ class StagedTable:
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     findings: list[Finding] = field(default_factory=list)
+    delivered: dict[str, str] = field(default_factory=dict)  # types in which the columns came
+    digests: list[Digest] = field(default_factory=list)
 
     def types(self) -> dict[str, str]:
         return {name: canonical_name(column.type) for name, column in self.columns.items()}
@@ -119,15 +123,19 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     path = folder / f"{number}.parquet"
     rows, work = 0, Work(f"reading {raw.name}")
     schema = _file_schema(columns)
-    with TableFile(path, schema, **SCRATCH) as file:
+    digest = RowDigest()
+    with TableFile(path, schema, **SCRATCH) as file, digest:
         for batch in raw.batches():
             arrays = [canonical_array(batch.column(name), raw.name, name) for name in columns]
             file.write(arrays)
+            digest.add(arrays)
             for column, array in zip(columns.values(), arrays):
                 column.add(array)
             rows += batch.num_rows
             work(batch.num_rows)
     staged = StagedTable(raw.name, path, rows, columns, raw.primary_key, raw.foreign_keys, findings)
+    staged.delivered = {name: str(raw.columns[name]) for name in columns}
+    staged.digests = digest.result()
     _settle(staged, raw, forced)
     return staged
 
@@ -182,7 +190,9 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
     texts = {name: staged.columns[name].text for name in changes}
     lost = dict.fromkeys(changes, 0)
     for name, (arrow, _) in changes.items():
-        staged.columns[name] = StagedColumn(staged.columns[name].stored, arrow)
+        staged.columns[name] = StagedColumn(
+            staged.columns[name].stored, arrow, how=_how(texts[name], *changes[name])
+        )
     schema = _file_schema(staged.columns)
     target = staged.path.with_suffix(".settled")
     with TableFile(target, schema, **SCRATCH) as file:
@@ -209,6 +219,12 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
         if count:
             message = "words among numbers or times count as missing"
             staged.findings.append(Finding("missing_words", staged.name, name, count, message))
+
+
+def _how(text: TextProfile | None, arrow: pa.DataType, unit: str) -> str:
+    if text is None or arrow != TIME:
+        return unit
+    return "zoned" if text.zoned else "naive"
 
 
 def _from_epoch(values: pa.Array, unit: str) -> pa.Array:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gelgt.errors import GelgtError, SourceError
 from gelgt.files import write_text
@@ -76,6 +76,18 @@ class Counted(Protocol):
         ...
 
 
+class Kept(NamedTuple):
+    """The last import of a source, whatever has changed since.
+
+    Attributes:
+        folder: The import.
+        mark: What the source remembered of its rows (`Appended`).
+    """
+
+    folder: Path
+    mark: Any
+
+
 class Records:
     """What the cache holds of one source, read with certain options."""
 
@@ -96,13 +108,14 @@ class Records:
             self._damaged = None
             if state is None:
                 return None
-            imported, census = Import(folder, tuple(record["unread"])), record["census"]
+            imported = Import(folder, tuple(record["unread"]))
+            census, mark = record["census"], record.get("mark")
             if record["state"] != state.key and not self._matches(census):
                 return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         if record["state"] != state.key:
-            self.add(imported, state, None, census)
+            self.add(imported, state, None, census, mark)
             return imported
         if record["content"] is None:
             return imported
@@ -110,8 +123,18 @@ class Records:
         if SourceState(state.key, doubtful).content() != record["content"]:
             return None
         if not state.doubtful:  # from now on a change shows in the state
-            self.add(imported, state, None)
+            self.add(imported, state, None, census, mark)
         return imported
+
+    def last(self) -> Kept | None:
+        """The last import that was recorded; None where there is none, or it is damaged."""
+        try:
+            record: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            folder = cache_root() / "imports" / record["import"]
+            is_whole = record["files"] == _sizes(folder)
+            return Kept(folder, record.get("mark")) if is_whole else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _matches(self, census: dict[str, Any] | None) -> bool:
         if census is None or not isinstance(self._source, Counted):
@@ -132,6 +155,7 @@ class Records:
         state: SourceState | None,
         content: str | None,
         census: dict[str, Any] | None = None,
+        mark: Any = None,
     ) -> None:
         """Record the import of a state; a cache that cannot be written stays as it is."""
         if state is None:
@@ -140,6 +164,7 @@ class Records:
             "state": state.key,
             "content": content,
             "census": census,
+            "mark": mark,
             "doubtful": [str(path) for path in state.doubtful],
             "import": imported.folder.name,
             "files": _sizes(imported.folder),
@@ -155,7 +180,8 @@ def content_hash(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [*(folder / "db").iterdir(), *(folder / "gelgt" / "keys").iterdir()]
+    folders = (folder / "db", folder / "gelgt" / "keys")
+    return [path for inside in folders for path in inside.rglob("*") if path.is_file()]
 
 
 def _sizes(folder: Path) -> dict[str, list[int]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gelgt.sources.duckdb_engine import numbered
 from gelgt.sources.row_times import NEVER, RowTimes
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, text_literal, time_literal
 
@@ -107,7 +108,9 @@ def _view(
     is_cut = until is not None and bool(schema.dating_keys)
     if is_numbered:
         chosen.append(f"{number} AS {ROW_NUMBER}")
-    source = _numbered_rows(db, table) if is_numbered or is_cut else _rows(db, table)
+    source = _rows(db, table)
+    if is_numbered or is_cut:
+        source = numbered([path.resolve() for path in db.paths(table)])
     select = f"SELECT {', '.join(chosen) or '1'} FROM {source}"
     text = f"CREATE VIEW {quote(table)} AS {select}"
     if is_cut:
@@ -147,15 +150,3 @@ def parquet_files(db: Database, table: str) -> list[str]:
 
 def _rows(db: Database, table: str) -> str:
     return f"read_parquet([{', '.join(parquet_files(db, table))}], hive_partitioning = false)"
-
-
-def _numbered_rows(db: Database, table: str) -> str:
-    """The rows of a table with their numbers: DuckDB counts from 0 in each file."""
-    selects, first = [], 0
-    for path, file in zip(db.paths(table), parquet_files(db, table)):
-        rows = f"read_parquet({file}, file_row_number = true, hive_partitioning = false)"
-        selects.append(
-            f"SELECT * REPLACE (file_row_number + {first} AS file_row_number) FROM {rows}"
-        )
-        first += pq.read_metadata(path).num_rows
-    return f"({' UNION ALL '.join(selects)})"
