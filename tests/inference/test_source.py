@@ -18,7 +18,7 @@ from gelgt.demo import Shop
 from gelgt.inference import Predictor, open_for
 from gelgt.inference.source import stated
 from gelgt.schema.manifest import dump_yaml, load_yaml
-from gelgt.sources import reading
+from gelgt.sources import grow, reading
 from gelgt.sources.stage import stage_table
 from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
@@ -314,7 +314,9 @@ def test_keys_that_cannot_be_stated_are_the_databases_own(tmp_path: Path) -> Non
         )
     connection.close()
     db = gelgt.open(tmp_path / "library.db")
-    again = gelgt.open(tmp_path / "library.db", schema=stated(db.schema), tables=db.table_names)
+    again = gelgt.open(
+        tmp_path / "library.db", schema=stated(db.schema), tables=db.table_names, fresh=True
+    )
     assert again.folder != db.folder
     assert again.graph().content_hash() == db.graph().content_hash()
     for name in db.table_names:
@@ -350,7 +352,8 @@ def read_tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(table.name)
         return stage_table(table, *rest)
 
-    monkeypatch.setattr(reading, "stage_table", stage)
+    for module in (reading, grow):
+        monkeypatch.setattr(module, "stage_table", stage)
     return names
 
 
@@ -373,7 +376,7 @@ def test_the_import_of_the_training_serves_predictions(
     assert opened.notices == ("Tables that the model does not know are left out: audits.",)
     assert sorted(read_tables) == sorted(run.schema.tables)
     again = open_for(run, url)
-    assert (again.db.folder, again.notices) == (opened.db.folder, opened.notices)
+    assert (again.db.folder, again.notices) == (db.folder, opened.notices)
     assert len(read_tables) == len(run.schema.tables)
     assert Predictor(run, again).predict(asked, at=twins.at).table.equals(before)
     change(tmp_path / "drifted.db", ["DELETE FROM orders"], least=1)

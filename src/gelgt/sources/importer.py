@@ -139,15 +139,17 @@ def _grow(
             reading = read_source(
                 source, watch, only, lambda raw: read_new(base, source, raw, work, stated)
             )
-            target = imports / text_key(f"{base.db.folder.name} {_staged_key(reading.tables)}")
-            if target.exists():  # not recorded as the import of this state: it may be damaged
-                shutil.rmtree(target)
-            build_folder(
-                target,
-                lambda folder: _write(
-                    reading, lambda: write_grown(folder, base, reading, source, work)
-                ),
-            )
+            target = base.db.folder
+            if any(table.rows for table in reading.tables.values()):
+                target = imports / text_key(f"{target.name} {_staged_key(reading.tables)}")
+                if target.exists():  # not recorded as the import of this state: maybe damaged
+                    shutil.rmtree(target)
+                build_folder(
+                    target,
+                    lambda folder: _write(
+                        reading, lambda: write_grown(folder, base, reading, source, work)
+                    ),
+                )
     except DifferentRowsError:
         return None
     imported = Import(target, reading.unread)

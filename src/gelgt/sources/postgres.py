@@ -127,12 +127,12 @@ class PostgresSource(SQLSource):
     def _rows(
         self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
     ) -> Iterator[pa.RecordBatch]:
-        query = f"{self._select(table, columns)} WHERE {condition}"
         try:
             from adbc_driver_postgresql import dbapi
         except ModuleNotFoundError:
-            yield from self._cursor_rows(table, columns, query)
+            yield from self._cursor_rows(table, columns, condition)
             return
+        query = f"{self._select(table, columns)} WHERE {condition}"
         try:
             with dbapi.connect(self._adbc_uri()) as connection, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -148,8 +148,9 @@ class PostgresSource(SQLSource):
             ) from None
 
     def _cursor_rows(
-        self, table: str, columns: dict[str, pa.DataType], query: str
+        self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
     ) -> Iterator[pa.RecordBatch]:
+        query = f"{self._select(table, columns)} WHERE {condition}"
         result = self._connection.execution_options(stream_results=True).execute(
             sa.text(query.replace(":", "\\:"))
         )
