@@ -5,7 +5,7 @@ lines (dated by orders and users), notes (dated by lines) and visits (timed). Ro
 dangling keys, equal times and fractions of seconds are frequent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def _table(
 ) -> TableSchema:
     return TableSchema(
         name,
-        {c: "" for c in ("id", *keys, *(("at",) if time_column else ()), *features)},
+        dict.fromkeys(("id", *keys, *(("at",) if time_column else ()), *features), ""),
         PrimaryKey(("id",)),
         time_column,
         tuple(ForeignKey((column,), table) for column, table in keys.items()),
@@ -93,9 +93,12 @@ class Grown:
     db: Database
 
 
-def grown_databases(rng: np.random.Generator, folder: Path, most_rows: int = 14) -> Grown:
-    """Write both imports beside each other."""
+def grown_databases(
+    rng: np.random.Generator, folder: Path, most_rows: int = 14, still: Collection[str] = ()
+) -> Grown:
+    """Write both imports beside each other; tables that stand still get no new rows."""
     is_new = {name: _new_rows(rng, most_rows) for name in SCHEMA.tables}
+    is_new |= {name: np.zeros_like(is_new[name]) for name in still}
     tables = {name: _rows(rng, table, is_new) for name, table in SCHEMA.tables.items()}
     base = {name: _without_new(SCHEMA.tables[name], tables[name], is_new) for name in tables}
     group = int(rng.integers(1, 6))

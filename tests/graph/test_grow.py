@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grown_database import SCHEMA, grown_databases
 
 from gelgt.graph import Graph, build, build_graph, grow, open_graph
 from gelgt.schema.model import Dating
 from gelgt.sources.database import Database
+from grown_database import SCHEMA, grown_databases
 
 
 def built_anew(db: Database, folder: Path) -> Graph:
