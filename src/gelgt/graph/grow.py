@@ -11,7 +11,7 @@ the new rows' keys, and 8 bytes for each old row that has new ones before it in 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ from gelgt.sources.database import Database
 from gelgt.sources.growth import moved
 from gelgt.sources.row_times import NEVER, TIMELESS, parent_rows
 from gelgt.sources.times import microseconds
+
+if TYPE_CHECKING:
+    from gelgt.graph.grow_kernels import Numbering
 
 # share of new rows above which a graph is built anew, which holds less in memory
 MOST_NEW = 0.25
@@ -87,17 +90,20 @@ def _older_graph(db: Database) -> Graph | None:
         return None
     try:
         old = Graph(entry)
-        arrays = (old.node_time, old.parents, old.indptr, old.indices, old.list_time)
+        is_whole = (
+            len(old.node_time) == len(old.indptr) - 1 == old.num_nodes
+            and len(old.parents) == old.parent_start[-1]
+            and len(old.indices) == len(old.list_time) == old.indptr[-1]
+        )
     except OSError:  # removed in this moment
         return None
     layout = Layout.of(db)
     relations = [(r.child, r.column, r.parent) for r in old.relations]
     is_same = old.tables == layout.tables and relations == layout.relations
     # Findings of two keys in one column could not be told apart.
-    is_clear = len(set(relations)) == len({(child, column) for child, column, _ in relations})
-    is_whole = len(arrays[0]) == old.num_nodes and len(arrays[3]) == len(arrays[4])
+    is_clear = len(relations) == len({(child, column) for child, column, _ in relations})
     rows = dict(zip(old.tables, np.diff(old.offsets).tolist()))
-    if not (is_same and is_clear and is_whole and has_grown(db, rows)):
+    if not (is_whole and is_same and is_clear and has_grown(db, rows)):
         return None
     return old if layout.num_nodes - old.num_nodes <= MOST_NEW * layout.num_nodes else None
 
@@ -117,7 +123,7 @@ def _dating_order(schema: DatabaseSchema) -> list[str] | None:
     return order
 
 
-def _numbering(db: Database, old: Graph, layout: Layout) -> Any:
+def _numbering(db: Database, old: Graph, layout: Layout) -> "Numbering":
     from gelgt.graph.grow_kernels import Numbering
 
     first, start, parts, total = [], [], [np.zeros(0, np.int64)], 0
@@ -137,7 +143,7 @@ def _numbering(db: Database, old: Graph, layout: Layout) -> Any:
     )
 
 
-def _copy_rows(arrays: _Arrays, old: Graph, numbering: Any) -> None:
+def _copy_rows(arrays: _Arrays, old: Graph, numbering: "Numbering") -> None:
     """Times and parents of the old rows."""
     from gelgt.graph.grow_kernels import move_parents
 
@@ -189,7 +195,7 @@ def _seconds(column: pa.Array, table: TableSchema) -> tuple[NDArray[np.int64], i
     return whole_seconds(np.where(is_filled, values, NEVER))
 
 
-def _grow_lists(folder: Path, arrays: _Arrays, old: Graph, numbering: Any) -> Counts:
+def _grow_lists(folder: Path, arrays: _Arrays, old: Graph, numbering: "Numbering") -> Counts:
     """Write `indptr`, `indices` and `list_time`, and count."""
     from gelgt.graph import grow_kernels as kernels
 
