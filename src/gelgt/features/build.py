@@ -6,47 +6,23 @@ the arrays of table N.
 """
 
 import json
-import os
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gelgt.errors import GelgtError, SchemaError, did_you_mean
-from gelgt.features.encode import Encoded, TableEncoder
+from gelgt.features.encode import TableEncoder
 from gelgt.features.fit import fit_statistics
-from gelgt.features.statistics import (
-    FORMAT,
-    CategoricalStatistics,
-    FeatureStatistics,
-    MulticategoricalStatistics,
-)
+from gelgt.features.grow import grow_features
+from gelgt.features.statistics import FORMAT, FeatureStatistics
 from gelgt.features.store import Features
 from gelgt.features.text import HashedNgrams, TextEmbedder, embedder_from_spec
-from gelgt.meter import Work
-from gelgt.schema.kinds import MAX_CATEGORIES
-from gelgt.schema.model import Finding
+from gelgt.features.write import THREADS, batch_rows, describe_features, encode_rows
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
-
-THREADS = min(4, os.cpu_count() or 1)
-BATCH_ROWS = 1 << 17
-TEXT_BATCH_ROWS = 1 << 14  # texts may be long
-
-_MESSAGES = {
-    "non_finite": "{count:,} values of '{table}.{column}' are infinite or beyond the range of "
-    "float32 and count as missing.",
-    "unparsable_number": "{count:,} values of '{table}.{column}' are no numbers and count as "
-    "missing.",
-    "unseen_category": "{count:,} values of '{table}.{column}' are in no category list and count "
-    "as missing.",
-}
 
 
 def open_features(
@@ -56,7 +32,8 @@ def open_features(
     statistics: FeatureStatistics | None = None,
     embedder: TextEmbedder | None = None,
 ) -> Features:
-    """The row features of a database: encoded on first use, then memory-mapped.
+    """The row features of a database: encoded on first use, then memory-mapped. Where the database
+    grew out of an older one, that one's features are extended.
 
     Args:
         db: The database.
@@ -75,16 +52,17 @@ def open_features(
     if statistics is not None:
         _check_drift(db, statistics)
         chosen = _fitted_embedder(statistics, embedder)
-        name = f"given-{statistics.key()}"
+        name = f"features-v{FORMAT}-given-{statistics.key()}"
     else:
         chosen = embedder or HashedNgrams()
         until = _microseconds(db.val_timestamp if fit_until is None else fit_until)
-        name = f"{'all' if until is None else until}-{_digest(chosen)}"
+        name = f"features-v{FORMAT}-{'all' if until is None else until}-{_digest(chosen)}"
 
     def build(folder: Path) -> None:
-        build_features(db, folder, statistics or fit_statistics(db, until, chosen), chosen)
+        if not grow_features(db, folder, name, statistics, until, chosen):
+            build_features(db, folder, statistics or fit_statistics(db, until, chosen), chosen)
 
-    return Features(build_folder(db.cache_dir / f"features-v{FORMAT}-{name}", build))
+    return Features(build_folder(db.cache_dir / name, build))
 
 
 def _fitted_embedder(statistics: FeatureStatistics, embedder: TextEmbedder | None) -> TextEmbedder:
@@ -109,75 +87,18 @@ def build_features(
     db: Database, folder: Path, statistics: FeatureStatistics, embedder: TextEmbedder
 ) -> None:
     """Encode every row with given statistics into an existing, empty folder."""
-    findings: list[Finding] = []
+    rows = {name: db.num_rows(name) for name in statistics.tables}
+    counts = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for number, (name, columns) in enumerate(statistics.tables.items()):
             target = folder / "tables" / str(number)
             target.mkdir(parents=True)
-            with TableEncoder(target, name, db.num_rows(name), columns, embedder) as encoder:
+            with TableEncoder(target, name, rows[name], columns, embedder) as encoder:
                 if columns:
-                    rows = TEXT_BATCH_ROWS if encoder.columns["text"] else BATCH_ROWS
-                    work = Work(f"encoding {name}", db.num_rows(name))
-                    batches = db.batches(name, list(columns), rows)
-                    for encoded in _encoded(pool, encoder, batches, work):
-                        encoder.append(encoded)
-            findings += [
-                _finding(code, name, column, count)
-                for (code, column), count in sorted(encoder.counts.items())
-                if count
-            ]
-    findings += _many_categories(statistics)
-    statistics.save(folder / "stats.json")
-    meta = {
-        "format": FORMAT,
-        "rows": {name: db.num_rows(name) for name in statistics.tables},
-        "findings": [finding.to_dict() for finding in findings],
-    }
-    (folder / "features.json").write_text(json.dumps(meta, ensure_ascii=False), encoding="utf-8")
-
-
-def _encoded(
-    pool: ThreadPoolExecutor,
-    encoder: TableEncoder,
-    batches: Iterator[pa.RecordBatch],
-    work: Work,
-) -> Iterator[Encoded]:
-    """Results in the order of the batches, a few of which are encoded at a time."""
-    running: deque[Future[Encoded]] = deque()
-    start = 0
-    try:
-        for batch in batches:
-            running.append(pool.submit(partial(encoder.encode, start, batch)))
-            start += batch.num_rows
-            work(batch.num_rows)
-            if len(running) > THREADS:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        for future in running:
-            future.cancel()
-
-
-def _finding(code: str, table: str, column: str, count: int) -> Finding:
-    message = _MESSAGES[code].format(count=count, table=table, column=column)
-    return Finding(code, table, column, count, message)
-
-
-def _many_categories(statistics: FeatureStatistics) -> list[Finding]:
-    return [
-        Finding(
-            "many_categories",
-            table,
-            column,
-            s.dropped,
-            f"'{table}.{column}' has {s.dropped + len(s.categories):,} categories; "
-            f"all but the {MAX_CATEGORIES:,} most frequent count as missing.",
-        )
-        for table, columns in statistics.tables.items()
-        for column, s in columns.items()
-        if isinstance(s, CategoricalStatistics | MulticategoricalStatistics) and s.dropped
-    ]
+                    batches = db.batches(name, list(columns), batch_rows(encoder))
+                    encode_rows(pool, encoder, batches, rows[name])
+            counts[name] = encoder.counts
+    describe_features(folder, statistics, rows, counts)
 
 
 def _check_drift(db: Database, statistics: FeatureStatistics) -> None:

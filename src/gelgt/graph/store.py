@@ -62,6 +62,8 @@ class Graph:
         first_fraction: The first second in which a time had a fraction (`NEVER` if none had): from
             there on, the order of rows within a second is lost. Rows that come later do not change
             it for earlier seeds.
+        counts: Filled keys of each relation, the largest degree and its table, nodes without
+            neighbours, and the time range of each table, counted when the graph was built.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +80,7 @@ class Graph:
             [[0], np.cumsum(np.diff(self.offsets) * self.num_keys)]
         ).astype(np.int64)
         self.first_fraction: int = meta["first_fraction"]
-        self._counts: dict[str, Any] = meta["counts"]
+        self.counts: dict[str, Any] = meta["counts"]
         self._numbers = {name: number for number, name in enumerate(self.tables)}
 
     def __repr__(self) -> str:
@@ -117,7 +119,7 @@ class Graph:
     @property
     def num_edges(self) -> int:
         """Filled foreign keys; `indices` holds each of them twice."""
-        return sum(self._counts["relations"])
+        return sum(self.counts["relations"])
 
     @cached_property
     def relation_of(self) -> list[NDArray[np.int64]]:
@@ -175,22 +177,22 @@ class Graph:
         rows = np.diff(self.offsets).tolist()
         tables = {
             name: {"rows": rows[i], "first": _instant(times[0]), "last": _instant(times[1])}
-            for i, (name, times) in enumerate(zip(self.tables, self._counts["times"]))
+            for i, (name, times) in enumerate(zip(self.tables, self.counts["times"]))
         }
         relations = [
             {"table": r.child, "column": r.column, "parent": r.parent, "edges": edges}
-            for r, edges in zip(self.relations, self._counts["relations"])
+            for r, edges in zip(self.relations, self.counts["relations"])
         ]
-        ends = [t for times in self._counts["times"] for t in times if t is not None]
+        ends = [t for times in self.counts["times"] for t in times if t is not None]
         return {
             "nodes": self.num_nodes,
             "edges": self.num_edges,
             "first": _instant(min(ends, default=None)),
             "last": _instant(max(ends, default=None)),
             "mean_degree": 2 * self.num_edges / self.num_nodes if self.num_nodes else 0.0,
-            "max_degree": self._counts["max_degree"],
-            "max_degree_table": self._counts["max_degree_table"],
-            "isolated": self._counts["isolated"],
+            "max_degree": self.counts["max_degree"],
+            "max_degree_table": self.counts["max_degree_table"],
+            "isolated": self.counts["isolated"],
             "tables": tables,
             "relations": relations,
             "findings": [finding.to_dict() for finding in self.findings],

@@ -27,6 +27,7 @@ from gelgt.errors import SchemaError, did_you_mean
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
 from gelgt.sources.cache import cache_root, stat_key
 from gelgt.sources.canonical import canonical_array, canonical_type
+from gelgt.sources.growth import Growth, read_growth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,22 +88,35 @@ class Database:
         return self._rows[table]
 
     def batches(
-        self, table: str, columns: Sequence[str] | None = None, batch_size: int = 1 << 17
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        batch_size: int = 1 << 17,
+        first_row: int = 0,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a table in order, in canonical types, a bounded number at a time."""
+        """The rows of a table from `first_row` on, in order, in canonical types, a bounded number
+        at a time."""
         names = list(self.table(table).columns) if columns is None else list(columns)
         if not names:
             yield from (
                 pa.RecordBatch.from_struct_array(pa.array([{}] * n, pa.struct([])))
-                for n in _sizes(self.num_rows(table), batch_size)
+                for n in _sizes(self.num_rows(table) - first_row, batch_size)
             )
             return
         # A fresh reader each time: batches() may be used from several threads at once.
+        skipped = first_row
         for path in self.paths(table):
             with pq.ParquetFile(path, memory_map=True) as file:
-                for batch in file.iter_batches(batch_size=batch_size, columns=names):
-                    arrays = [canonical_array(batch.column(c), table, c) for c in names]
-                    yield pa.RecordBatch.from_arrays(arrays, names=names)
+                if skipped >= file.metadata.num_rows:
+                    skipped -= file.metadata.num_rows
+                    continue
+                groups, skipped = _groups_from(file.metadata, skipped)
+                for batch in file.iter_batches(batch_size, groups, names):
+                    part = batch.slice(skipped)  # of no rows, where more are to be skipped
+                    skipped -= batch.num_rows - part.num_rows
+                    if part.num_rows:
+                        arrays = [canonical_array(part.column(c), table, c) for c in names]
+                        yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def column_from_end(self, table: str, column: str) -> Iterator[pa.Array]:
         """A column in parts from the last rows to the first; within a part rows are in order."""
@@ -149,6 +163,12 @@ class Database:
         """Where data derived from this folder goes; its key changes with every file and with the
         schema."""
         return cache_root() / "derived" / stat_key(self.all_paths(), extra=repr(self.schema))
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """The older import that this one grew out of, and the rows that are new; None where it was
+        read whole."""
+        return read_growth(self.folder)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -199,3 +219,15 @@ def _timestamp(text: str | None) -> pd.Timestamp | None:
 def _sizes(total: int, step: int) -> Iterator[int]:
     for start in range(0, total, step):
         yield min(step, total - start)
+
+
+def _groups_from(metadata: pq.FileMetaData, first_row: int) -> tuple[list[int], int]:
+    """The row groups that hold a row and those after it, and how many rows of the first of them
+    come before it."""
+    start, groups = 0, range(metadata.num_row_groups)
+    for group in groups:
+        stop = start + metadata.row_group(group).num_rows
+        if first_row < stop:
+            return list(groups[group:]), first_row - start
+        start = stop
+    return [], 0
