@@ -37,6 +37,7 @@ def no_build(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("built anew")
 
     monkeypatch.setattr(grow, "MOST_NEW", 1.0)
+    monkeypatch.setattr(grow, "BLOCK", 5)
     monkeypatch.setattr(build, "build_graph", build_anew)
 
 

@@ -21,7 +21,7 @@ from gelgt.features.store import Features
 from gelgt.features.text import TextEmbedder
 from gelgt.features.write import THREADS, FindingCounts, batch_rows, describe_features, encode_rows
 from gelgt.graph import open_graph
-from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array, load_array
+from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array, load_array, release
 from gelgt.graph.base import base_entry, has_grown, new_batches, new_rows
 from gelgt.graph.layout import MICROSECONDS
 from gelgt.meter import Work
@@ -164,6 +164,7 @@ def _join(older: Features, table: str, added: Path, rows: NDArray[np.int64], tar
                 for block in _blocks(len(old), rows):
                     part = _mixed(block.is_new, old[block.old], new[block.new])
                     writer.write(block.start, part)
+                    release(old)
                     work(part.size)
         elif name.endswith("-offsets"):
             name = name.removesuffix("-offsets")
@@ -193,6 +194,7 @@ def _join_parts(
             offsets[block.start + 1 : block.start + 1 + len(lengths)] = ends
             is_new = np.repeat(block.is_new, lengths)
             places.append(_mixed(is_new, old_places, new_places))
+            release(*old, offsets)
 
 
 def _parts(

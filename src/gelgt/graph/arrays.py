@@ -7,6 +7,7 @@ is read instead.
 
 import hashlib
 import math
+import mmap
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,6 +53,17 @@ def load_array(path: Path) -> NDArray[Any]:
     if 0 in shape:
         return np.asarray(np.load(path, allow_pickle=False))
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def release(*arrays: NDArray[Any]) -> None:
+    """Give back the memory of mapped arrays that have been read or written: their pages count as
+    memory of the process until the system reclaims them. What was written stays written."""
+    for array in arrays:
+        base: Any = array
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 class RowWriter:

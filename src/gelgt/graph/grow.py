@@ -10,6 +10,7 @@ the new rows' keys, and 8 bytes for each old row that has new ones before it in 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gelgt.graph.arrays import create_array
+from gelgt.graph.arrays import create_array, release
 from gelgt.graph.base import base_entry, has_grown, new_batches, new_rows
 from gelgt.graph.layout import (
     FORMAT,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 # share of new rows above which a graph is built anew, which holds less in memory
 MOST_NEW = 0.25
+BLOCK = 1 << 20  # nodes whose lists are written before their memory is given back
 
 
 @dataclass
@@ -156,6 +158,7 @@ def _copy_rows(arrays: _Arrays, old: Graph, numbering: "Numbering") -> None:
         arrays.node_time[moved_nodes] = times[first:]
         block = arrays.layout.block(arrays.parents, number)
         move_parents(numbering, number, old.table_parents(name), block)
+        release(old.node_time, old.parents, arrays.node_time, arrays.parents)
         work(len(times))
 
 
@@ -199,14 +202,14 @@ def _grow_lists(folder: Path, arrays: _Arrays, old: Graph, numbering: "Numbering
     """Write `indptr`, `indices` and `list_time`, and count."""
     from gelgt.graph import grow_kernels as kernels
 
-    db, layout = arrays.db, arrays.layout
-    rows = [new_rows(db, name) for name in layout.tables]
+    layout, node_time = arrays.layout, arrays.node_time
+    rows = [new_rows(arrays.db, name) for name in layout.tables]
     nodes = [first + part for first, part in zip(layout.offsets, rows)]
     keys = [layout.block(arrays.parents, n)[part] for n, part in enumerate(rows)]
     children = [np.repeat(n, np.count_nonzero(k >= 0, axis=1)) for n, k in zip(nodes, keys)]
     child, parent = np.concatenate(children), np.concatenate([k[k >= 0] for k in keys])
     # Times falling by their complement: the negative of TIMELESS is TIMELESS.
-    order = np.lexsort((child, ~arrays.node_time[child], parent))
+    order = np.lexsort((child, ~node_time[child], parent))
     edges = kernels.Edges(parent[order].astype(np.int64), child[order])
     size = len(old.indices) + 2 * len(child)
     grown = kernels.Lists(
@@ -214,17 +217,19 @@ def _grow_lists(folder: Path, arrays: _Arrays, old: Graph, numbering: "Numbering
         create_array(folder / "indices.npy", (size,), layout.node_type),
         create_array(folder / "list_time.npy", (size,), np.int64),
     )
-    hub, largest, isolated = kernels.grow_lists(
-        numbering,
-        kernels.Rows(
-            arrays.node_time, arrays.parents, layout.starts, layout.keys, np.concatenate(nodes)
-        ),
-        edges,
-        kernels.Lists(old.indptr, old.indices, old.list_time),
-        grown,
-    )
+    new_nodes = np.concatenate(nodes)
+    all_rows = kernels.Rows(node_time, arrays.parents, layout.starts, layout.keys, new_nodes)
+    lists = kernels.Lists(old.indptr, old.indices, old.list_time)
+    done, work = np.array(kernels.START, np.int64), Work("lists of neighbours", layout.num_nodes)
+    for table, (begin, end) in enumerate(pairwise(layout.offsets.tolist())):
+        for first in range(begin, end, BLOCK):
+            last = min(first + BLOCK, end)
+            kernels.grow_lists(numbering, all_rows, edges, lists, grown, table, (first, last), done)
+            release(*lists, *grown)
+            work(last - first)
+    hub, largest, isolated = done[-3:].tolist()
     filled = [int(count) for k in keys for count in np.count_nonzero(k >= 0, axis=0)]
-    ranges = [time_range(layout.times(arrays.node_time, n)[part]) for n, part in enumerate(rows)]
+    ranges = [time_range(layout.times(node_time, n)[part]) for n, part in enumerate(rows)]
     return Counts(
         relations=[a + b for a, b in zip(old.counts["relations"], filled)],
         hub=hub if hub >= 0 else None,

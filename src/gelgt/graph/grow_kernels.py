@@ -51,6 +51,12 @@ class Edges(NamedTuple):
     child: NDArray[np.int64]
 
 
+# Of `grow_lists`, before the first node: the next place in the lists, the next of the new edges, of
+# the new nodes and of the old nodes; the first node with the most neighbours, their number, and the
+# number of nodes without neighbours.
+START = (0, 0, 0, 0, -1, -1, 0)
+
+
 @allocation_free
 def table_of(offsets: NDArray[np.int64], node: int) -> int:
     """The table of a node."""
@@ -145,44 +151,42 @@ def _num_parents(parents: NDArray[Any], first: int, keys: int) -> int:
 
 @allocation_free
 def grow_lists(
-    numbering: Numbering, rows: Rows, edges: Edges, old: Lists, grown: Lists
-) -> tuple[int, int, int]:
-    """Fill the lists of all nodes; returns the first node with the most neighbours (-1 in a graph
-    without nodes), their number, and how many nodes have none."""
-    place, edge, new, old_node = 0, 0, 0, 0
-    hub, largest, isolated = -1, -1, 0
-    for table in range(rows.num_keys.shape[0]):
-        keys = rows.num_keys[table]
-        for node in range(numbering.new[table], numbering.new[table + 1]):
-            begin, first_edge = place, edge
-            while edge < edges.parent.shape[0] and edges.parent[edge] == node:
-                edge += 1
-            key = rows.parent_start[table] + (node - numbering.new[table]) * keys
-            if new < rows.new_nodes.shape[0] and rows.new_nodes[new] == node:
-                new += 1
-                place = _write_parents(rows, key, keys, grown, place)
-                start, stop = 0, 0
-            else:
-                start, stop = old.indptr[old_node], old.indptr[old_node + 1]
-                old_node += 1
-                if edge > first_edge:
-                    middle = start + _num_parents(rows.parents, key, keys)
-                    place = _merge(
-                        numbering, rows.node_time, old, (start, middle), edges, (0, 0), grown, place
-                    )
-                    start = middle
-            place = _merge(
-                numbering,
-                rows.node_time,
-                old,
-                (start, stop),
-                edges,
-                (first_edge, edge),
-                grown,
-                place,
-            )
-            grown.indptr[node + 1] = place
-            if place - begin > largest:
-                hub, largest = node, place - begin
-            isolated += place == begin
-    return hub, largest, isolated
+    numbering: Numbering,
+    rows: Rows,
+    edges: Edges,
+    old: Lists,
+    grown: Lists,
+    table: int,
+    nodes: tuple[int, int],
+    done: NDArray[np.int64],
+) -> None:
+    """Fill the lists of a table's nodes from the first to before the last of `nodes`, and count on
+    in `done`, which says where the nodes before these ended (see `START`)."""
+    place, edge, new, old_node, hub, largest, isolated = done
+    keys = rows.num_keys[table]
+    for node in range(nodes[0], nodes[1]):
+        begin, first_edge = place, edge
+        while edge < edges.parent.shape[0] and edges.parent[edge] == node:
+            edge += 1
+        key = rows.parent_start[table] + (node - numbering.new[table]) * keys
+        start, stop = 0, 0
+        if new < rows.new_nodes.shape[0] and rows.new_nodes[new] == node:
+            new += 1
+            place = _write_parents(rows, key, keys, grown, place)
+        else:
+            start, stop = old.indptr[old_node], old.indptr[old_node + 1]
+            old_node += 1
+            if edge > first_edge:
+                middle = start + _num_parents(rows.parents, key, keys)
+                place = _merge(
+                    numbering, rows.node_time, old, (start, middle), edges, (0, 0), grown, place
+                )
+                start = middle
+        place = _merge(
+            numbering, rows.node_time, old, (start, stop), edges, (first_edge, edge), grown, place
+        )
+        grown.indptr[node + 1] = place
+        if place - begin > largest:
+            hub, largest = node, place - begin
+        isolated += place == begin
+    done[:] = (place, edge, new, old_node, hub, largest, isolated)
