@@ -1,6 +1,6 @@
 """Imports any source into a RelBench v3 folder, the format that gelgt works on.
 
-    stage      rows stream to Parquet in canonical types                             (stage.py)
+    stage      rows stream to Arrow files in canonical types                         (stage.py)
     resolve    keys and times: stated, declared or inferred                          (resolve.py)
     check      primary keys are unique and filled, referred columns are unique       (check.py)
     order      rows by (time, key, all columns), foreign keys become row numbers: one DuckDB query
