@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gelgt
@@ -158,6 +160,12 @@ def test_not_utf8(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute("INSERT INTO people VALUES (1, CAST(x'5A6FEB' AS TEXT))")
     refuse(path, "not_utf8", "people.name")
+
+
+def test_parquet_text_that_is_not_utf8(tmp_path: Path) -> None:
+    words = pa.array([b"a"] * 2000 + [b"Zo\xeb"]).view(pa.string())
+    pq.write_table(pa.table({"id": range(2001), "name": words}), tmp_path / "people.parquet")
+    refuse(tmp_path, "not_utf8", "'people.name'", "UTF-8")
 
 
 def test_names_that_sql_cannot_tell_apart() -> None:

@@ -1,4 +1,4 @@
-"""The first pass: rows reach Parquet in canonical types, and what whole columns tell is noted."""
+"""The first pass: rows reach a file in canonical types, and what whole columns tell is noted."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gelgt.errors import SourceError
 from gelgt.sources.canonical import TIME
 from gelgt.sources.raw import RawTable
-from gelgt.sources.stage import StagedTable, read_batches, stage_table
+from gelgt.sources.stage import StagedTable, stage_table
+from gelgt.sources.table_file import mapped_table, read_batches
 
 
 def stage(
@@ -32,7 +32,7 @@ def stage(
 
 
 def values(staged: StagedTable) -> dict[str, list[Any]]:
-    table = pq.read_table(staged.path)
+    table = mapped_table(staged.path)
     return {
         name: table.column(column.stored).to_pylist() for name, column in staged.columns.items()
     }
@@ -62,7 +62,7 @@ def test_text_is_settled_once_the_whole_column_is_known(tmp_path: Path) -> None:
     assert values(staged)["t"] == [datetime(2024, 1, 1), None, datetime(2024, 1, 3)]
     assert staged.columns["t"].nulls == 1
     assert (staged.columns["n"].low, staged.columns["n"].high) == (1, 3)
-    assert [p.name for p in tmp_path.iterdir()] == ["0.parquet"]
+    assert [p.name for p in tmp_path.iterdir()] == ["0.arrow"]
 
 
 @pytest.mark.parametrize("scale", [1, 10**3, 10**6, 10**9])

@@ -12,7 +12,14 @@ import pytest
 import gelgt
 from gelgt.schema.model import ForeignKey, TableSchema
 from gelgt.sources.order import parents_first
-from gelgt.sources.table_file import SCRATCH, TableFile, batch_rows, read_ahead
+from gelgt.sources.table_file import (
+    SCRATCH,
+    TableFile,
+    batch_rows,
+    mapped_table,
+    read_ahead,
+    read_batches,
+)
 
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 
@@ -22,6 +29,17 @@ def test_batches_are_written_in_order(tmp_path: Path) -> None:
         for start in range(0, 100, 10):
             file.write([pa.array(range(start, start + 10))])
     assert pq.read_table(tmp_path / "x.parquet")["x"].to_pylist() == list(range(100))
+
+
+def test_arrow_files_are_read_in_batches_and_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    with TableFile(path, SCHEMA) as file:
+        file.write([pa.array([1, None, 3])])
+        file.write([pa.array([], pa.int64())])
+        file.write([pa.array([4])])
+    assert mapped_table(path)["x"].to_pylist() == [1, None, 3, 4]
+    batches = [batch.column(0).to_pylist() for batch in read_batches(path, batch_size=2)]
+    assert batches == [[1, None], [3], [4]]
 
 
 def test_an_error_of_the_writer_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

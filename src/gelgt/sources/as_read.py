@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gelgt.sources.canonical import ARROW_TYPES, canonical_name
 from gelgt.sources.digest import DifferentRowsError, Digest
 from gelgt.sources.stage import StagedColumn, StagedTable
-from gelgt.sources.table_file import SCRATCH
+from gelgt.sources.table_file import TableFile, mapped_table, read_batches
 
 _FILE = Path("gelgt") / "as_read.json"
 
@@ -128,7 +127,11 @@ def as_before(new: StagedTable, before: TableRead) -> StagedTable:
             targets[column.stored] = was
         column.type, column.how = was, old.how
     if targets:
-        table = pq.read_table(new.path)
-        fields = [f.with_type(targets.get(f.name, f.type)) for f in table.schema]
-        pq.write_table(table.cast(pa.schema(fields)), new.path, **SCRATCH)
+        schema = mapped_table(new.path).schema
+        fields = [f.with_type(targets.get(f.name, f.type)) for f in schema]
+        target = new.path.with_suffix(".cast.arrow")
+        with TableFile(target, pa.schema(fields)) as file:
+            for batch in read_batches(new.path):
+                file.write([batch.column(f.name).cast(f.type) for f in fields])
+        new.path = target
     return new

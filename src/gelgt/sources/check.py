@@ -74,6 +74,8 @@ def _check_unique(
                 f"{staged.rows:,} rows.",
                 hint="Fill it in, or choose another key.",
             )
+    if len(columns) == 1 and probe.is_free_of_repeats(table, columns[0]):
+        return
     values = ", ".join(probe.value(table, c) for c in columns)
     filled = " AND ".join(f"{staged.columns[c].stored} IS NOT NULL" for c in columns)
     groups = (

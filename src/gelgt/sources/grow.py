@@ -30,7 +30,7 @@ from gelgt.sources.digest import DifferentRowsError, rows_after
 from gelgt.sources.duckdb_engine import connect
 from gelgt.sources.grown_places import NewRows
 from gelgt.sources.grown_tables import GrownTables
-from gelgt.sources.probe import StagedProbe
+from gelgt.sources.probe import StagedTypes
 from gelgt.sources.raw import RawTable, Source
 from gelgt.sources.reading import Appended, Reading
 from gelgt.sources.relbench_folder import read_folder
@@ -168,10 +168,10 @@ def write_grown(
     """
     staged = reading.tables
     read = {name: before.plus(TableRead.of(staged[name])) for name, before in base.read.items()}
-    probe = StagedProbe(None, {name: table.staged(name) for name, table in read.items()})
-    _check_key_types(base, probe)
+    types = StagedTypes({name: table.staged(name) for name, table in read.items()})
+    _check_key_types(base, types)
     with connect(work / "spill") as connection:
-        tables = GrownTables(NewRows(base.db, staged, probe, connection), folder)
+        tables = GrownTables(NewRows(base.db, staged, types, connection), folder)
         growth = tables.write()
     growth.save(folder)
     write_as_read(folder, read)
@@ -184,11 +184,11 @@ def write_grown(
     dump_yaml(content, folder / MANIFEST)
 
 
-def _check_key_types(base: Base, probe: StagedProbe) -> None:
+def _check_key_types(base: Base, types: StagedTypes) -> None:
     """Keys must be compared in the types in which they were: whole floats count as integers."""
-    before = StagedProbe(None, {name: table.staged(name) for name, table in base.read.items()})
+    before = StagedTypes({name: table.staged(name) for name, table in base.read.items()})
     for name, table in base.read.items():
-        if any(before.key_type(name, c) != probe.key_type(name, c) for c in table.columns):
+        if any(before.key_type(name, c) != types.key_type(name, c) for c in table.columns):
             raise DifferentRowsError
 
 

@@ -22,8 +22,9 @@ from gelgt.sources.digest import DifferentRowsError
 from gelgt.sources.duckdb_engine import arrow_table, literal, numbered, quote
 from gelgt.sources.growth import moved
 from gelgt.sources.order import as_key, lost_keys
-from gelgt.sources.probe import StagedProbe
+from gelgt.sources.probe import StagedTypes
 from gelgt.sources.stage import StagedTable
+from gelgt.sources.table_file import mapped_table
 
 Rows = NDArray[np.int64]
 
@@ -34,7 +35,7 @@ class NewRows:
     Args:
         base: The older import.
         staged: The new rows of each table.
-        probe: Types of the columns, of older and new rows together.
+        types: Types of the columns, of older and new rows together.
         connection: DuckDB.
 
     Raises:
@@ -45,10 +46,10 @@ class NewRows:
         self,
         base: Database,
         staged: Mapping[str, StagedTable],
-        probe: StagedProbe,
+        types: StagedTypes,
         connection: Any,
     ) -> None:
-        self.base, self.staged, self.probe, self.connection = base, staged, probe, connection
+        self.base, self.staged, self.types, self.connection = base, staged, types, connection
         self._names = {name: i for i, name in enumerate(staged)}
         self.places: dict[str, Rows] = {}  # numbers of the new rows of each table
         for table in base.schema.tables.values():
@@ -92,10 +93,12 @@ class NewRows:
         """Lay the new rows of a table in a relation `new_I`, in order and with their numbers."""
         i, staged = self._names[table.name], self.staged[table.name]
         order = ", ".join(f"{c} NULLS LAST" for c in self._order(table))
+        self.connection.register("staged", mapped_table(staged.path))
         self.connection.execute(
             f"CREATE TEMP TABLE sorted_{i} AS SELECT *, row_number() OVER (ORDER BY {order}) - 1 "
-            f"AS seq FROM read_parquet({literal(staged.path)})"
+            "AS seq FROM staged"
         )
+        self.connection.unregister("staged")
         self.places[table.name] = places = self._find_places(table)
         self.connection.register("places", pa.table({"row": places}))
         self.connection.execute(
@@ -142,7 +145,7 @@ class NewRows:
             before = f"CASE WHEN {least} IS NULL THEN {name} IS NOT NULL ELSE {name} < {least} END"
             return int(self._one(f"SELECT count(*) FROM {rows} WHERE {before}")[0])
         if table.primary_key is not None and len(table.primary_key.columns) == 1:
-            value = self.probe.value(table.name, table.primary_key.columns[0])
+            value = self.types.value(table.name, table.primary_key.columns[0])
             least = f"(SELECT {value} FROM sorted_{i} WHERE seq = 0)"
             keys = self._old_keys(table.name, table.primary_key.columns)
             return int(self._one(f"SELECT count(*) FROM ({keys}) WHERE k0 < {least}")[0])
@@ -198,7 +201,7 @@ class NewRows:
             raise DifferentRowsError
         source = numbered(parts(file) if is_primary else self.base.paths(table))
         values = [
-            f"CAST({quote(c)} AS BIGINT)" if self.probe.key_type(table, c) == "int64" else quote(c)
+            f"CAST({quote(c)} AS BIGINT)" if self.types.key_type(table, c) == "int64" else quote(c)
             for c in columns
         ]
         selected = ", ".join(f"{value} AS k{i}" for i, value in enumerate(values))
@@ -206,7 +209,7 @@ class NewRows:
 
     def _new_keys(self, table: str, columns: tuple[str, ...]) -> str:
         """The same of the new rows."""
-        values = (f"{self.probe.value(table, c)} AS k{i}" for i, c in enumerate(columns))
+        values = (f"{self.types.value(table, c)} AS k{i}" for i, c in enumerate(columns))
         return f"SELECT {', '.join(values)}, row FROM new_{self._names[table]}"
 
     def _check_unique(self, table: TableSchema) -> None:
@@ -241,7 +244,7 @@ class NewRows:
             referred = self._referred(fk)
             same = " AND ".join(
                 f"n.k{i} = "
-                + as_key(f"l.d{j}_{i}", columns[c].type, self.probe.key_type(fk.table, key))
+                + as_key(f"l.d{j}_{i}", columns[c].type, self.types.key_type(fk.table, key))
                 for i, (c, key) in enumerate(zip(fk.columns, referred))
             )
             new = self._new_keys(fk.table, referred)
@@ -256,7 +259,7 @@ class NewRows:
         i, referred, terms = self._names[table.name], self._referred(fk), []
         for place, (c, key) in enumerate(zip(fk.columns, referred)):
             child = self.staged[table.name].columns[c]
-            kind = self.probe.key_type(fk.table, key)
+            kind = self.types.key_type(fk.table, key)
             terms.append(f"{{0}}.k{place} = " + as_key(f"s.{child.stored}", child.type, kind))
         same = " AND ".join(terms)
         old, newer = self._old_keys(fk.table, referred), self._new_keys(fk.table, referred)

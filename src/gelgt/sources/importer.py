@@ -1,6 +1,6 @@
 """Imports any source into a RelBench v3 folder, the format that gelgt works on.
 
-    stage      rows stream to Parquet in canonical types                             (stage.py)
+    stage      rows stream to Arrow files in canonical types                         (stage.py)
     resolve    keys and times: stated, declared or inferred                          (resolve.py)
     check      primary keys are unique and filled, referred columns are unique       (check.py)
     order      rows by (time, key, all columns), foreign keys become row numbers: one DuckDB query
@@ -22,7 +22,7 @@ from gelgt.memory import check_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema
 from gelgt.sources.as_read import TableRead, write_as_read
-from gelgt.sources.cache import build_folder, cache_root, hash_files, scratch_folder, text_key
+from gelgt.sources.cache import build_folder, cache_root, scratch_folder, text_key
 from gelgt.sources.check import check_keys
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
@@ -189,11 +189,12 @@ def _frozen(value: Any) -> str:
 
 
 def _staged_key(staged: Mapping[str, StagedTable]) -> str:
-    """The content key of a source that has none before it is read: of its staged rows and keys."""
-    declared = [
-        (name, list(t.columns), t.primary_key, t.foreign_keys) for name, t in staged.items()
+    """The content key of a source that has none before it is read: of its rows and keys."""
+    tables = [
+        (name, list(t.columns), t.primary_key, t.foreign_keys, t.digests)
+        for name, t in staged.items()
     ]
-    return hash_files([t.path for t in staged.values()], extra=repr(declared))
+    return text_key(repr(tables))
 
 
 def _write(reading: Reading, write: Callable[[], None]) -> None:

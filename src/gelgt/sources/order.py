@@ -260,11 +260,10 @@ class _Dangling:
         """Add the columns `d{number}_…` of a batch, which are null where a key is fine."""
         names = [name for name in batch.schema.names if name.startswith(f"d{number}_")]
         values = pa.Table.from_batches([batch.select(names)])
-        is_lost = pc.is_valid(values.column(0))
-        if (lost := pc.sum(is_lost).as_py() or 0) == 0:
+        if (lost := batch.num_rows - values.column(0).null_count) == 0:
             return
         self.count += lost
-        values = values.filter(is_lost)
+        values = values.filter(pc.is_valid(values.column(0)))
         if self._writer is None:
             self._path.parent.mkdir(exist_ok=True)
             file = TableFile(self._path, values.schema, **SCRATCH)

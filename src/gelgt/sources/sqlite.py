@@ -44,6 +44,7 @@ class SQLiteSource(SQLSource):
             )
         self._path = Path(url.database).expanduser()
         self._findings: dict[str, list[Finding]] = {}
+        self._seen: dict[str, dict[str, _Values | None]] = {}
         if not self._path.is_file():
             raise SourceError(
                 "not_found",
@@ -74,6 +75,8 @@ class SQLiteSource(SQLSource):
         )
 
     def _table(self, inspector: Any, name: str) -> RawTable:
+        columns = [c["name"] for c in inspector.get_columns(name, schema=self.namespace)]
+        self._seen[name] = self._scan(name, columns)
         raw = super()._table(inspector, name)
         return replace(raw, findings=(*raw.findings, *self._findings.get(name, [])))
 
@@ -102,7 +105,20 @@ class SQLiteSource(SQLSource):
             return pa.int64()
         return super()._arrow_type(table, column)  # no value at all
 
+    def _scan(self, table: str, columns: list[str]) -> dict[str, _Values | None]:
+        """The values of all columns by one scan; None, or no entry, where it does not tell."""
+        terms = "count({0}), total(typeof({0}) = 'real'), min({0}), max({0})"
+        selected = ", ".join(terms.format(quote(c)) for c in columns)
+        try:
+            query = f"SELECT {selected} FROM {quote(table)}"
+            counted = tuple(self._connection.exec_driver_sql(query).one())
+        except SQLAlchemyError:  # more columns than a query may have, or text that is not UTF-8
+            return {}
+        return {c: _plain(*counted[4 * i : 4 * i + 4]) for i, c in enumerate(columns)}
+
     def _values(self, table: str, column: str) -> _Values:
+        if (seen := self._seen.get(table, {}).get(column)) is not None:
+            return seen
         name = quote(column)
         counts = ", ".join(
             f"coalesce(sum(typeof({name}) = '{t}'), 0)" for t in ("integer", "real", "text", "blob")
@@ -141,6 +157,18 @@ class SQLiteSource(SQLSource):
         finally:
             cursor.close()
 
+    def _array(
+        self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
+    ) -> pa.Array:
+        try:
+            if arrow in (pa.string(), pa.float64(), pa.int64()):
+                return pa.array(values, arrow)
+            if arrow == pa.bool_():
+                return pa.array(values, pa.int64()).cast(arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            pass  # a fraction among whole numbers: value by value
+        return super()._array(table, column, arrow, values)
+
     def _decode_error(self, table: str, column: str | None, error: Exception) -> SourceError:
         text = str(getattr(error, "orig", None) or error)
         if "decode to UTF-8" in text:
@@ -153,3 +181,18 @@ class SQLiteSource(SQLSource):
         return self._failed(
             "cannot_read", error, "The file may be damaged: run PRAGMA integrity_check."
         )
+
+
+def _plain(count: int, real: float, low: Any, high: Any) -> _Values | None:
+    """How many values of each type there are, from their count and extremes; None for a mixture.
+
+    SQLite sorts numbers before texts and these before binary data, so the extremes show whether
+    all values are of one type.
+    """
+    if isinstance(low, bytes):
+        return _Values(0, 0, 0, count, low, high)
+    if isinstance(low, str):
+        return _Values(0, 0, count, 0, low, high) if isinstance(high, str) else None
+    if isinstance(high, (str, bytes)):
+        return None
+    return _Values(count - int(real), int(real), 0, 0, low, high)

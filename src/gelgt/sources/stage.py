@@ -1,28 +1,28 @@
-"""First pass over a source: rows stream to Parquet in canonical types, and the ranges, nulls and
-texts of whole columns are noted.
+"""First pass over a source: rows stream to an Arrow file in canonical types, and the ranges, nulls
+and texts of whole columns are noted.
 
 Types that only a whole column shows (text that holds times, numbers that are epoch seconds) are
 decided afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch.
 """
 
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from gelgt.errors import SourceError
 from gelgt.meter import Work
 from gelgt.schema.model import Finding, ForeignKey
-from gelgt.sources.canonical import TIME, canonical_array, canonical_name, canonical_type
+from gelgt.sources.canonical import STRINGS, TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.digest import Digest, RowDigest
 from gelgt.sources.raw import RawTable
-from gelgt.sources.table_file import SCRATCH, TableFile, batch_rows
+from gelgt.sources.table_file import TableFile, read_batches
 from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
 # Names of whole-number columns that may hold epoch times.
@@ -32,6 +32,7 @@ _TIMELIKE = re.compile(
     re.ASCII,
 )
 _EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
+_HEAD = 1000  # values that mostly tell already that a column has fractions
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
@@ -60,20 +61,23 @@ class StagedColumn:
         if self.type == TIME:
             values = values.view(pa.int64())
         elif self.type == pa.float64():
-            finite = pc.is_finite(values)
-            if (others := len(values) - values.null_count - (pc.sum(finite).as_py() or 0)) > 0:
-                self.non_finite += others
+            # A sum is finite only where all values are; adding up is cheaper than asking each one.
+            if not math.isfinite(pc.sum(values).as_py() or 0.0):
+                finite = pc.is_finite(values)
+                self.non_finite += len(values) - values.null_count - (pc.sum(finite).as_py() or 0)
                 values = values.filter(finite)
-            if self.is_whole:
-                numbers = values.drop_null().to_numpy(zero_copy_only=False)
-                self.is_whole = bool(
-                    np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53)
-                )
+            self.is_whole = self.is_whole and _are_whole(values[:_HEAD]) and _are_whole(values)
         extremes = pc.min_max(values)
         low, high = extremes["min"].as_py(), extremes["max"].as_py()
         if low is not None:
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
+
+
+def _are_whole(values: pa.Array) -> bool:
+    """Whether finite numbers have no fraction and are small enough to show one."""
+    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    return bool(np.all(numbers == np.floor(numbers)) and np.all(np.abs(numbers) < 2**53))
 
 
 @dataclass
@@ -95,7 +99,7 @@ class StagedTable:
 
 
 def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, str]) -> StagedTable:
-    """Stream one table to Parquet and settle its column types.
+    """Stream one table to an Arrow file and settle its column types.
 
     Args:
         number: The file is named by it, not by the table: a table name may hold characters that a
@@ -120,13 +124,13 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
         for i, (name, arrow) in enumerate(types.items())
         if arrow is not None
     }
-    path = folder / f"{number}.parquet"
+    path = folder / f"{number}.arrow"
     rows, work = 0, Work(f"reading {raw.name}")
     schema = _file_schema(columns)
     digest = RowDigest()
-    with TableFile(path, schema, **SCRATCH) as file, digest:
+    with TableFile(path, schema) as file, digest:
         for batch in raw.batches():
-            arrays = [canonical_array(batch.column(name), raw.name, name) for name in columns]
+            arrays = [_array(batch, raw.name, name) for name in columns]
             file.write(arrays)
             digest.add(arrays)
             for column, array in zip(columns.values(), arrays):
@@ -138,6 +142,21 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     staged.digests = digest.result()
     _settle(staged, raw, forced)
     return staged
+
+
+def _array(batch: pa.RecordBatch, table: str, column: str) -> pa.Array:
+    """A column in its canonical type. Files may call any bytes text; DuckDB trusts ours."""
+    array = canonical_array(batch.column(column), table, column)
+    if array.type in (pa.string(), STRINGS):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise SourceError(
+                "not_utf8",
+                f"'{table}.{column}' holds text that is not UTF-8 ({error}).",
+                hint="Re-encode the column as UTF-8.",
+            ) from None
+    return array
 
 
 def _column(raw: RawTable, name: str, arrow: pa.DataType, position: int) -> StagedColumn:
@@ -194,8 +213,8 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
             staged.columns[name].stored, arrow, how=_how(texts[name], *changes[name])
         )
     schema = _file_schema(staged.columns)
-    target = staged.path.with_suffix(".settled")
-    with TableFile(target, schema, **SCRATCH) as file:
+    target = staged.path.with_suffix(".settled.arrow")
+    with TableFile(target, schema) as file:
         for batch in read_batches(staged.path):
             arrays = []
             for name, column in staged.columns.items():
@@ -234,12 +253,3 @@ def _from_epoch(values: pa.Array, unit: str) -> pa.Array:
         pc.multiply(whole, 10**6 // scale) if scale <= 10**6 else pc.divide(whole, scale // 10**6)
     )
     return micros.cast(TIME)
-
-
-def read_batches(
-    path: Path, columns: list[str] | None = None, batch_size: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Batches of a Parquet file that gelgt wrote."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        rows = batch_size or batch_rows(file.metadata.num_columns)
-        yield from file.iter_batches(batch_size=rows, columns=columns)

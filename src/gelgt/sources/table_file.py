@@ -1,4 +1,9 @@
-"""Parquet files that a thread reads or writes while other rows are sorted or looked at."""
+"""Files of rows that a thread reads or writes while other rows are sorted or looked at.
+
+NAME.parquet    what lasts, and look-ups
+NAME.arrow      staged rows: Arrow's own form, which is written and read without encoding, so
+                that DuckDB works on the mapped file
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -24,6 +29,7 @@ SCRATCH: dict[str, Any] = {
 BATCH_ROWS = 1 << 17
 _BATCH_VALUES = 1 << 24
 _TEXTS = (pa.string(), STRINGS)
+_DICTIONARY = 1 << 18  # bytes: enough for categories; prose gives up its dictionary early
 _WAITING = 2  # batches that may wait for the writer
 
 
@@ -37,7 +43,11 @@ def lasting(schema: pa.Schema, coded: list[str]) -> dict[str, Any]:
         coded: Text columns of features.
     """
     compression = {f.name: "snappy" if f.type in _TEXTS else "none" for f in schema}
-    return {"use_dictionary": coded, "compression": compression}
+    return {
+        "use_dictionary": coded,
+        "dictionary_pagesize_limit": _DICTIONARY,
+        "compression": compression,
+    }
 
 
 def batch_rows(columns: int) -> int:
@@ -47,14 +57,16 @@ def batch_rows(columns: int) -> int:
 
 
 class TableFile:
-    """A Parquet file, written batch by batch in another thread.
+    """A Parquet or Arrow file, by the ending of its name, written batch by batch in another thread.
 
     An error of the writer, such as a full disk, is raised by a later `write` or at the end.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
         self.schema = schema
-        self._writer = pq.ParquetWriter(path, schema, **options)
+        self._sink = pa.OSFile(str(path), "wb")
+        create = pa.ipc.new_file if path.suffix == ".arrow" else pq.ParquetWriter
+        self._writer = create(self._sink, schema, **options)
         self._thread = ThreadPoolExecutor(1)
         self._running: deque[Future[None]] = deque()
 
@@ -79,7 +91,26 @@ class TableFile:
                 self._running.popleft().result()
         finally:
             self._thread.shutdown(cancel_futures=True)
-            self._writer.close()
+            with self._sink:
+                self._writer.close()
+
+
+def read_batches(
+    path: Path, columns: list[str] | None = None, batch_size: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of an Arrow file, one of them in memory at a time."""
+    with pa.OSFile(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            batch = batch if columns is None else batch.select(columns)
+            step = batch_size or max(batch.num_rows, 1)
+            yield from (batch[start : start + step] for start in range(0, batch.num_rows, step))
+
+
+def mapped_table(path: Path) -> pa.Table:
+    """The rows of an Arrow file, of which the system reads and drops pages as they are used."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

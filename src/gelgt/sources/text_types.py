@@ -28,6 +28,7 @@ _TIME = (
     + _ZONE
     + r"?)?$"
 )
+_DIGIT = r"^[0-9]"  # as every time begins, however it is written
 _ZONED = r"[0-9]:[0-9]{2}([.][0-9]+)?" + _ZONE + "$"
 # Unambiguous: with dots the day comes first, after a leading year the month.
 _DOTTED = [
@@ -63,6 +64,9 @@ class TextProfile:
     )
 
     def add(self, values: pa.Array) -> None:
+        if len(self.head) == HEAD and not any(map(self._may_hold, self.maybe)):
+            self.filled += len(values) - values.null_count
+            return
         values = values.drop_null()
         if self.numbers and any(self.maybe.values()):
             is_filled = pc.invert(_is_missing(values))
@@ -79,8 +83,15 @@ class TextProfile:
             self._add_times(values)
         self.filled += len(values)
 
+    def _may_hold(self, name: str) -> bool:
+        """Whether a type is looked for and no value has spoken against it."""
+        return self.maybe[name] and (self.numbers or name == "time")
+
     def _add_times(self, values: pa.Array) -> None:
-        if self.filled == 0 and _share(_to_iso(values[:HEAD]), _TIME) < 0.5:
+        # Most text is told from times by its first characters, without writing it as a time.
+        if self.filled == 0 and (
+            _share(values[:HEAD], _DIGIT) < 0.5 or _share(_to_iso(values[:HEAD]), _TIME) < 0.5
+        ):
             self.maybe["time"] = False
             return
         values = _to_iso(values)
