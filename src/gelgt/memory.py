@@ -56,6 +56,17 @@ def check_memory(needed: int, work: str) -> None:
         )
 
 
+def too_little_memory(work: str, reason: str) -> GelgtError:
+    """The error of work that ran out of the memory that it was given."""
+    available = available_memory()
+    amount = "" if available is None else f" of the {available / 2**30:.1f} GiB available"
+    return GelgtError(
+        "too_little_memory",
+        f"{work} ran out of its share{amount}: {reason.splitlines()[0]}",
+        hint=f"Free memory, or set {VARIABLE} to what may be used, such as {VARIABLE}=4GiB.",
+    )
+
+
 def _machine() -> int | None:
     return _number("/proc/meminfo", "MemAvailable:")
 

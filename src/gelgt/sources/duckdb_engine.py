@@ -12,14 +12,17 @@ import pyarrow.parquet as pq
 from gelgt.memory import available_memory
 
 LEAST_MEMORY = 256 * 10**6
+THREAD_MEMORY = 10**9
 
 
-def memory_limit(most: int) -> str:
-    """DuckDB's share of the memory, above which it works on disk: half of what is available, at
-    most `most` bytes."""
+def limits(most: int) -> dict[str, Any]:
+    """DuckDB's settings of memory and threads: half of the memory that is available, at most `most`
+    bytes, above which it works on disk. Each thread holds blocks of its own, so that where memory
+    is short several of them spill more than they gain."""
     available = available_memory()
-    share = most if available is None else min(most, available // 2)
-    return f"{max(share, LEAST_MEMORY) // 10**6}MB"
+    share = max(most if available is None else min(most, available // 2), LEAST_MEMORY)
+    threads = max(1, min(os.cpu_count() or 1, share // THREAD_MEMORY))
+    return {"memory_limit": f"{share // 10**6}MB", "threads": threads}
 
 
 def connect(spill: Path) -> Any:
@@ -28,9 +31,8 @@ def connect(spill: Path) -> Any:
     import duckdb
 
     config = {
-        "memory_limit": memory_limit(2 * 10**9),
+        **limits(2 * 10**9),
         "temp_directory": str(spill),
-        "threads": os.cpu_count() or 1,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "preserve_insertion_order": True,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.errors import SourceError
-from gelgt.memory import check_memory
+from gelgt.memory import check_memory, too_little_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema
 from gelgt.sources.as_read import TableRead, write_as_read
@@ -198,13 +198,15 @@ def _staged_key(staged: Mapping[str, StagedTable]) -> str:
 
 
 def _write(reading: Reading, write: Callable[[], None]) -> None:
-    """Write a folder; DuckDB's errors about disk and memory become the system's."""
+    """Write a folder; DuckDB's errors about disk and memory become gelgt's."""
     import duckdb
 
     check_memory(_needed_memory(reading.tables), "Importing these tables")
     try:
         write()
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+    except duckdb.OutOfMemoryException as error:
+        raise too_little_memory("Importing these tables", str(error)) from error
+    except duckdb.IOException as error:
         raise OSError(str(error)) from error
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError, did_you_mean
-from gelgt.sources.duckdb_engine import memory_limit
+from gelgt.sources.duckdb_engine import limits
 from gelgt.tasks.split import Times
 from gelgt.tasks.sql_text import quote
 from gelgt.tasks.views import create_views, parquet_files
@@ -128,7 +128,7 @@ def engine(
             config={
                 "temp_directory": spill,
                 "preserve_insertion_order": "false",
-                "memory_limit": _memory_limit(),
+                **_limits(),
             }
         )
         try:
@@ -147,14 +147,14 @@ def engine(
             con.close()
 
 
-def _memory_limit() -> str:
+def _limits() -> dict[str, Any]:
     """At most a quarter of the machine's memory or 2 GB, whichever is more: the caller needs memory
     too."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # unknown to this system
         total = 0
-    return memory_limit(max(total // 4, 2 * 10**9))
+    return limits(max(total // 4, 2 * 10**9))
 
 
 def has_engine() -> bool:
