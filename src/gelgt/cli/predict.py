@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gelgt.cli.bundle import bundled
+from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.errors import GelgtError
@@ -118,6 +119,8 @@ def predict_command(
         check_path(out)
     arguments = seeds.arguments()
     loaded = run.load()
+    if loaded.config.kind != "gelgt":
+        load_deferred()  # the networks of others may do anything with PyTorch
     if seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:
@@ -206,6 +209,8 @@ def _prepare(
     from gelgt.inference import Predictor
 
     predictor = Predictor(run, opened, device=device)
+    if predictor.scorer.device.type != "cpu":
+        load_deferred()  # a GPU may compile
     try:
         return predictor, predictor.seeds(**arguments)
     except GelgtError as error:
