@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 SHAPES = "torch._meta_registrations"
 PRODUCTS, BLAS = "numba.np.arraymath", "scipy.linalg.cython_blas"
@@ -75,7 +75,7 @@ class _Deferred(ModuleType):
     registers operators, asks every module for its file.
     """
 
-    loaded: set[str] = set()
+    loaded: ClassVar[set[str]] = set()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -130,7 +130,7 @@ def predict_command(
 def _predict(
     loaded: "Run", run: RunOptions, arguments: dict[str, Any], out: Path | None, as_json: bool
 ) -> None:
-    from gelgt.cli.progress import working
+    from gelgt.cli.waiting import working
 
     start = time.perf_counter()
     with working("opening the source"):
@@ -224,7 +224,7 @@ def _prepare(
 
 
 def _write(predictor: "Predictor", rows: "SeedRows", out: Path) -> None:
-    from gelgt.cli.progress import counted
+    from gelgt.cli.waiting import counted
     from gelgt.inference import write_predictions
 
     with counted("predicting", len(rows)) as count:
@@ -272,7 +272,7 @@ def _records(predictor: "Predictor", rows: "SeedRows") -> list[dict[str, Any]]:
 
 
 def _write_relbench(loaded: "Run", run: RunOptions, out: Path, as_json: bool) -> None:
-    from gelgt.cli.progress import working
+    from gelgt.cli.waiting import working
     from gelgt.inference import write_relbench
 
     with working("predicting the test split"):
