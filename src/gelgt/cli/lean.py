@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 SHAPES = "torch._meta_registrations"
+COMPILERS = ("torch._dynamo", "torch._inductor")  # count on what is loaded with the shapes
 PRODUCTS, BLAS = "numba.np.arraymath", "scipy.linalg.cython_blas"
 
 
@@ -53,11 +54,13 @@ def end() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Comes before Python's own finders, for two modules."""
+    """Comes before Python's own finders, for a few modules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname in COMPILERS:
+            load_deferred()
         if fullname == SHAPES and fullname not in _Deferred.loaded:
             return ModuleSpec(fullname, _DeferredLoader())
         if fullname == PRODUCTS and BLAS not in sys.modules:
