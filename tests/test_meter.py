@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gelgt import meter
-from gelgt.cli import main, progress
+from gelgt.cli import main, waiting
 from gelgt.meter import Work, is_heard, listening
 
 
@@ -47,7 +47,7 @@ def test_an_import_in_a_pipe_says_how_far_it_is(
         )
     monkeypatch.setattr(meter, "AFTER", 0.0)
     monkeypatch.setattr(meter, "EVERY", 0.0)
-    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "REPORT_SECONDS", 0.0)
     command = ["gelgt", "import", str(tmp_path / "shop.db"), str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:

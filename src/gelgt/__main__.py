@@ -1,6 +1,6 @@
 """`python -m gelgt`, where the command is not on the PATH."""
 
-from gelgt.cli import main
+from gelgt.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()

@@ -222,10 +222,22 @@ def test_fresh_needs_the_source(run: Run, trained: Any, tmp_path: Path) -> None:
     assert (result.code, result.error) == (2, "not_found")
 
 
-UNUSED = ("torch_geometric", "transformers", "sqlalchemy", "duckdb", "lightgbm", "relbench")
+UNUSED = (
+    "torch_geometric",
+    "transformers",
+    "sqlalchemy",
+    "duckdb",
+    "lightgbm",
+    "relbench",
+    "scipy.linalg",
+    "rich.progress",
+    "gelgt.training",
+    "gelgt.baselines",
+)
 LOADED = """
 import sys
-from gelgt.cli import main
+from gelgt.cli import lean, main
+lean.prepare()
 try:
     main()
 finally:

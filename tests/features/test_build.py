@@ -1,6 +1,7 @@
 """`open_features`: cached whole or not at all, with the findings a user should see, and with given
 statistics."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,6 +41,21 @@ def test_fitted_until_the_validation_time_by_default(make_db: Any) -> None:
     for nonsense in (pd.NaT, "soon"):
         with pytest.raises(GelgtError, match="fit_until must be a time, got"):
             open_features(db, nonsense)
+
+
+def test_given_statistics_find_the_features_that_were_fitted_with_them(
+    make_db: Any,
+) -> None:
+    rows = events([0, 9], n=[1.0, 2.0])
+    db = make_db({"t": (rows, {"time_col": "at", "kinds": {"n": "numerical"}})}, val="2020-01-05")
+    fitted, later = open_features(db), open_features(db, "2020-02-01")
+    for features in (fitted, later):
+        given = FeatureStatistics.from_dict(features.statistics.to_dict())
+        assert open_features(db, statistics=given).folder == features.folder
+    other = replace(later.statistics, fit_until=fitted.statistics.fit_until)
+    encoded = open_features(db, statistics=other)
+    assert encoded.folder not in (fitted.folder, later.folder)
+    assert open_features(db, statistics=other).folder == encoded.folder
 
 
 def test_built_once_and_never_half(make_db: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,17 @@ def test_fitted_features_equal_those_fitted_anew(
     assert_equal(grown, encoded_anew(pair.db, statistics, tmp_path / "anew"))
 
 
+def test_the_features_of_a_training_are_extended_for_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prediction gives the statistics that the training fitted."""
+    pair = grown_databases(np.random.default_rng(2), tmp_path)
+    statistics = open_features(pair.base, np.datetime64(LAST, "us")).statistics
+    monkeypatch.setattr(build, "build_features", fail)
+    grown = open_features(pair.db, statistics=statistics)
+    assert_equal(grown, encoded_anew(pair.db, statistics, tmp_path / "anew"))
+
+
 def test_all_rows_are_fitted_anew(tmp_path: Path) -> None:
     pair = grown_databases(np.random.default_rng(4), tmp_path)
     open_features(pair.base)

@@ -45,3 +45,27 @@ def test_a_key_of_another_type_is_understood_or_named(
         row_numbers(db, "customers", [column("x")])
     with pytest.raises(TaskError, match="1 key is not in the table 'customers': None"):
         row_numbers(db, "customers", [column(101, None)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_a_few_keys_of_many_are_found_where_all_of_them_are(
+    make_db: Make, random_shop: Callable[..., Any], count: int
+) -> None:
+    keys: dict[str, dict[str, list[Any]]] = {
+        "customers": {"code": [f"c{i}" for i in range(30)]},
+        "orders": {
+            "a": [None if i % 7 == 0 else i // 4 for i in range(600)],
+            "b": [i % 4 for i in range(600)],
+            "c": [-0.0 if i % 2 else 1.5 for i in range(600)],
+        },
+    }
+    db = make_db(random_shop(), keys=keys)
+    for table, parts in keys.items():
+        every = [column(*values) for values in parts.values()]
+        rows = row_numbers(db, table, every)  # many: an index of all keys
+        few = [column(*values[-count:][::-1]) for values in parts.values()]
+        assert row_numbers(db, table, few).tolist() == rows[-count:][::-1].tolist()
+    with pytest.raises(TaskError, match="1 key is not in the table 'customers': 'c30'"):
+        row_numbers(db, "customers", [column("c30", "c3")])
+    zero = [column(keys["orders"][part][1]) for part in ("a", "b")]
+    assert row_numbers(db, "orders", [*zero, column(0.0)]).tolist() == [1], "0.0 is -0.0"

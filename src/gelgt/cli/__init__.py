@@ -7,8 +7,25 @@ import sys
 from gelgt.errors import GelgtError
 
 
+def script() -> None:
+    """Entry point of the `gelgt` script: a command in a process of its own."""
+    is_prediction = sys.argv[1:2] == ["predict"]
+    if is_prediction:
+        from gelgt.cli.lean import prepare
+
+        prepare()
+    try:
+        main()
+    except SystemExit as ending:
+        if is_prediction and not ending.code:
+            from gelgt.cli.lean import end
+
+            end()
+        raise
+
+
 def main() -> None:
-    """Entry point of the `gelgt` script."""
+    """Run the command that the arguments of the process name."""
     # Threads of torch and LightGBM that wait for each other spin by default. Where other work wants
     # the cores too, that made training 4 times and LightGBM 50 times slower (two cores, load 4). It
     # is read when these libraries are loaded, which is after this.

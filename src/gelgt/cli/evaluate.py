@@ -27,8 +27,8 @@ def evaluate_command(
     newer rows, the labels are computed from those rows.
     """
     one_of("--split", split, ("test", "val", "train"))
-    from gelgt.cli.progress import working
     from gelgt.cli.scores import baseline_words, print_scores, regime_words, score_rows
+    from gelgt.cli.waiting import working
     from gelgt.inference import evaluate_run
 
     start = time.perf_counter()

@@ -118,7 +118,7 @@ class SourceOptions:
 
     def open(self, out: Path | None = None) -> "Database":
         """Open the source; import it to the folder `out` if one is given."""
-        from gelgt.cli.progress import working
+        from gelgt.cli.waiting import working
         from gelgt.sources import open
 
         names = [name.strip() for name in (self.tables or "").split(",") if name.strip()] or None
@@ -244,7 +244,8 @@ class RunOptions:
         # Loading makes many objects and no garbage: looking for it takes a sixth of a prediction.
         gc.disable()
         try:
-            import gelgt.inference  # noqa: F401
+            import gelgt.inference
+            import gelgt.sampling.kernels  # noqa: F401  (numba)
             from gelgt.runs.folder import load_run
         finally:
             gc.freeze()

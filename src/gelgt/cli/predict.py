@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gelgt.cli.bundle import bundled
+from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.errors import GelgtError
@@ -118,6 +119,8 @@ def predict_command(
         check_path(out)
     arguments = seeds.arguments()
     loaded = run.load()
+    if loaded.config.kind != "gelgt":
+        load_deferred()  # the networks of others may do anything with PyTorch
     if seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:
@@ -127,7 +130,7 @@ def predict_command(
 def _predict(
     loaded: "Run", run: RunOptions, arguments: dict[str, Any], out: Path | None, as_json: bool
 ) -> None:
-    from gelgt.cli.progress import working
+    from gelgt.cli.waiting import working
 
     start = time.perf_counter()
     with working("opening the source"):
@@ -206,6 +209,8 @@ def _prepare(
     from gelgt.inference import Predictor
 
     predictor = Predictor(run, opened, device=device)
+    if predictor.scorer.device.type != "cpu":
+        load_deferred()  # a GPU may compile
     try:
         return predictor, predictor.seeds(**arguments)
     except GelgtError as error:
@@ -219,7 +224,7 @@ def _prepare(
 
 
 def _write(predictor: "Predictor", rows: "SeedRows", out: Path) -> None:
-    from gelgt.cli.progress import counted
+    from gelgt.cli.waiting import counted
     from gelgt.inference import write_predictions
 
     with counted("predicting", len(rows)) as count:
@@ -267,7 +272,7 @@ def _records(predictor: "Predictor", rows: "SeedRows") -> list[dict[str, Any]]:
 
 
 def _write_relbench(loaded: "Run", run: RunOptions, out: Path, as_json: bool) -> None:
-    from gelgt.cli.progress import working
+    from gelgt.cli.waiting import working
     from gelgt.inference import write_relbench
 
     with working("predicting the test split"):

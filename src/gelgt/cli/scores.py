@@ -116,7 +116,7 @@ def print_run(
 
 def time_words(time: TimeFacts) -> str:
     """What a run could not do in its time."""
-    from gelgt.cli.progress import duration
+    from gelgt.cli.waiting import duration
 
     limit = "" if time.limit is None else f" in {duration(time.limit)}"
     return f"Not finished{limit}: {'; '.join(time.cut_off)}. --time-limit gives them more time."

@@ -1,8 +1,8 @@
 """`open_features`: fit statistics, encode all rows, cache the arrays.
 
 The cache entry is named after the end of the training period and the embedder, or after the given
-statistics. `stats.json` holds the statistics, `features.json` row counts and findings, `tables/N/`
-the arrays of table N.
+statistics, unless an entry holds the same statistics already. `stats.json` holds the statistics,
+`features.json` row counts and findings, `tables/N/` the arrays of table N.
 """
 
 import json
@@ -18,7 +18,7 @@ from gelgt.features.encode import TableEncoder
 from gelgt.features.fit import fit_statistics
 from gelgt.features.grow import grow_features
 from gelgt.features.statistics import FORMAT, FeatureStatistics
-from gelgt.features.store import Features
+from gelgt.features.store import Features, find_features
 from gelgt.features.text import HashedNgrams, TextEmbedder, embedder_from_spec
 from gelgt.features.write import THREADS, batch_rows, describe_features, encode_rows
 from gelgt.sources.cache import build_folder
@@ -53,6 +53,8 @@ def open_features(
         _check_drift(db, statistics)
         chosen = _fitted_embedder(statistics, embedder)
         name = f"features-v{FORMAT}-given-{statistics.key()}"
+        if (cached := find_features(db.cache_dir, statistics)) is not None:
+            return Features(cached)
     else:
         chosen = embedder or HashedNgrams()
         until = _microseconds(db.val_timestamp if fit_until is None else fit_until)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gelgt.features.encode import TableEncoder
 from gelgt.features.statistics import FeatureStatistics
-from gelgt.features.store import Features
+from gelgt.features.store import Features, find_features
 from gelgt.features.text import TextEmbedder
 from gelgt.features.write import THREADS, FindingCounts, batch_rows, describe_features, encode_rows
 from gelgt.graph import open_graph
@@ -49,7 +49,7 @@ def grow_features(
         until: The end of the training period in microseconds; None: all rows that have a time.
         embedder: How text becomes vectors.
     """
-    older = _older_features(db, name)
+    older = _older_features(db, name, given)
     if older is None or (given is None and not _come_after(db, until)):
         return False
     statistics = older.statistics if given is None else given
@@ -67,10 +67,12 @@ def grow_features(
     return True
 
 
-def _older_features(db: Database, name: str) -> Features | None:
+def _older_features(db: Database, name: str, given: FeatureStatistics | None) -> Features | None:
     """The same features of the older import, if their rows and the new ones make up this
     database."""
-    entry = base_entry(db, name)
+    entry = base_entry(db, "." if given else name)
+    if entry is not None and given is not None:
+        entry = find_features(entry, given)
     if entry is None:
         return None
     try:

@@ -160,7 +160,12 @@ class FeatureStatistics:
 
     def key(self) -> str:
         """A short name of exactly these statistics, for the cache."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=12).hexdigest()
+        return statistics_key(self.to_json().encode())
+
+
+def statistics_key(content: bytes) -> str:
+    """The key of the statistics that a file holds."""
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def _entry(statistics: ColumnStatistics) -> dict[str, Any]:

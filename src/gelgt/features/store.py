@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.errors import SchemaError, did_you_mean
-from gelgt.features.statistics import ColumnStatistics, FeatureStatistics
+from gelgt.features.statistics import (
+    FORMAT,
+    ColumnStatistics,
+    FeatureStatistics,
+    statistics_key,
+)
 from gelgt.graph.arrays import hash_arrays, load_array
 from gelgt.schema.model import Finding
 
@@ -120,3 +125,13 @@ class Features:
                     yield f"{number}/{name}", array
 
         return hash_arrays(json.dumps(self.rows) + self.statistics.to_json(), all_arrays())
+
+
+def find_features(cache: Path, statistics: FeatureStatistics) -> Path | None:
+    """The features in the cache folder of a database that were encoded with some statistics,
+    whatever their name: a model that was trained there finds those of its training."""
+    key = statistics.key()
+    for folder in sorted(cache.glob(f"features-v{FORMAT}-*")):
+        if (path := folder / "stats.json").exists() and statistics_key(path.read_bytes()) == key:
+            return folder
+    return None

@@ -20,8 +20,8 @@ def find_rows(db: Database, table: str, entities: Any) -> NDArray[np.int64]:
     """
     names = key_names(db, table)
     parts = _key_parts(entities, names, table)
-    keys = db.keys(table)
-    types = [pa.int64()] if keys is None else [keys.schema.field(name).type for name in names]
+    keys = db.key_schema(table)
+    types = [pa.int64()] if keys is None else list(keys.types)
     columns = [_key_column(values, kind, table) for values, kind in zip(parts, types)]
     try:
         return row_numbers(db, table, columns)

@@ -10,7 +10,6 @@ twice the same question gives the same bits.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,11 +71,6 @@ class Predictor:
         self.target, self.graph = data.target, data.graph
         self.scorer = run_scorer(run, data, choose_device(device), batch_size)
 
-    @cached_property
-    def keys(self) -> pa.Table | None:
-        """The user's keys of the entity table."""
-        return self.db.keys(self.task.entity_table)
-
     # Tables.
     def predict_table(
         self, rows: NDArray[np.int64], times: NDArray[np.int64]
@@ -134,7 +128,7 @@ class Predictor:
         for start in range(0, max(1, len(rows)), size):
             part = slice(start, start + size)
             seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
-            chunk = key_table(self.db, table, rows[part], self.keys)
+            chunk = key_table(self.db, table, rows[part])
             for name, values in {"time": times_column(seeds.time), **columns(seeds)}.items():
                 chunk = chunk.append_column(name, values)
             schema = schema or chunk.schema

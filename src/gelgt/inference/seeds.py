@@ -202,13 +202,9 @@ def _check_there(
     late = np.flatnonzero((created > times) & (created != TIMELESS))
     if len(late) == 0:
         return
-    keys = db.keys(task.entity_table)
     few = rows[late[:1000]]
-    shown = (
-        few.tolist()
-        if keys is None
-        else list(zip(*(c.to_pylist() for c in keys.take(pa.array(few)).columns)))
-    )
+    keys = db.keys_of(task.entity_table, few)
+    shown = few.tolist() if keys is None else list(zip(*(c.to_pylist() for c in keys.columns)))
     listed = dict.fromkeys(
         key[0] if isinstance(key, tuple) and len(key) == 1 else key for key in shown
     )

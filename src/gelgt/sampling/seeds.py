@@ -93,9 +93,9 @@ def entity_keys(db: Database, table: str, rows: NDArray[np.int64]) -> NDArray[np
     """A 64-bit identity for each row, from its table's name and the user's key, not from its row
     number."""
     unique, inverse = np.unique(rows, return_inverse=True)
-    keys = db.keys(table)
+    keys = db.keys_of(table, unique)
     values = (
-        zip(*(keys.column(c).take(unique).to_pylist() for c in keys.column_names))
+        zip(*(column.to_pylist() for column in keys.columns))
         if keys is not None
         else ((int(row),) for row in unique)
     )

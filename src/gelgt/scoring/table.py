@@ -18,19 +18,13 @@ from gelgt.sources.database import Database
 RESERVED = ("time", "prediction", "probability", "label")
 
 
-def key_table(
-    db: Database, table: str, rows: NDArray[np.int64], keys: pa.Table | None = None
-) -> pa.Table:
+def key_table(db: Database, table: str, rows: NDArray[np.int64]) -> pa.Table:
     """The user's keys of some rows, under their own names; row numbers where a table has no keys of
-    its own.
-
-    Args:
-        keys: `db.keys(table)` where it is at hand already.
-    """
-    keys = db.keys(table) if keys is None else keys
+    its own."""
+    keys = db.keys_of(table, rows)
     if keys is None:
         return pa.table({_free(db.table(table).pkey or "row"): pa.array(rows)})
-    return keys.take(pa.array(rows)).rename_columns([_free(name) for name in keys.column_names])
+    return keys.rename_columns([_free(name) for name in keys.column_names])
 
 
 def prediction_columns(target: Target, predictions: NDArray[np.float64]) -> dict[str, pa.Array]:

@@ -28,6 +28,7 @@ from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
 from gelgt.sources.cache import cache_root, stat_key
 from gelgt.sources.canonical import canonical_array, canonical_type
 from gelgt.sources.growth import Growth, read_growth
+from gelgt.sources.some_rows import read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,11 +145,26 @@ class Database:
     def keys(self, table: str) -> pa.Table | None:
         """The user's key values, one row for each row of the table; None where the row numbers are
         the keys."""
-        path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
-        if not path.exists():
+        files = self._key_files(table)
+        if not files:
             return None
         # partitioning=None: a folder called a=b would add a column a
-        return pa.concat_tables(pq.read_table(p, partitioning=None) for p in parts(path))
+        return pa.concat_tables(pq.read_table(path, partitioning=None) for path in files)
+
+    def keys_of(self, table: str, rows: NDArray[np.int64]) -> pa.Table | None:
+        """The user's keys of some rows (n,), in their order; the keys of a large table are not all
+        read for a few of them."""
+        files = self._key_files(table)
+        return read_rows(files, rows) if files else None
+
+    def key_schema(self, table: str) -> pa.Schema | None:
+        """Names and types of the user's keys; None where the row numbers are the keys."""
+        files = self._key_files(table)
+        return pq.read_schema(files[0]) if files else None
+
+    def _key_files(self, table: str) -> list[Path]:
+        path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
+        return parts(path) if path.exists() else []
 
     @property
     def val_timestamp(self) -> pd.Timestamp | None:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from gelgt.sources.database import Database
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
+FEW = 8  # values are few if there are so many times more keys
 
 
 def key_names(db: Database, table: str) -> list[str]:
     """The columns of the user's key; the row number column where there is no other key."""
-    keys = db.keys(table)
+    keys = db.key_schema(table)
     if keys is not None:
-        return list(keys.column_names)
+        return list(keys.names)
     return [db.table(table).pkey or "row"]
 
 
@@ -52,6 +53,10 @@ def row_numbers(
             hint="Give all of them.",
         )
     values = [_cast(column, keys.schema.field(i).type, table) for i, column in enumerate(columns)]
+    candidates: Rows | None = None
+    if len(values[0]) < keys.num_rows // FEW:
+        candidates = _candidates(keys, values)
+        keys = keys.take(pa.array(candidates))
     if len(values) == 1:
         places = pc.index_in(values[0], value_set=keys.column(0).combine_chunks(), skip_nulls=True)
         rows: Rows = pc.fill_null(places, -1).to_numpy().astype(np.int64)
@@ -60,8 +65,21 @@ def row_numbers(
         rows = np.array(
             [place.get(key, -1) for key in zip(*(c.to_pylist() for c in values))], dtype=np.int64
         )
+    if candidates is not None and len(candidates):
+        rows = np.where(rows >= 0, candidates[rows], -1)
     _check_found(rows, columns, table)
     return rows
+
+
+def _candidates(keys: pa.Table, values: Sequence[pa.ChunkedArray]) -> Rows:
+    """Rows, in order, each part of whose key is among the values: to look for a few values takes
+    less than to make an index of all keys."""
+    is_candidate = np.ones(keys.num_rows, bool)
+    for column, wanted in zip(keys.columns, values):
+        if not pa.types.is_floating(column.type):  # whose equality is Python's below: 0.0 is -0.0
+            is_here = pc.is_in(column, value_set=wanted.combine_chunks())
+            is_candidate &= is_here.to_numpy()
+    return np.flatnonzero(is_candidate).astype(np.int64)
 
 
 def _key_table(db: Database, table: str, referred: tuple[str, ...]) -> pa.Table | None:
