@@ -34,6 +34,7 @@ PHASES = {
     "train": "labels",
     "predict": "entities",
 }
+WARM_ROWS = 5_000
 DISK_BYTES = 350  # a row of the generated database, with everything that is built from it
 
 
@@ -82,6 +83,7 @@ def bench_scale(
     results: list[dict[str, Any]] = []
     with _folder(options) as base:
         _check_disk(base, sizes[-1])
+        _warm_up(replace(Work(str(base / "warm"), WARM_ROWS, True), labels=100, steps=1), say)
         for size in sizes:
             work = Work(
                 str(base / str(size)), size, True, options.labels, options.steps, options.entities
@@ -101,6 +103,14 @@ def bench_scale(
                 shutil.rmtree(work.folder)
     _add_costs(results)
     return {"machine": machine(), "results": results, "ratios": _ratios(results, sizes)}
+
+
+def _warm_up(work: Work, say: Callable[[str], None]) -> None:
+    """Every phase on a few rows, so that no size pays for compiling kernels, which are kept."""
+    say("compiling")
+    for phase in ("generate", *PHASES):
+        run_phase(phase, work)
+    shutil.rmtree(work.folder)
 
 
 def _check_options(options: ScaleOptions) -> None:

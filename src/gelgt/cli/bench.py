@@ -1,5 +1,5 @@
-"""`gelgt bench graph`, `scale`, `sampling`, `attention`, `efficiency` and `theory`: benchmarks that
-train no model to the end. Each prints the machine, its figures and their ratios."""
+"""`gelgt bench graph`, `scale`, `latency`, `sampling`, `attention`, `efficiency` and `theory`:
+benchmarks that train no model to the end. Each prints the machine, its figures and their ratios."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,6 +82,27 @@ def scale_command(
     show(bench_scale(sizes(rows), options, progress=note), as_json)
 
 
+def latency_command(
+    rows: Annotated[
+        str, typer.Option("--rows", metavar="N", help="Size of the generated database.")
+    ] = "1.4e6",
+    calls: Annotated[
+        int, typer.Option("--calls", min=1, metavar="N", help="Repetitions of a call.")
+    ] = 3,
+    folder: TemporaryOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how long gelgt predict takes for two entities, also after new rows.
+
+    Runs the whole command on the demo shop (SQLite) and on a generated database (Parquet files),
+    with a model of three training steps: the first call, the next ones, the first after 1 % more
+    rows, and one that reads everything anew."""
+    from gelgt.bench.latency import bench_latency
+
+    (size,) = sizes(rows)
+    show(bench_latency(size, calls, folder, progress=note), as_json)
+
+
 def sampling_command(
     dataset: Annotated[
         Path | None,
@@ -162,6 +183,7 @@ def add_to(bench: typer.Typer) -> None:
     """Add the commands to `gelgt bench`."""
     bench.command("graph")(graph_command)
     bench.command("scale")(scale_command)
+    bench.command("latency")(latency_command)
     bench.command("sampling")(sampling_command)
     bench.command("attention")(attention_command)
     bench.command("efficiency")(efficiency_command)

@@ -83,7 +83,7 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
     if not fresh and (imported := records.find(state)) is not None:
         return imported
     if not fresh and state is not None:
-        kept = records.last() or _whole_records(source).last()
+        kept = records.last() or Records(source, None).last()
         imported = None if kept is None else _grow(source, state, kept, records, stated, only)
         if imported is not None:
             return imported
@@ -106,12 +106,9 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
 
 
 def recorded_import(source: Source) -> Import | None:
-    """The import of all that a source holds now, where the cache has it; nothing is read."""
-    return _whole_records(source).find(source.state())
-
-
-def _whole_records(source: Source) -> Records:
-    return Records(source, _options({}, None, None))
+    """The last import of what a source holds now, whatever its options, where the cache has it;
+    nothing is read."""
+    return Records(source, None).find(source.state())
 
 
 def _options(stated: Stated, only: list[str] | None, splits: Splits | None) -> str:

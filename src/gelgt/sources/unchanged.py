@@ -1,7 +1,8 @@
 """The imports of sources in the cache, by the state that each source was in.
 
     records/KEY.json    the source's state, the import's folder with the sizes and times of its
-                        files, and the tables that were not read; KEY is of address and options
+                        files, and the tables that were not read; KEY is of address and options,
+                        or of the address alone for the last import, whatever its options
 
 An import whose files have changed since is not used: it was damaged.
 """
@@ -91,10 +92,14 @@ class Kept(NamedTuple):
 class Records:
     """What the cache holds of one source, read with certain options."""
 
-    def __init__(self, source: Source, options: str) -> None:
+    def __init__(self, source: Source, options: str | None) -> None:
+        """`options` are None for the last import of a source, whatever its options."""
         self._source = source
-        key = text_key(f"{source.address} {source.namespace} {options}")
-        self._path = cache_root() / "records" / f"{key}.json"
+        place, folder = f"{source.address} {source.namespace}", cache_root() / "records"
+        self._last = folder / f"{text_key(place)}.json"
+        self._path = self._last
+        if options is not None:
+            self._path = folder / f"{text_key(f'{place} {options}')}.json"
         self._damaged: Path | None = None
 
     def find(self, state: SourceState | None) -> Import | None:
@@ -171,7 +176,8 @@ class Records:
             "unread": list(imported.unread),
         }
         with suppress(OSError):
-            write_text(self._path, json.dumps(record, indent=1))
+            for path in {self._path, self._last}:
+                write_text(path, json.dumps(record, indent=1))
 
 
 def content_hash(folder: Path) -> str:

@@ -66,6 +66,7 @@ def large(
     rows: int = 14_000_000,
     seed: int = 0,
     columns: Sequence[str] | None = None,
+    in_parts: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Write the database, one Parquet file for each table.
 
@@ -74,18 +75,19 @@ def large(
         rows: Number of rows over all tables, at least 1,000.
         seed: The same seed, size and columns give the same rows.
         columns: The feature columns to write; all eight by default.
+        in_parts: Whether each table is a folder of files, to which `add_rows` adds one.
 
     Returns:
         Keys and times of each table, as `gelgt.open(folder, schema=…)` takes them.
     """
     import pyarrow.parquet as pq
 
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     sizes = table_sizes(rows)
     for number, table in enumerate(_TABLES):
         writer = None
-        with whole_file(target / f"{table.name}.parquet") as temporary:
+        path = Path(folder) / (f"{table.name}/0.parquet" if in_parts else f"{table.name}.parquet")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as temporary:
             for chunk, start in enumerate(range(0, sizes[table.name], CHUNK_ROWS)):
                 # A generator for each chunk: the rows do not depend on what was drawn before.
                 rng = np.random.default_rng([seed, number, chunk])
@@ -96,6 +98,37 @@ def large(
             assert writer is not None
             writer.close()
     return schema()
+
+
+def add_rows(
+    folder: str | Path, rows: int, share: float, columns: Sequence[str] | None = None
+) -> int:
+    """Write a file of later rows for each table with a time of a database in parts, of which a few
+    exist already; returns how many rows. Accounts and sessions of these rows are new ones too.
+
+    Args:
+        rows: Rows of the database.
+        share: Share of new rows in each of these tables.
+    """
+    import pyarrow.parquet as pq
+
+    before, added = table_sizes(rows), 0
+    now = {name: size + round(size * share) for name, size in before.items()}
+    for number, table in enumerate(_TABLES):
+        if not table.has_time:
+            continue
+        index = np.arange(before[table.name], now[table.name])
+        sizes = {t.name: now[t.name] if t.has_time else before[t.name] for t in _TABLES}
+        rng = np.random.default_rng([number, rows])
+        part = _chunk(table, index, sizes, rng, columns or tuple(_VALUES))
+        later = _times(_YEARS + np.sort(rng.integers(0, 86_400, len(index))))
+        place = part.schema.get_field_index("happened_at")
+        part = part.set_column(place, "happened_at", later)
+        path = Path(folder) / table.name / "1.parquet"
+        with whole_file(path) as temporary:
+            pq.write_table(part, temporary, compression="zstd")
+        added += len(index)
+    return added
 
 
 def schema() -> dict[str, dict[str, Any]]:
