@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -214,3 +215,16 @@ def test_a_hub_of_many_children_stays_ordered(make_db: Any) -> None:
         )
     )
     assert graph.neighbours(0).tolist() == (np.lexsort((np.arange(5000), -times)) + 1).tolist()
+
+
+@pytest.mark.parametrize("memory", [20_000, 400_000])
+def test_a_graph_larger_than_memory_is_filled_part_by_part(
+    memory: int, shop_db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "whole").mkdir()
+    build.build_graph(shop_db, tmp_path / "whole")
+    monkeypatch.setattr(build, "available_memory", lambda: memory)
+    (tmp_path / "parts").mkdir()
+    build.build_graph(shop_db, tmp_path / "parts")
+    graphs = [Graph(tmp_path / name) for name in ("whole", "parts")]
+    assert graphs[0].content_hash() == graphs[1].content_hash()

@@ -33,6 +33,7 @@ from gelgt.bench.phases import LEAN, SENTENCE
 from gelgt.errors import GelgtError
 
 SHARE = 0.01
+WARM_ROWS = 2_000
 _SHOP = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
 _SETTINGS = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.ensemble": 1}
 _LABELS = 2_000
@@ -76,6 +77,8 @@ def bench_latency(
         )
     say, results = progress or (lambda line: None), []
     with tempfile.TemporaryDirectory(prefix="gelgt-latency-", dir=folder) as base:
+        say("compiling kernels, which are kept")
+        list(_calls(_large(Path(base), WARM_ROWS), 1, lambda line: None))
         for make in (_shop, lambda where: _large(where, rows)):
             say("generating, importing and training")
             case = make(Path(base))

@@ -13,7 +13,7 @@ held besides are the times of tables that date others, and the order of tables w
 the order of their times (8 bytes a row each).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from gelgt.graph.layout import (
     whole_seconds,
 )
 from gelgt.graph.store import Graph
+from gelgt.memory import available_memory
 from gelgt.meter import Work
 from gelgt.schema.model import Finding, TableSchema
 from gelgt.sources.cache import build_folder
@@ -40,6 +41,7 @@ from gelgt.sources.database import Database
 from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, parent_rows
 
 CHUNK = 1 << 22
+WINDOW_SHARE = 0.25  # of the memory, for the lists that are filled at a time
 
 
 def open_graph(db: Database) -> Graph:
@@ -121,7 +123,8 @@ def _connect(
         kernels.place_parents(block, first_node, cursor, indices)
     rows, first = _sorted_rows(offsets, node_time)
     tables = kernels.Tables(offsets, layout.starts, layout.keys, rows, first)
-    kernels.place_children(tables, node_time, parents, cursor, indices)
+    for low, high in _windows(indptr, indices.itemsize):
+        kernels.place_children(tables, node_time, parents, cursor, indices, low, high)
     kernels.shift(indptr)
     work = Work("times of neighbours", len(indices), "neighbours")
     with ArrayWriter(folder / "list_time.npy", np.int64) as list_time:
@@ -129,6 +132,32 @@ def _connect(
             list_time.append(node_time[indices[start : start + CHUNK]])
             work(CHUNK)
     return counts
+
+
+def _windows(cursor: NDArray[np.int64], itemsize: int) -> Iterator[tuple[int, int]]:
+    """Ranges of nodes whose lists fit in a part of the memory together.
+
+    Children come in the order of time, so that they go to lists all over the file: where the lists
+    are larger than memory, each one would be a page that is read and written. It is cheaper to go
+    over all children several times, for some of the lists each time.
+
+    Args:
+        cursor: (nodes + 1,) where lists begin, or how far they are filled.
+    """
+    available = available_memory()
+    nodes, low = len(cursor) - 1, 0
+    most = np.inf if available is None else available * WINDOW_SHARE
+    while low < nodes:
+        high = nodes
+        while high - low > 1 and _size(cursor, low, high, itemsize) > most:
+            high = low + (high - low) // 2
+        yield low, high
+        low = high
+
+
+def _size(cursor: NDArray[np.int64], low: int, high: int, itemsize: int) -> int:
+    """Bytes of the lists of some nodes and of where they begin."""
+    return int(cursor[high] - cursor[low]) * itemsize + (high - low) * cursor.itemsize
 
 
 def _sorted_rows(

@@ -94,9 +94,11 @@ def place_children(
     parents: NDArray[Any],
     cursor: NDArray[np.int64],
     indices: NDArray[Any],
+    low: int,
+    high: int,
 ) -> None:
-    """Append each node to the lists of its parents, from the newest to the oldest and equal times
-    by node: every list comes out in that order.
+    """Append each node to the lists of its parents from `low` to before `high`, from the newest to
+    the oldest and equal times by node: every list comes out in that order.
 
     Merges the tables from their ends, one run of equal times after the other.
     """
@@ -127,7 +129,7 @@ def place_children(
                 first = tables.parent_start[table] + (node - tables.offsets[table]) * keys
                 for key in range(keys):
                     parent = parents[first + key]
-                    if parent >= 0:
+                    if low <= parent < high:
                         indices[cursor[parent]] = node
                         cursor[parent] += 1
             end[table] = start
