@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import gelgt
 from gelgt.errors import SchemaError
 from gelgt.graph import NEVER, TIMELESS, Graph, build, open_graph
 from gelgt.schema.model import ForeignKey, TimeColumn
@@ -219,12 +220,13 @@ def test_a_hub_of_many_children_stays_ordered(make_db: Any) -> None:
 
 @pytest.mark.parametrize("memory", [20_000, 400_000])
 def test_a_graph_larger_than_memory_is_filled_part_by_part(
-    memory: int, shop_db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: int, small_shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "whole").mkdir()
-    build.build_graph(shop_db, tmp_path / "whole")
+    db = gelgt.open(small_shop.path)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    build.build_graph(db, whole)
     monkeypatch.setattr(build, "available_memory", lambda: memory)
-    (tmp_path / "parts").mkdir()
-    build.build_graph(shop_db, tmp_path / "parts")
-    graphs = [Graph(tmp_path / name) for name in ("whole", "parts")]
-    assert graphs[0].content_hash() == graphs[1].content_hash()
+    parts.mkdir()
+    build.build_graph(db, parts)
+    assert Graph(whole).content_hash() == Graph(parts).content_hash()
