@@ -82,7 +82,7 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
     records, state = Records(source, options), source.state()
     if not fresh and (imported := records.find(state)) is not None:
         return imported
-    if not fresh and state is not None:
+    if not fresh:
         kept = records.last() or Records(source, None).last()
         imported = None if kept is None else _grow(source, state, kept, records, stated, only)
         if imported is not None:
@@ -117,7 +117,7 @@ def _options(stated: Stated, only: list[str] | None, splits: Splits | None) -> s
 
 def _grow(
     source: Source,
-    state: SourceState,
+    state: SourceState | None,
     kept: Kept,
     records: Records,
     stated: Stated,

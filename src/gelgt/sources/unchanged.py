@@ -162,15 +162,14 @@ class Records:
         census: dict[str, Any] | None = None,
         mark: Any = None,
     ) -> None:
-        """Record the import of a state; a cache that cannot be written stays as it is."""
-        if state is None:
-            return
+        """Record the import of a state, or of one that cannot be told (it may still grow); a cache
+        that cannot be written stays as it is."""
         record = {
-            "state": state.key,
+            "state": state.key if state else None,
             "content": content,
             "census": census,
             "mark": mark,
-            "doubtful": [str(path) for path in state.doubtful],
+            "doubtful": [str(path) for path in state.doubtful] if state else [],
             "import": imported.folder.name,
             "files": _sizes(imported.folder),
             "unread": list(imported.unread),
