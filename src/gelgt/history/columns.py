@@ -14,7 +14,7 @@ from gelgt.features.encode import columns_of
 from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
-from gelgt.history.events import View, row_times
+from gelgt.history.events import View, chunks, row_times
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
@@ -195,7 +195,7 @@ class SeedColumns:
         if not any(map(self.choice.has, names.values())):
             return
         sums, counts = running_sums(
-            take(values, view.events.row, np.nan).astype(np.float32), view.events.starts
+            take(values, view.events.row, np.nan).astype(np.float32, copy=False), view.events.starts
         )
         for windows, name in names.items():
             if self.choice.has(name):
@@ -238,8 +238,10 @@ def _windows(count: int) -> str:
     return "1 window" if count == 1 else f"{count} windows"
 
 
-def take(values: NDArray[Any], rows: NDArray[np.int64], missing: float) -> NDArray[Any]:
+def take(values: NDArray[Any], rows: NDArray[Any], missing: float) -> NDArray[Any]:
     """`values` at some rows; -1 gives `missing`."""
-    if not len(values):
-        return np.full(len(rows), missing, values.dtype)
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], missing)
+    taken = np.full(len(rows), missing, values.dtype)
+    for part in chunks(len(rows) if len(values) else 0):
+        filled = rows[part] >= 0
+        taken[part][filled] = values[rows[part][filled]]
+    return taken

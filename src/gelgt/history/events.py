@@ -13,13 +13,16 @@ row without a time in a timed table is never visible, and one of a timeless tabl
 sampler.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import NEVER, Graph
 
+Numbers = NDArray[Any]  # of rows or places, in the type of the graph's nodes: 4 bytes mostly
 CHUNK = 1 << 22  # rows of a table that are looked through at a time
 # Lists of neighbours lie scattered, rows one behind the other: so many neighbours take as long to
 # look at as one row.
@@ -74,7 +77,7 @@ class Events:
     """
 
     owners: NDArray[np.int64]
-    row: NDArray[np.int64]
+    row: Numbers
     time: NDArray[np.int64]
     starts: NDArray[np.int64]
 
@@ -82,9 +85,9 @@ class Events:
     def of(
         cls,
         owners: NDArray[np.int64],
-        place: NDArray[np.int64],
+        place: Numbers,
         time: NDArray[np.int64],
-        row: NDArray[np.int64],
+        row: Numbers,
     ) -> "Events":
         """Sort events by time; left out are those without one.
 
@@ -155,16 +158,17 @@ class View:
 def children(graph: Graph, key: Key, owners: NDArray[np.int64]) -> Events:
     """`< key`: the rows that name an owner."""
     place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
-    return Events.of(owners, place, row_times(graph, key.child)[row], row)
+    return Events.of(owners, place, _taken(row_times(graph, key.child), row), row)
 
 
 def other_parents(graph: Graph, key: Key, other: Key, owners: NDArray[np.int64]) -> Events:
     """`< key > other`: the other parents of an owner's children, once for each child."""
     place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
-    parent = parents_of(graph, other, row)
-    filled = np.flatnonzero(parent >= 0)
+    parent = _parents(graph, other, row)
+    filled = parent >= 0
     place, row, parent = place[filled], row[filled], parent[filled]
-    time = np.maximum(row_times(graph, key.child)[row], row_times(graph, other.parent)[parent])
+    time = _taken(row_times(graph, key.child), row)
+    _raise_to(time, row_times(graph, other.parent), parent)
     return Events.of(owners, place, time, parent)
 
 
@@ -172,14 +176,41 @@ def grandchildren(graph: Graph, key: Key, below: Key, owners: NDArray[np.int64])
     """`< key < below`: the rows that name an owner's children."""
     child_place, child = _rows_below(graph, key, owners, np.arange(len(owners)))
     place, row = _rows_below(graph, below, child, child_place)
-    middle = parents_of(graph, below, row)
-    time = np.maximum(row_times(graph, below.child)[row], row_times(graph, key.child)[middle])
+    time = _taken(row_times(graph, below.child), row)
+    _raise_to(time, row_times(graph, key.child), _parents(graph, below, row))
     return Events.of(owners, place, time, row)
 
 
+def _parents(graph: Graph, key: Key, row: Numbers) -> Numbers:
+    """`parents_of` in the type of the rows, chunk by chunk."""
+    parents = np.empty_like(row)
+    for part in chunks(len(row)):
+        parents[part] = parents_of(graph, key, row[part])
+    return parents
+
+
+def _taken(values: NDArray[np.int64], row: Numbers) -> NDArray[np.int64]:
+    """The values of some rows. NumPy would make an index of 8 bytes a row of all rows at once."""
+    taken = np.empty(len(row), np.int64)
+    for part in chunks(len(row)):
+        taken[part] = values[row[part]]
+    return taken
+
+
+def _raise_to(times: NDArray[np.int64], values: NDArray[np.int64], row: Numbers) -> None:
+    """Replace times by the values of some rows where these are later."""
+    for part in chunks(len(row)):
+        np.maximum(times[part], values[row[part]], out=times[part])
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """Slices of so many rows: what NumPy makes on the way then stays small."""
+    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
+
+
 def _rows_below(
-    graph: Graph, key: Key, parents: NDArray[np.int64], places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    graph: Graph, key: Key, parents: Numbers, places: Numbers
+) -> tuple[Numbers, Numbers]:
     """The rows that name some parents by a key, by (place of the parent's owner, row): places (n,)
     and rows (n,).
 
@@ -192,30 +223,44 @@ def _rows_below(
     """
     from gelgt.history.kernels import by_owner, listed_rows
 
-    nodes, block = graph.nodes(key.parent, parents), graph.table_parents(key.child)
-    neighbours = int((graph.indptr[nodes + 1] - graph.indptr[nodes]).sum())
-    if SCATTERED * neighbours < len(block):
+    block = graph.table_parents(key.child)
+    if _have_few_neighbours(graph, key.parent, parents, len(block)):
+        nodes = graph.nodes(key.parent, parents)
         first_child = graph.offsets[graph.table_number(key.child)]
         lists = (graph.indptr, graph.indices, block[:, key.place])
-        place, row = listed_rows(*lists, nodes, places, first_child)
-        return place, row
+        listed: tuple[Numbers, Numbers] = listed_rows(*lists, nodes, places, first_child)
+        return listed
     place, row = _rows_among(graph, key, parents, places)
-    order = by_owner(place, _starts(place, 1 + int(places.max(initial=-1))))
-    return place[order], row[order]
+    sorted_: tuple[Numbers, Numbers] = by_owner(
+        place, row, _starts(place, 1 + int(places.max(initial=-1)))
+    )
+    return sorted_
 
 
-def _starts(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _have_few_neighbours(graph: Graph, table: str, rows: Numbers, others: int) -> bool:
+    """Whether it takes less to look at all neighbours of some rows than at so many other rows."""
+    count = 0
+    for part in chunks(len(rows)):
+        nodes = graph.nodes(table, rows[part])
+        count += int((graph.indptr[nodes + 1] - graph.indptr[nodes]).sum())
+        if SCATTERED * count >= others:
+            return False
+    return SCATTERED * count < others
+
+
+def _starts(place: Numbers, count: int) -> NDArray[np.int64]:
     """(count + 1,) where the events of each owner begin, by the places of their owners."""
     return np.concatenate([[0], np.cumsum(np.bincount(place, minlength=count))]).astype(np.int64)
 
 
 def _rows_among(
-    graph: Graph, key: Key, parents: NDArray[np.int64], places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    graph: Graph, key: Key, parents: Numbers, places: Numbers
+) -> tuple[Numbers, Numbers]:
     """The same by looking at every row of the child, in the order of rows."""
     number = graph.table_number(key.parent)
     first, size = graph.offsets[number], graph.offsets[number + 1] - graph.offsets[number]
-    owner = np.full(size + 1, -1, np.int64)  # of each parent; the last one stands for none
+    kind = graph.parents.dtype
+    owner = np.full(size + 1, -1, kind)  # of each parent; the last one stands for none
     owner[parents] = places
     column, all_places, all_rows = graph.table_parents(key.child)[:, key.place], [], []
     for start in range(0, len(column), CHUNK):
@@ -223,6 +268,8 @@ def _rows_among(
         place = owner[np.where(named >= 0, named - first, size)]
         used = np.flatnonzero(place >= 0)
         all_places.append(place[used])
-        all_rows.append(used + start)
-    none = np.zeros(0, np.int64)
-    return np.concatenate([none, *all_places]), np.concatenate([none, *all_rows])
+        all_rows.append((used + start).astype(kind))
+    none = np.zeros(0, kind)
+    place = np.concatenate([none, *all_places])
+    all_places.clear()
+    return place, np.concatenate([none, *all_rows])

@@ -16,13 +16,17 @@ RECENT = 5  # events that the recent mean looks at
 
 
 @compiled
-def by_owner(owner: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions of events owner by owner, each owner's in the given order: a counting sort."""
-    order, cursor = np.empty(len(owner), np.int64), starts[:-1].copy()
+def by_owner(
+    owner: NDArray[Any], row: NDArray[Any], starts: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Owners and rows of events owner by owner, each owner's in the given order: a counting
+    sort."""
+    owners, rows, cursor = np.empty_like(owner), np.empty_like(row), starts[:-1].copy()
     for place in range(len(owner)):
-        order[cursor[owner[place]]] = place
-        cursor[owner[place]] += 1
-    return order
+        target = cursor[owner[place]]
+        owners[target], rows[target] = owner[place], row[place]
+        cursor[owner[place]] = target + 1
+    return owners, rows
 
 
 @compiled
@@ -33,7 +37,7 @@ def listed_rows(
     nodes: NDArray[np.int64],
     places: NDArray[np.int64],
     first_child: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rows of a table that name some nodes by a key, from the nodes' lists of neighbours:
     places (n,) and rows (n,), ascending within each place.
 
@@ -48,7 +52,7 @@ def listed_rows(
     most = 0
     for i in range(len(nodes)):
         most += indptr[nodes[i] + 1] - indptr[nodes[i]]
-    place, row = np.empty(most, np.int64), np.empty(most, np.int64)
+    place, row = np.empty(most, indices.dtype), np.empty(most, indices.dtype)
     count = 0
     begin = 0  # of the rows of the present place
     for i in range(len(nodes)):
@@ -65,7 +69,7 @@ def listed_rows(
 
 
 @compiled
-def _once_each(values: NDArray[np.int64], start: int, stop: int) -> int:
+def _once_each(values: NDArray[Any], start: int, stop: int) -> int:
     """Sort the values `start … stop` and keep each once; returns where they end. A row that names
     another by two keys is listed twice."""
     is_ascending = True
@@ -149,9 +153,9 @@ def sweep_numbers(
 @compiled
 def running_sums(
     values: NDArray[np.float32], starts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """For each event the sum and the number of its owner's values up to and with it."""
-    sums, counts = np.empty(len(values), np.float64), np.empty(len(values), np.int64)
+    sums, counts = np.empty(len(values), np.float64), np.empty(len(values), np.int32)
     for owner in range(len(starts) - 1):
         total, count = 0.0, 0
         for place in range(starts[owner], starts[owner + 1]):
@@ -165,7 +169,7 @@ def running_sums(
 @compiled
 def window_means(
     sums: NDArray[np.float64],
-    counts: NDArray[np.int64],
+    counts: NDArray[np.int32],
     first: NDArray[np.int64],
     since: NDArray[np.int64],
     last: NDArray[np.int64],
