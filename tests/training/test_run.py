@@ -91,6 +91,19 @@ def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path
     assert "finished" in told[0]
 
 
+def test_a_budget_of_no_columns_is_told(db: Database, task: Task, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Notices(Progress):
+        def notice(self, text: str) -> None:
+            told.append(text)
+
+    config = small(task.task_type, model__history=True, model__history_columns=0)
+    done = train_run(db, task, tmp_path / "run", config, progress=Notices())
+    assert any("no history column is read" in text for text in told)
+    assert 0 <= done.record.metrics["test"]["roc_auc"] <= 1
+
+
 @pytest.mark.parametrize("is_resumed", [False, True])
 @pytest.mark.parametrize("name", ["thesis.txt", "config.json", "_SUCCESS", CHECKPOINT])
 def test_a_folder_of_someone_else_is_left_alone(

@@ -162,6 +162,11 @@ def _with_history(job: Job) -> Job:
         data.history(data.seeds[split])
     chosen = data.chosen
     facts = "" if chosen is None else f"{len(chosen.columns):,} of {chosen.proposed:,} are read"
+    if chosen is not None and not chosen.columns:
+        job.progress.notice(
+            "no history column is read (model.history_columns): trees and the LightGBM baseline "
+            "learn the calendar at most"
+        )
     job.clock.done("columns", facts)
     return replace(job, data=data)
 
