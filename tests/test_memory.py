@@ -10,7 +10,7 @@ from gelgt import memory
 from gelgt.errors import GelgtError
 from gelgt.memory import available_memory, byte_count, check_memory
 from gelgt.scoring.memory import needed_memory
-from gelgt.sources.duckdb_engine import memory_limit
+from gelgt.sources.duckdb_engine import limits
 
 FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 SECOND = ("memory.max", "memory.current", "")
@@ -69,11 +69,11 @@ def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
 
 def test_duckdb_gets_half_of_what_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(memory.VARIABLE, "1GiB")
-    assert memory_limit(2 * 10**9) == f"{2**29 // 10**6}MB"
+    assert limits(2 * 10**9)["memory_limit"] == f"{2**29 // 10**6}MB"
     monkeypatch.setenv(memory.VARIABLE, "1MiB")
-    assert memory_limit(2 * 10**9) == "256MB"
+    assert limits(2 * 10**9)["memory_limit"] == "256MB"
     monkeypatch.setenv(memory.VARIABLE, "64GiB")
-    assert memory_limit(2 * 10**9) == "2000MB"
+    assert limits(2 * 10**9)["memory_limit"] == "2000MB"
 
 
 def test_too_little_memory_is_an_error_before_the_work(

@@ -62,6 +62,6 @@ def test_stopping_leaves_runs_that_go_on(
     assert [left["seed"] for left in result["left"]] == [0, 1]
     assert result["failed"] == []
     said = [event.what for event in begun]
-    assert set(said) == {"begin", "stopped"}
+    assert set(said) - {"notice"} == {"begin", "stopped"}  # a run may tell something first
     assert said.count("begin") == said.count("stopped")
     assert all((event.cell.folder / CHECKPOINT).is_file() for event in begun)

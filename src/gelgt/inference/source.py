@@ -48,7 +48,8 @@ def open_for(run: Run, source: Any, *, namespace: str | None = None, fresh: bool
     if not fresh:
         trained = open_recorded(source, namespace)
         if trained is not None and trained.schema == run.schema:
-            return Opened(trained)  # the import, and maybe the graph, of the training
+            # the import, and maybe the graph, of the training
+            return Opened(trained, tuple(about_tables(list(trained.unread_tables))))
     try:
         db = open(
             source,

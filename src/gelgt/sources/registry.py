@@ -75,8 +75,8 @@ def open(
 
 
 def open_recorded(source: Any, namespace: str | None = None) -> Database | None:
-    """The database that `open` gives without options, where the cache holds the import of an
-    unchanged source; None otherwise, and for RelBench folders, which need no import."""
+    """The database that the last `open` gave, whatever its options, where the source has not
+    changed since; None otherwise, and for RelBench folders, which need no import."""
     from gelgt.sources.importer import recorded_import
     from gelgt.sources.relbench_folder import read_folder
 
@@ -84,7 +84,11 @@ def open_recorded(source: Any, namespace: str | None = None) -> Database | None:
     if _relbench_folder(source) is not None:
         return None
     imported = recorded_import(_find(source, namespace))
-    return None if imported is None else read_folder(imported.folder, address_of(source))
+    if imported is None:
+        return None
+    database = read_folder(imported.folder, address_of(source))
+    database.unread_tables = imported.unread
+    return database
 
 
 def _prepare(
