@@ -87,3 +87,29 @@ def test_too_little_memory_is_an_error_before_the_work(
         gelgt.open({"orders": orders}, out=tmp_path / "short")
     assert caught.value.code == "too_little_memory"
     assert [path.name for path in tmp_path.iterdir()] == ["enough"]
+
+
+def test_an_import_that_runs_out_of_memory_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+
+    from gelgt.sources import importer
+
+    def exhausted(*arguments: object) -> None:
+        raise duckdb.OutOfMemoryException("failed to pin a block\nPossible solutions: …")
+
+    monkeypatch.setattr(importer, "check_keys", exhausted)
+    with pytest.raises(GelgtError) as caught:
+        gelgt.open({"things": pd.DataFrame({"id": [1, 2]})}, out=tmp_path / "out")
+    assert caught.value.code == "too_little_memory"
+    assert "failed to pin a block" in caught.value.message
+    assert memory.VARIABLE in caught.value.hint
+    assert list(tmp_path.glob("*out*")) == []
+
+
+def test_duckdb_gets_a_thread_for_each_gigabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    for amount, threads in (("1GiB", 1), ("3GiB", 1), ("64GiB", 2)):
+        monkeypatch.setenv(memory.VARIABLE, amount)
+        assert limits(2 * 10**9)["threads"] == threads

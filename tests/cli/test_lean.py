@@ -78,6 +78,7 @@ print(type(__import__('sys').modules['torch._meta_registrations']).__name__)
     assert prepared(code) == "_Deferred"
 
 
+@pytest.mark.slow
 def test_the_compiler_finds_what_it_counts_on() -> None:
     code = """
 import sys, torch

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from gelgt.testing import large as module
-from gelgt.testing.large import foreign_keys, large, schema, table_sizes
+from gelgt.testing.large import add_rows, foreign_keys, large, schema, table_sizes
 
 ROWS = 40_000
 
@@ -100,3 +101,19 @@ def test_same_seed_same_rows_whatever_the_chunks_before(
     assert not tables["a"].equals(tables["c"])
     scores = tables["a"]["score"].to_numpy()
     assert len(np.unique(scores)) == len(scores)  # no chunk repeats another
+
+
+def test_further_rows_come_later(tmp_path: Path) -> None:
+    large(tmp_path, rows=ROWS, in_parts=True)
+    added = add_rows(tmp_path, ROWS, 0.1)
+    counts = 0
+    for table, spec in schema().items():
+        parts = [pq.read_table(path) for path in sorted((tmp_path / table).iterdir())]
+        assert len(parts) == (2 if spec["time_col"] else 1)
+        if len(parts) == 2:
+            old, new = parts
+            assert new.schema == old.schema
+            assert pc.min(new["happened_at"]).as_py() > pc.max(old["happened_at"]).as_py()
+            assert not set(new["key"].to_pylist()) & set(old["key"].to_pylist())
+            counts += len(new)
+    assert added == counts == pytest.approx(0.095 * ROWS, rel=0.02)
