@@ -1,5 +1,6 @@
 """New rows of a source are added to its import: what comes out is what a whole import gives."""
 
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -353,6 +354,41 @@ def test_a_source_without_new_rows_keeps_its_import(sqlite_rows: Write) -> None:
         connection.execute("CREATE TABLE audits (id INTEGER PRIMARY KEY)")
     again = gelgt.open(source, schema=schema, tables=list(SCHEMA))
     assert again.folder == base.folder
+
+
+def test_numbers_that_are_texts_in_a_key_are_read_whole(parquet_parts: Write) -> None:
+    """Lines are ordered by their texts, "10" before "9", and these are not kept."""
+    old, new = rows(1)
+    for frames in (old, new):
+        frames["lines"]["order"] = frames["lines"]["order"].astype("str")
+    grown = check(parquet_parts, old, new, SCHEMA)
+    assert read_growth(grown.folder) is None
+
+
+def test_a_growth_without_its_record_is_taken_unless_it_is_damaged(parquet_parts: Write) -> None:
+    """As where another process was faster."""
+    old, new = rows(1)
+    source = parquet_parts(old, {})
+    schema = stated(gelgt.open(source, schema=SCHEMA).schema)
+    records = Path(os.environ["GELGT_CACHE"]) / "records"
+    before = {path: path.read_bytes() for path in records.iterdir()}
+    parquet_parts(old, new)
+
+    def grow() -> Database:
+        for path, content in before.items():
+            path.write_bytes(content)
+        for path in set(records.iterdir()) - set(before):
+            path.unlink()
+        return gelgt.open(source, schema=schema, tables=list(SCHEMA))
+
+    grown = grow()
+    written = grown.paths("orders")[-1]
+    inode, size = written.stat().st_ino, written.stat().st_size
+    assert grow().folder == grown.folder
+    assert written.stat().st_ino == inode
+    written.write_bytes(b"damaged")
+    assert grow().folder == grown.folder
+    assert written.stat().st_size == size
 
 
 def test_many_small_growths_end_in_one_file(parquet_parts: Write, tmp_path: Path) -> None:

@@ -166,8 +166,11 @@ class NewRows:
                 selected.append(f"k.k{key.index(c)} AS {column.stored}")
             elif c in table.key_columns:
                 fk = next(fk for fk in table.foreign_keys if fk.column == c)
-                if lost_keys(self.base.folder, table.name, table.foreign_keys.index(fk)).exists():
-                    raise DifferentRowsError  # what such keys were is not in the files of keys
+                lost = lost_keys(self.base.folder, table.name, table.foreign_keys.index(fk))
+                kind = self.types.key_type(fk.table, self._referred(fk)[0])
+                # The files of keys hold neither what dangling keys were nor numbers as texts.
+                if lost.exists() or (column.type == pa.string()) != (kind == "string"):
+                    raise DifferentRowsError
                 parent = self._old_keys(fk.table, self._referred(fk))
                 joins.append(
                     f"LEFT JOIN ({parent}) p{len(joins)} ON p{len(joins)}.row = t.{quote(c)}"

@@ -4,7 +4,8 @@ Whatever is derived from the older import (graph, features) can then be extended
 anew: old rows keep their values, their times and their order among themselves, and foreign keys
 name the same rows; only numbers move where a new row comes before old ones.
 
-    gelgt/growth.json          {"base": name of the older import's folder beside this one}
+    gelgt/growth.json          {"base": name of the older import's folder beside this one,
+                                "sizes": bytes of each file}
     gelgt/new_rows/TABLE.npy   the numbers of the new rows, rising; no file for a table without any
 """
 
@@ -38,7 +39,8 @@ class Growth:
         (folder / _NEW_ROWS).mkdir(parents=True)
         for table, rows in self.new_rows.items():
             np.save(folder / _NEW_ROWS / f"{table}.npy", rows)
-        (folder / _GROWTH).write_text(json.dumps({"base": self.base.name}), encoding="utf-8")
+        content = {"base": self.base.name, "sizes": _sizes(folder)}
+        (folder / _GROWTH).write_text(json.dumps(content), encoding="utf-8")
 
 
 def read_growth(folder: Path) -> Growth | None:
@@ -51,6 +53,20 @@ def read_growth(folder: Path) -> Growth | None:
         return None
     files = sorted((folder / _NEW_ROWS).glob("*.npy"))
     return Growth(base, {path.stem: np.load(path, allow_pickle=False) for path in files})
+
+
+def is_whole_growth(folder: Path) -> bool:
+    """Whether an import that grew has the files that were written, as far as their sizes tell."""
+    try:
+        content = json.loads((folder / _GROWTH).read_text(encoding="utf-8"))
+        return bool(content["sizes"] == _sizes(folder))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = sorted(path for path in folder.rglob("*.parquet"))
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 def moved(old_rows: int, new_rows: NDArray[np.int64]) -> NDArray[np.int64]:

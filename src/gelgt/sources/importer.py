@@ -126,6 +126,7 @@ def _grow(
     """The import of a source that has new rows since an older one, by adding these; None where that
     cannot be done."""
     from gelgt.sources.grow import base_import, read_new, write_grown
+    from gelgt.sources.growth import is_whole_growth
 
     base = base_import(kept, source, stated, only)
     if base is None:
@@ -139,7 +140,7 @@ def _grow(
             target = base.db.folder
             if any(table.rows for table in reading.tables.values()):
                 target = imports / text_key(f"{target.name} {_staged_key(reading.tables)}")
-                if target.exists():  # not recorded as the import of this state: maybe damaged
+                if target.exists() and not is_whole_growth(target):
                     shutil.rmtree(target)
                 build_folder(
                     target,
