@@ -56,7 +56,7 @@ def test_a_phase_that_fails_under_the_limit_ends_that_run_alone(
     def fake(phase: str, work: Work, limit: MemoryLimit | None = None) -> dict[str, float]:
         Path(work.folder).mkdir(exist_ok=True)
         if limit is not None and phase == "features":
-            raise RuntimeError("The phase ended with status 1:\ntoo little memory")
+            raise RuntimeError("status 1:\ngelgt.GelgtError: too little memory\nlibrary: bye")
         return {"seconds": 1.0, "peak_mib": 1.0}
 
     monkeypatch.setattr(scale, "run_phase", fake)
@@ -65,7 +65,10 @@ def test_a_phase_that_fails_under_the_limit_ends_that_run_alone(
     measured = bench_scale((1_000,), ScaleOptions(memory=1 << 30), lines.append)
     assert [r["phase"] for r in measured["results"]] == [*PHASES, "import", "graph"]
     assert set(measured["ratios"]) == {f"{p}_limited_vs_unlimited_1k" for p in ("import", "graph")}
-    assert lines[-1] == "1,000 rows: features does not work under the limit: too little memory"
+    assert (
+        lines[-1]
+        == "1,000 rows: features does not work under the limit: gelgt.GelgtError: too little memory"
+    )
 
 
 def test_files_stay_where_that_is_asked_for(

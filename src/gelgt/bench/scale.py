@@ -10,6 +10,7 @@ memory repeats all phases under it.
 """
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -160,8 +161,7 @@ def _measure(
         except RuntimeError as error:
             if limit is None:
                 raise
-            reason = str(error).strip().splitlines()[-1]
-            say(f"{work.rows:,} rows: {phase} does not work under the limit: {reason}")
+            say(f"{work.rows:,} rows: {phase} does not work under the limit: {_reason(error)}")
             return
         count = int(measured.get(unit, work.rows))
         seconds = measured["seconds"]
@@ -178,6 +178,13 @@ def _measure(
             "anonymous_mib": measured.get("anonymous_mib"),
             "peak_mib": measured["peak_mib"],
         }
+
+
+def _reason(error: RuntimeError) -> str:
+    """The line of a failed phase that names its error; libraries may say more as they end."""
+    lines = str(error).strip().splitlines()
+    named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+    return (named or lines)[-1]
 
 
 def _forget(folder: Path) -> None:
