@@ -35,7 +35,12 @@ from gelgt.errors import GelgtError
 SHARE = 0.01
 WARM_ROWS = 2_000
 _SHOP = "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
-_SETTINGS = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.ensemble": 1}
+_SETTINGS = {
+    "train.epochs": 1,
+    "train.steps_per_epoch": 3,
+    "train.ensemble": 1,
+    "train.time_limit": 30.0,
+}
 _LABELS = 2_000
 
 

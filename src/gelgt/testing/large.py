@@ -103,8 +103,8 @@ def large(
 def add_rows(
     folder: str | Path, rows: int, share: float, columns: Sequence[str] | None = None
 ) -> int:
-    """Write a file of later rows for each table with a time of a database in parts, of which a few
-    exist already; returns how many rows. Accounts and sessions of these rows are new ones too.
+    """Write a file of later rows for each table with a time of a database in parts; returns how
+    many rows. They name older rows, and their keys are none that an older row names.
 
     Args:
         rows: Rows of the database.
@@ -112,20 +112,18 @@ def add_rows(
     """
     import pyarrow.parquet as pq
 
-    before, added = table_sizes(rows), 0
-    now = {name: size + round(size * share) for name, size in before.items()}
+    sizes, added = table_sizes(rows), 0
     for number, table in enumerate(_TABLES):
         if not table.has_time:
             continue
-        index = np.arange(before[table.name], now[table.name])
-        sizes = {t.name: now[t.name] if t.has_time else before[t.name] for t in _TABLES}
+        first = 2 * sizes[table.name]  # dangling keys are those of the rows before
+        index = np.arange(first, first + round(sizes[table.name] * share))
         rng = np.random.default_rng([number, rows])
         part = _chunk(table, index, sizes, rng, columns or tuple(_VALUES))
         later = _times(_YEARS + np.sort(rng.integers(0, 86_400, len(index))))
         place = part.schema.get_field_index("happened_at")
         part = part.set_column(place, "happened_at", later)
-        path = Path(folder) / table.name / "1.parquet"
-        with whole_file(path) as temporary:
+        with whole_file(Path(folder) / table.name / "1.parquet") as temporary:
             pq.write_table(part, temporary, compression="zstd")
         added += len(index)
     return added
