@@ -189,18 +189,17 @@ class SeedColumns:
             yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
 
     def _window_means(self, path: str, values: NDArray[Any], view: View) -> Iterator[Column]:
-        from gelgt.history.kernels import running_sums, window_means
+        from gelgt.history.kernels import block_sums, window_means
 
         names = {windows: f"{path} mean in {_windows(windows)}" for windows in MEAN_WINDOWS}
         if not any(map(self.choice.has, names.values())):
             return
-        sums, counts = running_sums(
-            take(values, view.events.row, np.nan).astype(np.float32, copy=False), view.events.starts
-        )
+        taken = take(values, view.events.row, np.nan).astype(np.float32, copy=False)
+        sums, counts = block_sums(taken, view.events.starts)
         for windows, name in names.items():
             if self.choice.has(name):
                 since = self._since(view, windows)
-                yield name, window_means(sums, counts, view.first, since, view.last)
+                yield name, window_means(taken, sums, counts, view.first, since, view.last)
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""

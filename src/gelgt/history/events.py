@@ -89,7 +89,7 @@ class Events:
         time: NDArray[np.int64],
         row: Numbers,
     ) -> "Events":
-        """Sort events by time; left out are those without one.
+        """Sort events by time, in place; left out are those without one.
 
         Args:
             owners: (O,) the owners.
@@ -98,14 +98,13 @@ class Events:
             time: (n,) seconds.
             row: (n,) rows of the path's last table.
         """
+        from gelgt.history.kernels import sort_by_time
+
         if np.any(is_never := time == NEVER):
-            used = np.flatnonzero(~is_never)
-            place, time, row = place[used], time[used], row[used]
-        # the rows of most tables lie in the order of their times
-        if np.any((time[1:] < time[:-1]) & (place[1:] == place[:-1])):
-            order = np.lexsort((time, place))
-            time, row = time[order], row[order]
-        return cls(owners, row, time, _starts(place, len(owners)))
+            place, time, row = place[~is_never], time[~is_never], row[~is_never]
+        starts = _starts(place, len(owners))
+        sort_by_time(time, row, starts)
+        return cls(owners, row, time, starts)
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for none) before its limit."""
@@ -250,7 +249,10 @@ def _have_few_neighbours(graph: Graph, table: str, rows: Numbers, others: int) -
 
 def _starts(place: Numbers, count: int) -> NDArray[np.int64]:
     """(count + 1,) where the events of each owner begin, by the places of their owners."""
-    return np.concatenate([[0], np.cumsum(np.bincount(place, minlength=count))]).astype(np.int64)
+    number = np.zeros(count, np.int64)
+    for part in chunks(len(place)):
+        number += np.bincount(place[part], minlength=count)
+    return np.concatenate([[0], np.cumsum(number)]).astype(np.int64)
 
 
 def _rows_among(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gelgt.compiled import compiled
 
 RECENT = 5  # events that the recent mean looks at
+BLOCK = 64  # events between two stored sums
 
 
 @compiled
@@ -27,6 +28,21 @@ def by_owner(
         owners[target], rows[target] = owner[place], row[place]
         cursor[owner[place]] = target + 1
     return owners, rows
+
+
+@compiled
+def sort_by_time(time: NDArray[np.int64], row: NDArray[Any], starts: NDArray[np.int64]) -> None:
+    """Sort times and rows of each owner's events by time, in place; equal times keep their order.
+    One owner at a time, so that what sorting needs is as long as one list."""
+    for owner in range(len(starts) - 1):
+        begin, end = starts[owner], starts[owner + 1]
+        is_ascending = True  # the rows of most tables lie in the order of their times
+        for i in range(begin + 1, end):
+            is_ascending &= time[i] >= time[i - 1]
+        if not is_ascending:
+            order = np.argsort(time[begin:end], kind="mergesort")
+            time[begin:end] = time[begin:end][order]
+            row[begin:end] = row[begin:end][order]
 
 
 @compiled
@@ -151,38 +167,64 @@ def sweep_numbers(
 
 
 @compiled
-def running_sums(
+def block_sums(
     values: NDArray[np.float32], starts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """For each event the sum and the number of its owner's values up to and with it."""
-    sums, counts = np.empty(len(values), np.float64), np.empty(len(values), np.int32)
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """For every `BLOCK`-th event the sum and the number of its owner's values before it: a sum for
+    each event would take three times as much memory as the values."""
+    blocks = len(values) // BLOCK + 1
+    sums, counts = np.zeros(blocks, np.float64), np.zeros(blocks, np.int64)
     for owner in range(len(starts) - 1):
         total, count = 0.0, 0
         for place in range(starts[owner], starts[owner + 1]):
+            if place % BLOCK == 0:
+                sums[place // BLOCK], counts[place // BLOCK] = total, count
             if not np.isnan(values[place]):
                 total += values[place]
                 count += 1
-            sums[place], counts[place] = total, count
     return sums, counts
 
 
 @compiled
-def window_means(
+def _before(
+    place: int,
+    first: int,
+    values: NDArray[np.float32],
     sums: NDArray[np.float64],
-    counts: NDArray[np.int32],
+    counts: NDArray[np.int64],
+) -> tuple[float, int]:
+    """The sum and the number of the values `first … place` of an owner whose events begin at
+    `first`, added up from the first on, whatever block they lie in."""
+    block = (place - 1) // BLOCK  # the event at `place` may be another owner's
+    begin, total, count = first, 0.0, 0
+    if block * BLOCK > first:
+        begin, total, count = block * BLOCK, sums[block], counts[block]
+    for i in range(begin, place):
+        if not np.isnan(values[i]):
+            total += values[i]
+            count += 1
+    return total, count
+
+
+@compiled
+def window_means(
+    values: NDArray[np.float32],
+    sums: NDArray[np.float64],
+    counts: NDArray[np.int64],
     first: NDArray[np.int64],
     since: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(S,) the mean of the values `since … last` of each seed, NaN for none, from the running sums
-    of events that begin at `first`."""
+    """(S,) the mean of the values `since … last` of each seed, NaN for none, from the sums of
+    blocks of events that begin at `first`."""
     out = np.full(len(first), np.nan, np.float32)
     for s in range(len(first)):
         if last[s] > since[s]:
-            total, count = sums[last[s] - 1], counts[last[s] - 1]
+            total, count = _before(last[s], first[s], values, sums, counts)
             if since[s] > first[s]:
-                total -= sums[since[s] - 1]
-                count -= counts[since[s] - 1]
+                older, older_count = _before(since[s], first[s], values, sums, counts)
+                total -= older
+                count -= older_count
             if count:
                 out[s] = total / count
     return out
