@@ -78,10 +78,19 @@ class Walk:
             return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
         if what == "days since":
             return (self.reference - times[-1]) / DAY if events else np.nan
-        if what == "mean gap":
-            return float(np.diff(times).mean()) / DAY if len(events) > 1 else np.nan
+        if what.startswith("days since"):
+            back = {"second": 2, "fifth": 5, "tenth": 10}[what.split()[2]]
+            return (self.reference - times[-back]) / DAY if len(events) >= back else np.nan
+        if what in ("mean gap", "last gap", "overdue"):
+            if len(events) < 2:
+                return np.nan
+            gaps, since = np.diff(times) / DAY, (self.reference - times[-1]) / DAY
+            if what == "overdue":
+                return float(since / gaps.mean()) if gaps.mean() > 0 else np.nan
+            return float(gaps.mean() if what == "mean gap" else gaps[-1])
         column, kind = re.fullmatch(
-            r"(\w+) (mean|min|max|recent mean|mean in \d+ windows?|last|last age|share of \w+)",
+            r"(\w+) (mean|min|max|deviation|recent mean|longer mean|mean in \d+ windows?|last"
+            r"|second last|third last|last age|share of \w+)",
             what,
         ).groups()  # type: ignore[union-attr]
         if kind == "last age":
@@ -100,13 +109,15 @@ class Walk:
         if kind.startswith("mean in"):
             recent = [t >= self.reference - int(kind.split()[2]) * WINDOW for t in times]
             return float(cells[recent].mean()) if any(recent) else np.nan
-        if kind == "last":
-            return cells.iloc[-1] if len(cells) else np.nan
-        return (
-            float((cells.tail(5) if kind == "recent mean" else cells).agg(kind.split()[-1]))
-            if len(cells)
-            else np.nan
-        )
+        if kind.endswith("last"):
+            back = {"last": 1, "second last": 2, "third last": 3}[kind]
+            return cells.iloc[-back] if len(cells) >= back else np.nan
+        if not len(cells):
+            return np.nan
+        if kind == "deviation":
+            return float(cells.std())
+        newest = {"recent mean": 5, "longer mean": 20}.get(kind, len(cells))
+        return float(cells.tail(newest).agg(kind.split()[-1]))
 
     def cell(self, features: Any, table: str, column: str, row: int) -> float:
         frame = self.tiny.frames[table]

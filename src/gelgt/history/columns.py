@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,22 @@ from gelgt.tasks.task import Definition
 DAY = 86_400
 WINDOW = 30 * DAY  # where the task has none
 TOP = 5  # categories whose shares are counted
-NUMBERS = ("mean", "min", "max", "recent mean", "last")  # what `sweep_numbers` gives
-COUNT_WINDOWS = (1, 3, 12)  # windows before the seed whose events are counted
-MEAN_WINDOWS = (1, 3)  # windows whose values are averaged
+# what `sweep_numbers` gives; without times, the first `TIMELESS_NUMBERS`
+NUMBERS = (
+    "mean",
+    "min",
+    "max",
+    "deviation",
+    "recent mean",
+    "longer mean",
+    "last",
+    "second last",
+    "third last",
+)
+TIMELESS_NUMBERS = 4
+COUNT_WINDOWS = (1, 2, 4, 8, 16, 32, 64)  # windows before the seed whose events are counted
+MEAN_WINDOWS = (1, 4, 16)  # windows whose values are averaged
+BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
 
@@ -148,21 +161,40 @@ class SeedColumns:
                 name = f"{path}: count in {_windows(windows)}"
                 if has(name):
                     yield name, (view.last - self._since(view, windows)).astype(np.float32)
-            newest, oldest = (
-                take(view.events.time, np.where(view.is_empty, -1, place), NEVER)
-                for place in (view.last - 1, view.first)
-            )
-            if has(f"{path}: days since"):
-                yield f"{path}: days since", self._age(newest)
-            if has(f"{path}: mean gap"):
-                span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
-                yield f"{path}: mean gap", (span / np.maximum(count - 1, 1)).astype(np.float32)
+            yield from self._gaps(path, view, count)
         yield from self.of_event_rows(path, view, table, is_timed)
+
+    def _gaps(self, path: str, view: View, count: NDArray[np.int64]) -> Iterator[Column]:
+        """How long ago the newest events were, and how that compares with the time between them."""
+        has, nth = self.choice.has, partial(self._nth_newest, view)
+        if has(f"{path}: days since"):
+            yield f"{path}: days since", self._age(nth(1))
+        for word, back in BACK.items():
+            if has(f"{path}: days since {word} last"):
+                yield f"{path}: days since {word} last", self._age(nth(back))
+        names = [f"{path}: {what}" for what in ("mean gap", "last gap", "overdue")]
+        if not any(map(has, names)):
+            return
+        newest, oldest = nth(1), take(view.events.time, np.where(count > 0, view.first, -1), NEVER)
+        span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
+        mean_gap = span / np.maximum(count - 1, 1)
+        last_gap = np.where(count > 1, (newest - nth(2)) / DAY, np.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            overdue = np.where(mean_gap > 0, self._age(newest) / mean_gap, np.nan)
+        for name, values in zip(names, (mean_gap, last_gap, overdue)):
+            if has(name):
+                yield name, values.astype(np.float32)
+
+    @staticmethod
+    def _nth_newest(view: View, back: int) -> NDArray[np.int64]:
+        """(S,) the time of each seed's n-th newest event, NEVER where there are fewer."""
+        place = view.last - back
+        return take(view.events.time, np.where(place >= view.first, place, -1), NEVER)
 
     def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """The columns of the rows of events; without times there is no newest."""
         for name, values in self.data.columns(table, "numerical"):
-            statistics = NUMBERS[: 5 if is_timed else 3]
+            statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
             yield from self.numbers(f"{path}: {name}", values, view, statistics)
             if is_timed:
                 yield from self._window_means(f"{path}: {name}", values, view)

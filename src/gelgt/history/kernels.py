@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
 
-RECENT = 5  # events that the recent mean looks at
+RECENT, LONGER = 5, 20  # events that the recent means look at
 BLOCK = 64  # events between two stored sums
 
 
@@ -132,38 +132,51 @@ def sweep_numbers(
     order: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
-    """Mean, minimum, maximum, mean of the newest `RECENT` and newest of the values `first … last`
-    of each seed, NaN for none.
+    """Mean, minimum, maximum and standard deviation of the values `first … last` of each seed, the
+    means of the newest `RECENT` and of the newest `LONGER`, and the newest three, NaN for none.
 
     Args:
         values: Of the events, by owner and time; NaN for missing.
         first: (S,) where each seed's events begin.
         last: (S,) where they end.
         order: The seeds by (first, last), so that each event is visited once.
-        out: (S, 5), written.
+        out: (S, 9), written.
     """
     start, place, count = -1, 0, 0
-    total, low, high = 0.0, np.inf, -np.inf
+    mean, squares, total, low, high = 0.0, 0.0, 0.0, np.inf, -np.inf
     for s in order:
         if first[s] != start:
             start, place, count, total, low, high = first[s], first[s], 0, 0.0, np.inf, -np.inf
+            mean, squares = 0.0, 0.0
         while place < last[s]:
             value = values[place]
             if not np.isnan(value):
                 count += 1
                 total += value
+                step = value - mean
+                mean += step / count
+                squares += step * (value - mean)
                 low, high = min(low, value), max(high, value)
             place += 1
-        recent, recent_count = 0.0, 0
-        for i in range(max(first[s], last[s] - RECENT), last[s]):
-            if not np.isnan(values[i]):
-                recent += values[i]
-                recent_count += 1
         out[s, 0] = total / count if count else np.nan
         out[s, 1] = low if count else np.nan
         out[s, 2] = high if count else np.nan
-        out[s, 3] = recent / recent_count if recent_count else np.nan
-        out[s, 4] = values[last[s] - 1] if last[s] > first[s] else np.nan
+        out[s, 3] = np.sqrt(squares / (count - 1)) if count > 1 else np.nan
+        out[s, 4] = _mean_of_newest(values, first[s], last[s], RECENT)
+        out[s, 5] = _mean_of_newest(values, first[s], last[s], LONGER)
+        for back in range(3):
+            there = last[s] - 1 - back
+            out[s, 6 + back] = values[there] if there >= first[s] else np.nan
+
+
+@compiled
+def _mean_of_newest(values: NDArray[Any], first: int, last: int, most: int) -> float:
+    total, count = 0.0, 0
+    for i in range(max(first, last - most), last):
+        if not np.isnan(values[i]):
+            total += values[i]
+            count += 1
+    return total / count if count else np.nan
 
 
 @compiled
