@@ -20,6 +20,11 @@ from gelgt.presets import RunConfig
 Settings = Callable[[RunConfig], Mapping[str, Any]]
 
 
+def fixed(changes: Mapping[str, Any]) -> Settings:
+    """Settings that do not depend on the preset's."""
+    return lambda base: changes
+
+
 @dataclass(frozen=True)
 class Variant:
     """One column of a table.

@@ -12,7 +12,7 @@ from typing import Any
 
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.bench.cells import PEERS
-from gelgt.bench.study import Study, Variant
+from gelgt.bench.study import Study, Variant, fixed
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import parse_settings
 
@@ -79,9 +79,10 @@ def check_peers(names: Sequence[str]) -> None:
 def suite_study(variants: Mapping[str, Mapping[str, Any]], peers: Sequence[str]) -> Study:
     """What is trained on each task: the model, its variants, baselines and peers. LightGBM is left
     out where it is not installed."""
-    models = [Variant(BASE)]
-    for name, settings in variants.items():
-        models.append(Variant(name, settings=lambda base, settings=settings: settings))
+    models = [
+        Variant(BASE),
+        *(Variant(name, settings=fixed(settings)) for name, settings in variants.items()),
+    ]
     others = [Variant(name, kind) for name, kind in _KINDS.items() if name == PAST or _has_trees()]
     return Study(
         "suite",

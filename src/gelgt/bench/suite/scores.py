@@ -142,7 +142,8 @@ def _drawn(predicted: Predicted, draws: int, generator: np.random.Generator) -> 
 def _points(predicted: Predicted, seeds: Sequence[Values], counts: NDArray[np.int64]) -> Values:
     """(D,) points on draws of entities, the mean over seeds."""
     if predicted.is_binary:
-        return 100 * np.mean([_auc(predicted, values, counts) for values in seeds], axis=0)
+        areas: Values = np.mean([_auc(predicted, values, counts) for values in seeds], axis=0)
+        return 100 * areas
     error = np.mean([np.abs(values - predicted.labels) for values in seeds], axis=0)
     of_constant = np.abs(predicted.constant - predicted.labels)
     units = counts.shape[1]
@@ -150,7 +151,8 @@ def _points(predicted: Predicted, seeds: Sequence[Values], counts: NDArray[np.in
         counts @ np.bincount(predicted.entities, each, units) for each in (error, of_constant)
     )
     # a draw of labels that all equal the constant has no scale: the constant is right there
-    return np.where(theirs > 0, 100 * (1 - ours / np.where(theirs > 0, theirs, 1)), 0.0)
+    points: Values = np.where(theirs > 0, 100 * (1 - ours / np.where(theirs > 0, theirs, 1)), 0.0)
+    return points
 
 
 def _auc(predicted: Predicted, values: Values, counts: NDArray[np.int64]) -> Values:
