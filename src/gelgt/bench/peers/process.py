@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,11 +94,33 @@ def peer_predictions(
         return predictions
 
 
+@contextmanager
+def _turn(peer: Peer, stop: Callable[[], bool]) -> Iterator[None]:
+    """Wait until no other getML runs on this machine: its engine has fixed ports."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    path = Path(tempfile.gettempdir()) / f"gelgt-{peer.name}.lock"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        while peer.name == "getml" and not stop():
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(POLL)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _run(peer: Peer, folder: Path, stop: Callable[[], bool]) -> bool:
     """Run the script to its end; false where it was stopped."""
-    began = time.monotonic()
     log = folder / "log.txt"
-    with log.open("w") as output:
+    with log.open("w") as output, _turn(peer, stop):
+        began = time.monotonic()
         process = subprocess.Popen(
             # -I: without our PYTHONPATH, which belongs to another Python
             [peer.python, "-I", str(SCRIPT), peer.name, str(folder)],

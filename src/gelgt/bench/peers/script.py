@@ -3,13 +3,14 @@
     python script.py featuretools|getml FOLDER
 
 It imports nothing of gelgt, so that another Python can run it. FOLDER is as `exchange.py` writes
-it; `val.parquet` and `test.parquet` come beside its files. LightGBM has the parameters of gelgt's baseline. It
-stops early by validation and is then trained again on `known`, where that is given.
+it; `val.parquet` and `test.parquet` come beside its files. LightGBM has the parameters of gelgt's
+baseline. It stops early by validation and is then trained again on `known`, where that is given.
 """
 
 import json
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -180,41 +181,28 @@ def _getml_model(spec: dict[str, Any], frames: Frames, population: Any) -> tuple
         for column, parent in tables[name]["keys"].items()
         if parent == entity
     ]
-    # a table that is joined several times needs a placeholder for each
-    wanted: list[str] = []
-    for name, column in joins:
-        wanted += [
-            name,
-            *(
-                p
-                for k, p in tables[name]["keys"].items()
-                if _follows(spec, frames, name, k, column)
-            ),
-        ]
-    places = {
-        name: [frames[name].to_placeholder(name)] * wanted.count(name) for name in set(wanted)
-    }
-    model.add(**places)
+    # what is joined: (child, its key, the table that the key names), a placeholder for each
+    parents = [
+        (name, column, key, parent)
+        for name, column in joins
+        for key, parent in tables[name]["keys"].items()
+        if _follows(spec, frames, name, key, column)
+    ]
+    counts = Counter([name for name, _ in joins] + [parent for *_, parent in parents])
+    model.add(getml.data.to_placeholder(**{name: [frames[name]] * n for name, n in counts.items()}))
     left = {
-        name: list(getattr(model, name)) if wanted.count(name) > 1 else [getattr(model, name)]
-        for name in places
+        name: [getattr(model, name)] if n == 1 else list(getattr(model, name))
+        for name, n in counts.items()
     }
+    many_to_one = getml.data.relationship.many_to_one
     for name, column in joins:
-        child = left[name].pop()
-        timed = (
-            {"time_stamps": ("time", TIME), "horizon": strictly} if tables[name]["has_time"] else {}
-        )
+        child, is_timed = left[name].pop(), tables[name]["has_time"]
+        timed = {"time_stamps": ("time", TIME), "horizon": strictly} if is_timed else {}
         model.population.join(child, on=("row", column), **timed)
-        for key, parent in tables[name]["keys"].items():
-            if _follows(spec, frames, name, key, column):
-                timed = {"time_stamps": TIME} if tables[parent]["has_time"] else {}
-                child.join(
-                    left[parent].pop(),
-                    on=(key, ROW),
-                    relationship=getml.data.relationship.many_to_one,
-                    **timed,
-                )
-    return model, sorted(places)
+        for key, parent in [each[2:] for each in parents if each[:2] == (name, column)]:
+            timed = {"time_stamps": TIME} if tables[parent]["has_time"] else {}
+            child.join(left[parent].pop(), on=(key, ROW), relationship=many_to_one, **timed)
+    return model, sorted(counts)
 
 
 def _follows(spec: dict[str, Any], frames: Frames, name: str, key: str, column: str) -> bool:

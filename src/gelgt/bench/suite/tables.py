@@ -52,7 +52,9 @@ def suite_facts(result: Mapping[str, Any]) -> list[str]:
 def look_line(result: Mapping[str, Any]) -> str:
     """Whether test labels were scored."""
     if result["origins"]:
-        return f"scored: up to {result['origins']} earlier origins; no test label was used"
+        count = result["origins"]
+        which = "one origin" if count == 1 else f"up to {count} origins"
+        return f"scored: {which} before the test; no test label was used"
     if result["look"] is None:
         return "scored: nothing yet"
     return f"scored: the test, look {result['look']} in this folder ({FILE} lists all)"
