@@ -16,6 +16,9 @@ from typing import Any
 
 ROW, TIME = "__row__", "__time__"
 Frames = dict[str, Any]  # pandas frames, by table or by split
+# Featuretools' own choice, and what tells how recent things are
+AGGREGATES = ["sum", "std", "max", "skew", "min", "mean", "count", "percent_true", "num_unique"]
+AGGREGATES += ["mode", "time_since_last"]
 
 
 def main(peer: str, folder: Path) -> None:
@@ -52,14 +55,14 @@ def featuretools_features(
     for name, frame in tables.items():
         about = spec["tables"][name]
         for column in about["keys"]:
-            frame[column] = frame[column].astype("Int64")
+            frame[column] = frame[column].fillna(-1).astype("int64")  # -1 names no row
         entities.add_dataframe(
             frame,
             name,
             index=ROW,
             time_index=TIME if about["has_time"] else None,
             logical_types={column: types[kind] for column, kind in about["kinds"].items()}
-            | dict.fromkeys(about["keys"], "IntegerNullable"),
+            | dict.fromkeys(about["keys"], "Integer"),
         )
     for name, about in spec["tables"].items():
         for column, parent in about["keys"].items():
@@ -73,6 +76,7 @@ def featuretools_features(
         cutoff_time=asked,
         include_cutoff_time=spec["is_inclusive"],
         cutoff_time_in_index=True,
+        agg_primitives=AGGREGATES,
         max_depth=2,
         max_features=spec["most_columns"],
         n_jobs=1,
