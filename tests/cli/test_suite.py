@@ -28,7 +28,7 @@ def test_a_suite_for_people_and_programs(run: Run, project: Path, tmp_path: Path
     shown = run(*asked, "--origins", "1", *TINY)
     assert shown.code == 0, shown.err
     assert "scored: one origin before the test; no test label was used" in shown.out
-    assert f"{project.name} / soon  AUC ↑" in shown.out
+    assert f"{project.name} / soon" in shown.out
     assert "together − lightgbm" in shown.out
     assert f"{project.name} / soon@origin-1, gelgt, seed 0" in shown.err
     assert (tmp_path / "s" / "suite-origins.md").is_file()

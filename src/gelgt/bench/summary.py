@@ -67,7 +67,7 @@ def summarise(
             if cell.folder in failed
         ],
         "left": [_names(cell) for cell in left],
-        "ratios": _seconds([record.seconds or 0.0 for record in trained]),
+        "ratios": run_seconds([record.seconds or 0.0 for record in trained]),
     }
 
 
@@ -97,7 +97,8 @@ def _names(cell: Cell) -> dict[str, Any]:
     return {"task": cell.task, "model": cell.variant, "seed": cell.seed}
 
 
-def _seconds(seconds: Sequence[float]) -> dict[str, float]:
+def run_seconds(seconds: Sequence[float]) -> dict[str, float]:
+    """How long runs took."""
     if not seconds:
         return {}
     return {

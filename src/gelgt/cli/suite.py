@@ -199,7 +199,10 @@ def print_suite(result: dict[str, Any]) -> None:
 
     say(*(line.replace("`", "") for line in suite_facts(result)), "")
     headers, lines = task_table(result)
-    print_table(headers, [[cell.replace("**", "") for cell in line] for line in lines])
+    rows = [headers, *([cell.replace("**", "") for cell in line] for line in lines)]
+    if len(headers) > len(rows):  # the narrower way round
+        rows = [list(row) for row in zip(*rows)]
+    print_table(rows[0], rows[1:])
     say("", ABOUT.replace("best mean in bold; ", ""))
     if result["comparisons"]:
         say("")

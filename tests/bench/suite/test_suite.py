@@ -64,7 +64,7 @@ def test_the_test_is_scored_and_logged(
 
 
 def _check_tables(result: dict[str, Any]) -> None:
-    tasks = {task["task"]: task for task in result["tasks"]}
+    tasks = {task["task"]: task for task in result["results"]}
     assert [task["metric"] for task in tasks.values()] == ["MAE / constant", "AUC"]
     everyone = set(result["columns"])
     assert everyone >= {"network", "trees", "together", "lightgbm", "flat network"}
@@ -86,7 +86,7 @@ def test_origins_leave_the_test_alone(
     result, _ = suite(shops, out, tiny, names=["market/soon"], origins=2)
     assert result["look"] is None
     assert not (out / "looks.md").exists()
-    (task,) = result["tasks"]
+    (task,) = result["results"]
     assert list(task["rows"]) == ["1", "2"]
     assert set(task["columns"]["together"]["origins"]) == {"1", "2"}
     assert (out / "market" / "soon@origin-2").is_dir()

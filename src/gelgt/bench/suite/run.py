@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gelgt.bench.cells import Cell
+from gelgt.bench.cells import Cell, Outcome
 from gelgt.bench.plan import check_settings, study_cells
 from gelgt.bench.pool import OnEvent
 from gelgt.bench.run import make_missing
 from gelgt.bench.study import Study, StudyConfig
-from gelgt.bench.suite.columns import pairs, suite_columns, suite_study
+from gelgt.bench.suite.columns import BASE, pairs, suite_columns, suite_study
 from gelgt.bench.suite.folders import TEST, Folder, Unit
 from gelgt.bench.suite.looks import log_look
 from gelgt.bench.suite.scores import DRAWS, Predicted, read_predictions
@@ -27,7 +27,7 @@ from gelgt.bench.suite.summary import (
     score_entry,
     task_scores,
 )
-from gelgt.bench.summary import machine_facts
+from gelgt.bench.summary import machine_facts, run_seconds
 from gelgt.bench.tables import portable
 from gelgt.runs.folder import SUCCESS
 from gelgt.training.progress import Progress
@@ -153,6 +153,9 @@ class _Suite:
                 for cell in self.cells[name]
                 if cell not in done and cell.folder not in self.failed
             ],
+            "ratios": run_seconds(
+                [Outcome.of(cell).record.seconds or 0.0 for cell in done if cell.kind == BASE]
+            ),
         }
 
     def _predicted(self) -> list[Predicted]:
@@ -178,7 +181,7 @@ class _Suite:
         compared = [compare_columns(scores, datasets, *pair) for pair in pairs(columns)]
         return {
             "columns": [column.name for column in columns],
-            "tasks": [
+            "results": [
                 {
                     "task": title,
                     "dataset": unit.dataset,

@@ -64,7 +64,7 @@ def task_table(result: Mapping[str, Any]) -> Table:
     """Tasks × columns, in the metric of each task; then ranks and means."""
     names = result["columns"]
     lines = []
-    for task in result["tasks"]:
+    for task in result["results"]:
         is_binary = task["type"] == "binary_classification"
         best = max((entry["points"] for entry in task["columns"].values()), default=None)
         cells = [
@@ -101,7 +101,7 @@ def _cell(
 def origin_table(result: Mapping[str, Any]) -> Table:
     """A line for each task and origin."""
     names, lines = result["columns"], []
-    for task in result["tasks"]:
+    for task in result["results"]:
         is_binary = task["type"] == "binary_classification"
         for origin, rows in task["rows"].items():
             points = [
