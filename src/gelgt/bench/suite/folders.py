@@ -59,10 +59,10 @@ def check_folders(folders: Sequence[Path]) -> dict[str, Path]:
     for folder in folders:
         path = folder.expanduser().resolve()
         if not is_relbench_folder(path):
-            reason = "is no database folder" if path.exists() else "does not exist"
+            lacks = "is no database folder: it lacks a manifest.yaml or a folder db"
             raise GelgtError(
                 "not_a_folder",
-                f"{folder} {reason}: it has no manifest.yaml with a folder db beside it.",
+                f"{folder} {lacks if path.exists() else 'does not exist'}.",
                 hint="Make one with: gelgt import SOURCE FOLDER, then gelgt task FOLDER TASK.",
             )
         if paths.setdefault(path.name, path) != path:
