@@ -5,6 +5,7 @@ form, so that every cell is read alike. Finished cells are not trained again. A 
 other rows or with other settings is refused, never shown as if it were the one that was asked for.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gelgt.bench.peers import Peer, peer_predictions
 from gelgt.errors import GelgtError
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
@@ -35,6 +37,8 @@ from gelgt.training.run import train_run
 from gelgt.training.write import scored_table
 
 BASELINES = ("lightgbm", "lightgbm-2hop", "entity-mean", "constant")
+PEERS = ("featuretools", "getml")  # other libraries, in processes of their own (`peers/`)
+NOT_MODELS = (*BASELINES, *PEERS)
 SEEDLESS = ("entity-mean", "constant")  # computed once: they draw nothing at random
 # The settings that decide which labels a model and the baselines beside it learn, and whether they
 # see the calendar; the folders of baselines are named by them.
@@ -48,10 +52,11 @@ class Cell:
     Attributes:
         task: The task's name.
         variant: What the table calls it.
-        kind: A registered model, or one of `BASELINES`.
+        kind: A registered model, or one of `NOT_MODELS`.
         seed: Of the run.
         config: Complete, in its regime.
         folder: Where it goes.
+        limit: Seconds for a baseline or a peer; models have theirs in their configuration.
     """
 
     task: str
@@ -60,6 +65,7 @@ class Cell:
     seed: int
     config: RunConfig
     folder: Path
+    limit: float | None = None
 
     @property
     def name(self) -> str:
@@ -88,7 +94,7 @@ class Cell:
                 f"{self.folder} holds a run on other rows.",
                 hint="Choose another --out.",
             )
-        if self.kind in BASELINES:
+        if self.kind in NOT_MODELS:
             # older ones are computed again
             return bool(metrics.get("format", 1) >= FORMAT) and "task" in metrics
         wanted, stored = _values(self.config.model_dump(mode="json")), _values(metrics["config"])
@@ -125,12 +131,14 @@ class CellContext:
         tasks: By name.
         content_hash: Of the database's rows.
         device: ``auto``, ``cpu``, ``cuda``, …
+        peer_python: The Python that peers run in.
     """
 
     db: Database
     tasks: Mapping[str, Task]
     content_hash: str
     device: str = "auto"
+    peer_python: str = sys.executable
 
 
 def make_cell(
@@ -140,10 +148,11 @@ def make_cell(
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Train a cell, or compute a baseline; false where it was interrupted and can be resumed."""
-    if cell.kind in BASELINES:
-        _make_baseline(cell, context, progress or Progress())
-        cell.error_file.unlink(missing_ok=True)
-        return True
+    if cell.kind in NOT_MODELS:
+        is_whole = _make_baseline(cell, context, progress or Progress(), stop)
+        if is_whole:
+            cell.error_file.unlink(missing_ok=True)
+        return is_whole
     options = Options(
         visibility=cell.config.sampling.visibility,
         resume=cell.folder.exists(),
@@ -163,10 +172,20 @@ def make_cell(
     return True
 
 
-def _make_baseline(cell: Cell, context: CellContext, progress: Progress) -> None:
+def _make_baseline(
+    cell: Cell, context: CellContext, progress: Progress, stop: Callable[[], bool]
+) -> bool:
     start = time.perf_counter()
-    data = TrainingData.of(context.db, context.tasks[cell.task], cell.config)
-    predictions, label_counts = _baseline_predictions(cell, data, progress)
+    task = context.tasks[cell.task]
+    if cell.kind in PEERS:
+        data = TrainingData.opened(context.db, task, cell.config)
+        peer = Peer(cell.kind, context.peer_python, cell.limit)
+        if (predictions := peer_predictions(peer, data, cell.config, stop)) is None:
+            return False
+        label_counts: dict[str, int] = {}
+    else:
+        data = TrainingData.of(context.db, task, cell.config)
+        predictions, label_counts = _baseline_predictions(cell, data, progress)
     for split, values in predictions.items():
         table = scored_table(data, split, values)
         write_file(cell.folder / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
@@ -174,7 +193,7 @@ def _make_baseline(cell: Cell, context: CellContext, progress: Progress) -> None
         split: score(data.target.task_type, data.labels(split), values)
         for split, values in predictions.items()
     }
-    metric, task = data.target.metric, data.task
+    metric = data.target.metric
     record = RunRecord(
         model=cell.kind,
         regime=cell.config.sampling.visibility,
@@ -195,6 +214,7 @@ def _make_baseline(cell: Cell, context: CellContext, progress: Progress) -> None
         if (value := scores[split].get(metric)) is not None
     )
     progress.phase("baselines", f"{cell.kind}: {metric} {shown}")
+    return True
 
 
 def _baseline_predictions(
@@ -206,9 +226,11 @@ def _baseline_predictions(
     if cell.kind == "constant":
         return _constant(data, cell.config), {}
     hops = 1 if cell.kind == "lightgbm" else 2
-    predictions, fitted = lightgbm_predictions(data, cell.config, hops=hops)
+    predictions, fitted = lightgbm_predictions(data, cell.config, hops, cell.limit)
     for text in fitted.notices:
         progress.notice(text)
+    if fitted.is_cut_off:
+        progress.notice(f"{cell.kind} was cut off after {fitted.rounds:,} rounds")
     counts = {"train": fitted.train_rows}
     if fitted.known_rows is not None:
         counts["known"] = fitted.known_rows

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gelgt.bench.cells import BASELINES, LABEL_SETTINGS, SEEDLESS, Cell
+from gelgt.bench.cells import LABEL_SETTINGS, NOT_MODELS, SEEDLESS, Cell
 from gelgt.bench.study import Study, StudyConfig, Variant
 from gelgt.errors import GelgtError
 from gelgt.presets import RunConfig
@@ -30,14 +30,17 @@ def study_cells(study: Study, tasks: Sequence[Task], config: StudyConfig) -> lis
                 # A variant that removes what this preset does not have is the same run as another:
                 # shown twice it would look like a result.
                 if all(cell.folder != folder for cell in cells):
-                    cells.append(Cell(task.name, variant.name, variant.kind, seed, run, folder))
+                    limit = config.budget if config.limits_all else None
+                    cells.append(
+                        Cell(task.name, variant.name, variant.kind, seed, run, folder, limit)
+                    )
     return cells
 
 
 def check_settings(study: Study, config: StudyConfig) -> None:
     """Raises for a setting that no variant of the study has."""
     kinds = [
-        kind for kind in dict.fromkeys(v.kind for v in study.variants) if kind not in BASELINES
+        kind for kind in dict.fromkeys(v.kind for v in study.variants) if kind not in NOT_MODELS
     ] or ["gelgt"]
     for path, value in config.settings.items():
         if not any(path in _settings_of(config.settings, kind) for kind in kinds):
@@ -61,10 +64,10 @@ def _variant_config(
 ) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of a variant, and what of it the variant changed. A baseline learns the
     labels that the study's first model learns."""
-    is_baseline = variant.kind in BASELINES
+    is_baseline = variant.kind in NOT_MODELS
     kind = variant.kind
     if is_baseline:
-        kind = next((v.kind for v in study.variants if v.kind not in BASELINES), "gelgt")
+        kind = next((v.kind for v in study.variants if v.kind not in NOT_MODELS), "gelgt")
     settings = _settings_of(config.settings, kind)
     if is_baseline:
         settings = {path: value for path, value in settings.items() if path in LABEL_SETTINGS}
@@ -90,9 +93,11 @@ def _folder_name(
     variant: Variant, changed: Mapping[str, Any], run: RunConfig, config: StudyConfig
 ) -> str:
     """A name that says what the runs in a folder have in common, and no other runs."""
-    if variant.kind in BASELINES:
+    if variant.kind in NOT_MODELS:
         paths = () if variant.kind == "entity-mean" else LABEL_SETTINGS
         labels = [f"{path.partition('.')[2]}={_word(setting(run, path))}" for path in paths]
+        if config.limits_all and config.budget is not None:
+            labels.append(f"{config.budget:g}s")
         return "-".join([variant.kind, run.sampling.visibility, *labels])
     parts = [
         variant.kind,

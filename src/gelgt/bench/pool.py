@@ -109,6 +109,7 @@ class _Job(NamedTuple):
     tasks: Mapping[str, Task]
     content_hash: str
     device: str
+    peer_python: str
     threads: int
 
 
@@ -144,6 +145,7 @@ class _Workers:
             tasks,
             context.content_hash,
             context.device,
+            context.peer_python,
             threads=max(1, (os.cpu_count() or 1) // jobs),
         )
         self.jobs, self.on_event, self.stop = jobs, on_event, stop
@@ -224,7 +226,7 @@ def _work(pipe: Connection, job: _Job) -> None:
     torch.set_num_threads(job.threads)
     db = read_folder(job.folder, job.source)
     tasks = {name: replace(task, database=db) for name, task in job.tasks.items()}
-    context = CellContext(db, tasks, job.content_hash, job.device)
+    context = CellContext(db, tasks, job.content_hash, job.device, job.peer_python)
 
     def is_over() -> bool:
         return bool(job.halt.is_set()) or os.getppid() != job.parent  # nobody reads the result

@@ -1,9 +1,10 @@
 """Runs a study: trains the cells that are missing and compares all of them."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from gelgt.bench.cells import CellContext
+from gelgt.bench.cells import Cell, CellContext
 from gelgt.bench.compare import DRAWS
 from gelgt.bench.plan import study_cells
 from gelgt.bench.pool import OnEvent, make_cells
@@ -61,6 +62,25 @@ def run_study(
         GelgtError: a setting that no variant has, or a folder with runs of something else.
     """
     cells = study_cells(study, tasks, config)
+    context, failed = make_missing(cells, db, tasks, config, progress, on_event, stop)
+    return summarise(study, context, config, cells, failed, draws)
+
+
+def make_missing(
+    cells: Sequence[Cell],
+    db: Database,
+    tasks: Sequence[Task],
+    config: StudyConfig,
+    progress: Progress | None = None,
+    on_event: OnEvent = lambda event: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[CellContext, dict[Path, str]]:
+    """Train the cells of a database that are not finished; gives what they share, and what went
+    wrong, by the folder of the cell.
+
+    Raises:
+        GelgtError: a folder holds a run of something else.
+    """
     content_hash = hash_files(db.all_paths())
     missing = [cell for cell in cells if not cell.is_done(content_hash)]
     by_name = {task.name: task for task in tasks}
@@ -68,8 +88,8 @@ def run_study(
         # graph and features are computed once, not by every process
         for name in dict.fromkeys(cell.task for cell in missing):
             TrainingData.of(db, by_name[name], next(c.config for c in missing if c.task == name))
-    context = CellContext(db, by_name, content_hash, config.device)
+    context = CellContext(db, by_name, content_hash, config.device, config.peer_python)
     failed = make_cells(
         missing, context, jobs=config.jobs, progress=progress, on_event=on_event, stop=stop
     )
-    return summarise(study, context, config, cells, failed, draws)
+    return context, failed

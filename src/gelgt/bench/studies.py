@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.bench.cells import BASELINES
-from gelgt.bench.study import Settings, Study, Variant
+from gelgt.bench.study import Settings, Study, Variant, fixed
 from gelgt.config import Bias
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import RunConfig
@@ -90,15 +90,13 @@ def ablation(only: Sequence[str] = ()) -> Study:
                 hint=did_you_mean(name, removed),
             )
     chosen = [name for name in removed if not only or name in only or name == "gelgt"]
-    variants = tuple(Variant(name, settings=_fixed(removed[name])) for name in chosen)
+    variants = tuple(Variant(name, settings=fixed(removed[name])) for name in chosen)
     return Study("ablation", "GelGT without each of its parts", variants, "gelgt")
 
 
 def bias() -> Study:
     """Kinds of temporal bias in GelGT."""
-    variants = tuple(
-        Variant(name, settings=_fixed({"model.bias": name})) for name in get_args(Bias)
-    )
+    variants = tuple(Variant(name, settings=fixed({"model.bias": name})) for name in get_args(Bias))
     return Study("bias", "Kinds of temporal bias", variants, "gaussian")
 
 
@@ -149,9 +147,7 @@ def sweep_size(sizes: Sequence[int] = SIZES) -> Study:
 
 def sweep_hops(hops: Sequence[int] = HOPS) -> Study:
     """Deeper neighbourhoods of the same size."""
-    variants = tuple(
-        Variant(f"hops={hop}", settings=_fixed({"sampling.hops": hop})) for hop in hops
-    )
+    variants = tuple(Variant(f"hops={hop}", settings=fixed({"sampling.hops": hop})) for hop in hops)
     return Study(
         "sweep-hops",
         "Depth of a neighbourhood",
@@ -170,10 +166,6 @@ def temporal() -> Study:
         (Variant("gelgt"),),
         "gelgt",
     )
-
-
-def _fixed(changes: Mapping[str, Any]) -> Settings:
-    return lambda base: changes
 
 
 def _with_sampling(base: RunConfig) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ OUT/STUDY.md                the same as tables
 OUT/STUDY-TASK.svg          the same as charts
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,11 @@ from gelgt.config import Visibility
 from gelgt.presets import RunConfig
 
 Settings = Callable[[RunConfig], Mapping[str, Any]]
+
+
+def fixed(changes: Mapping[str, Any]) -> Settings:
+    """Settings that do not depend on the preset's."""
+    return lambda base: changes
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class StudyConfig:
         device: ``auto``, ``cpu``, ``cuda``, …
         jobs: Runs at once.
         command: What the user typed.
+        limits_all: Whether the budget is also that of baselines.
+        peer_python: The Python that peers run in.
     """
 
     out: Path
@@ -89,3 +97,5 @@ class StudyConfig:
     device: str = "auto"
     jobs: int = 1
     command: str = ""
+    limits_all: bool = False
+    peer_python: str = sys.executable

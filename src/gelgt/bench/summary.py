@@ -39,7 +39,7 @@ def summarise(
     outcomes = [Outcome.of(cell) for cell in done]
     trained = [outcome.record for outcome in outcomes if outcome.cell.kind not in BASELINES]
     return {
-        "machine": _machine(config.device),
+        "machine": machine_facts(config.device),
         "study": study.name,
         "title": study.title,
         "dataset": db.schema.name,
@@ -67,7 +67,7 @@ def summarise(
             if cell.folder in failed
         ],
         "left": [_names(cell) for cell in left],
-        "ratios": _seconds([record.seconds or 0.0 for record in trained]),
+        "ratios": run_seconds([record.seconds or 0.0 for record in trained]),
     }
 
 
@@ -97,7 +97,8 @@ def _names(cell: Cell) -> dict[str, Any]:
     return {"task": cell.task, "model": cell.variant, "seed": cell.seed}
 
 
-def _seconds(seconds: Sequence[float]) -> dict[str, float]:
+def run_seconds(seconds: Sequence[float]) -> dict[str, float]:
+    """How long runs took."""
     if not seconds:
         return {}
     return {
@@ -113,7 +114,8 @@ def _baseline_labels(cells: Sequence[Cell]) -> dict[str, Any]:
     return {} if config is None else {path: setting(config, path) for path in LABEL_SETTINGS}
 
 
-def _machine(device: str) -> dict[str, Any]:
+def machine_facts(device: str) -> dict[str, Any]:
+    """The machine, with its GPU where models may be trained on it."""
     about = machine()
     if device != "cpu":
         import torch

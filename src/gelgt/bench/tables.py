@@ -135,13 +135,6 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 
 def facts(result: Mapping[str, Any]) -> list[str]:
     """What a study was run on and how, a line for each fact."""
-    on = result["machine"]
-    where = f"{on['gpu']}, " if "gpu" in on else ""
-    versions = ", ".join(
-        f"{name} {version}"
-        for name, version in on["versions"].items()
-        if name in ("gelgt", "torch", "triton")
-    )
     lines = [f"data: {result['dataset']} ({result['rows']:,} rows); regime {result['regime']}"]
     if "preset" in result:  # something was trained
         budget = (
@@ -155,14 +148,23 @@ def facts(result: Mapping[str, Any]) -> list[str]:
             f"{budget}{settings}"
         )
         lines += _about_baselines(result)
-    lines.append(
-        f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}"
-    )
+    lines.append(machine_line(result["machine"]))
     if result.get("note"):  # added by hand to the file of an older study
         lines.append(f"note: {result['note']}")
     if result.get("command"):
         lines.append(f"command: `{result['command']}`")
     return lines
+
+
+def machine_line(on: Mapping[str, Any]) -> str:
+    """The machine that something ran on."""
+    where = f"{on['gpu']}, " if "gpu" in on else ""
+    versions = ", ".join(
+        f"{name} {version}"
+        for name, version in on["versions"].items()
+        if name in ("gelgt", "torch", "triton")
+    )
+    return f"machine: {where}{on['cpu']}, {on['cores']} cores, {on['memory_gib']} GiB, {versions}"
 
 
 def _about_baselines(result: Mapping[str, Any]) -> list[str]:

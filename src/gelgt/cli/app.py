@@ -14,6 +14,7 @@ from gelgt.cli.output import say
 from gelgt.cli.predict import predict_command
 from gelgt.cli.report import report_command
 from gelgt.cli.studies import add_to as add_studies
+from gelgt.cli.suite import suite
 from gelgt.cli.task import task_command
 from gelgt.cli.train import train_command
 
@@ -57,5 +58,6 @@ config.command("show")(show_command)
 app.add_typer(config, name="config")
 add_benchmarks(bench)
 add_studies(bench)
+bench.command("suite")(suite)
 add_analyses(bench)
 app.add_typer(bench, name="bench")

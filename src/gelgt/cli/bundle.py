@@ -53,6 +53,8 @@ def _parameters(bundle: type) -> dict[str, inspect.Parameter]:
     """The fields of a dataclass, those of its base classes included, as parameters."""
     hints = get_type_hints(bundle, include_extras=True)
     return {
-        name: parameter.replace(annotation=hints[name])
+        name: parameter.replace(
+            annotation=hints[name], kind=inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
         for name, parameter in inspect.signature(bundle).parameters.items()
     }

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,9 +23,53 @@ INTERRUPTED = 130
 FAILED = 1  # the exit code where a run failed and the others finished
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """What is trained, how often and for how long."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How often something is trained, for how long and on what."""
+
+    preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")] = (
+        "cpu"
+    )
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", min=1, metavar="N", help="Runs of each variant, with the seeds 0, 1, …"
+        ),
+    ] = 3
+    settings: SetOption = None
+    device: DeviceOption = "auto"
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", min=1, metavar="N", help="Runs at once, each in its own process."),
+    ] = 1
+    stop_after: Annotated[
+        str | None,
+        typer.Option(
+            "--stop-after",
+            metavar="D",
+            help="Stop after this long, such as 8m; the same command continues later.",
+        ),
+    ] = None
+
+    @property
+    def until(self) -> float:
+        """When to stop, by `time.monotonic`."""
+        return math.inf if self.stop_after is None else time.monotonic() + seconds(self.stop_after)
+
+    def check_run(self) -> None:
+        """Raises for a preset or a device that does not exist."""
+        from gelgt.presets import RunConfig
+
+        RunConfig.of(self.preset)
+        if self.device != "auto":
+            from gelgt.scoring.scorer import choose_device
+
+            choose_device(self.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(RunOptions):
+    """What a study is about."""
 
     dataset: DatasetOption
     tasks: Annotated[
@@ -46,15 +90,6 @@ class StudyOptions:
             "are not trained again.",
         ),
     ] = None
-    preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")] = (
-        "cpu"
-    )
-    seeds: Annotated[
-        int,
-        typer.Option(
-            "--seeds", min=1, metavar="N", help="Runs of each variant, with the seeds 0, 1, …"
-        ),
-    ] = 3
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="D", help="Train each run at most this long, such as 5m."),
@@ -65,20 +100,6 @@ class StudyOptions:
             "--visibility",
             metavar="REGIME",
             help="frozen, seed-time or both; frozen by default for RelBench data.",
-        ),
-    ] = None
-    settings: SetOption = None
-    device: DeviceOption = "auto"
-    jobs: Annotated[
-        int,
-        typer.Option("--jobs", min=1, metavar="N", help="Runs at once, each in its own process."),
-    ] = 1
-    stop_after: Annotated[
-        str | None,
-        typer.Option(
-            "--stop-after",
-            metavar="D",
-            help="Stop after this long, such as 8m; the same command continues later.",
         ),
     ] = None
 
@@ -105,14 +126,8 @@ class StudyOptions:
 
     def check(self) -> None:
         """Raises for every mistake that shows before data is read."""
-        from gelgt.presets import RunConfig
-
-        RunConfig.of(self.preset)
+        self.check_run()
         check_visibility(self.visibility, "both")
-        if self.device != "auto":
-            from gelgt.scoring.scorer import choose_device
-
-            choose_device(self.device)
 
 
 def run_command(
@@ -143,9 +158,7 @@ def run_study_command(
     Errors of the command line come before any work."""
     config = options.config()
     options.check()
-    until = math.inf
-    if options.stop_after is not None:
-        until = time.monotonic() + seconds(options.stop_after)
+    until = options.until
     from gelgt.baselines.lightgbm import has_lightgbm
     from gelgt.bench.plan import check_settings
     from gelgt.bench.run import run_study, study_tasks
@@ -182,29 +195,36 @@ def run_study_command(
 
 
 class CellLines:
-    """Prints a line for each event of a study's runs; a notice that several runs have, once."""
+    """Prints a line for each event of a study's runs; a notice that several runs have, once.
 
-    def __init__(self, progress: "Lines", tasks: "list[Task]") -> None:
-        self.progress = progress
+    Args:
+        progress: Where lines go.
+        tasks: Of the study.
+        prefix: Stands before the names of runs.
+    """
+
+    def __init__(self, progress: "Lines", tasks: "Sequence[Task]", prefix: str = "") -> None:
+        self.progress, self.prefix = progress, prefix
         self.task_types = {task.name: task.task_type for task in tasks}
         self.notices: set[str] = set()
 
     def __call__(self, event: "CellEvent") -> None:
         from gelgt.metrics import MAIN
 
+        name = f"{self.prefix}{event.cell.name}"
         if event.what == "begin":
-            self.progress.print(f"{event.cell.name}")
+            self.progress.print(name)
             metric = MAIN[str(self.task_types[event.cell.task])]
             self.progress.prepare(event.cell.config.train, metric)
         elif event.what == "failed":
-            self.progress.print(f"failed: {event.cell.name}: {event.text}", "red")
+            self.progress.print(f"failed: {name}: {event.text}", "red")
         elif event.what == "notice":
             if event.text not in self.notices:
                 self.notices.add(event.text)
-                self.progress.print(f"note: {event.cell.name}: {event.text}", "yellow")
+                self.progress.print(f"note: {name}: {event.text}", "yellow")
         elif event.process:  # with one job, the run's own lines have said it
             mark = "✓" if event.what == "done" else event.what
-            self.progress.print(f"{mark} {event.cell.name}")
+            self.progress.print(f"{mark} {name}")
 
 
 def print_study(result: dict[str, Any]) -> None:

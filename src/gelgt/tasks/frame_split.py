@@ -52,7 +52,7 @@ def split_frame(
             dropped, as in RelBench.
         max_rows: At most so many training rows.
     """
-    parts, gaps = _parts(frame.rows.column("time").to_numpy(), split, timedelta)
+    parts, gaps = split_masks(frame.rows.column("time").to_numpy(), split, timedelta)
     exists = frame.rows.column("entity").to_numpy() < existing
     raw = {}
     for name, inside in parts.items():
@@ -74,10 +74,10 @@ def split_frame(
     return raw
 
 
-def _parts(
+def split_masks(
     times: np.ndarray[Any, Any], split: Split, timedelta: pd.Timedelta | None
 ) -> tuple[dict[str, Mask], dict[str, Mask]]:
-    """Which rows are in each split, and which in the gap after it."""
+    """Which rows are in each split, by their seed times, and which in the gap after it."""
     val, test = np.datetime64(split.val, "us"), np.datetime64(split.test, "us")
     if timedelta is None:
         parts = {

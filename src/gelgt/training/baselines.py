@@ -106,7 +106,7 @@ def lightgbm_predictions(
         seconds=None if seconds is None else seconds - (time.perf_counter() - began),
     )
     return {
-        split: _everyone(data, split, places, result.predictions[split])
+        split: for_everyone(data, split, places, result.predictions[split])
         for split, places in there.items()
     }, result
 
@@ -140,7 +140,7 @@ def _examples(
     )
 
 
-def _everyone(
+def for_everyone(
     data: TrainingData, split: str, places: NDArray[np.int64], predicted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Predictions for all rows of a split from those of the rows that exist at their seed time."""
