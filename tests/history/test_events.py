@@ -63,3 +63,14 @@ def test_looked_up_and_looked_through(
                 both(other_parents, graph, key, other, owners)
             if other.parent == key.child:
                 both(grandchildren, graph, key, other, owners)
+
+
+def test_values_taken_window_by_window_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(500, 3)).astype(np.float32)
+    rows = rng.integers(-1, 500, 2_000).astype(np.int32)
+    expected = np.where(rows >= 0, table[rows, 1], np.nan)
+    np.testing.assert_array_equal(events.taken(table[:, 1], rows, np.nan), expected)
+    monkeypatch.setattr(events, "CHUNK", 100)
+    monkeypatch.setattr(events, "WINDOW", 12 * 70)  # 70 rows: the last window is not full
+    np.testing.assert_array_equal(events.taken(table[:, 1], rows, np.nan), expected)

@@ -14,7 +14,7 @@ from gelgt.features.encode import columns_of
 from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
-from gelgt.history.events import View, chunks, row_times
+from gelgt.history.events import View, row_times, taken
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
@@ -138,18 +138,18 @@ class SeedColumns:
             and (table, time_col) not in self.data.hidden
             and has(f"{path}age")
         ):
-            yield f"{path}age", self._age(take(row_times(self.data.graph, table), rows, NEVER))
+            yield f"{path}age", self._age(taken(row_times(self.data.graph, table), rows, NEVER))
         for name, values in self.data.columns(table, "numerical"):
             if has(f"{path}{name}"):
-                yield f"{path}{name}", take(values, rows, np.nan).astype(np.float32)
+                yield f"{path}{name}", taken(values, rows, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
             if has(f"{path}{name}"):
-                codes = take(values, rows, -1)
+                codes = taken(values, rows, -1)
                 self.codes.add(f"{path}{name}")
                 yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "timestamp"):
             if name != time_col and has(f"{path}{name} age"):
-                yield f"{path}{name} age", self._age(take(values, rows, MISSING_TIME))
+                yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """Number and times of events, then their columns."""
@@ -175,7 +175,7 @@ class SeedColumns:
         names = [f"{path}: {what}" for what in ("mean gap", "last gap", "overdue")]
         if not any(map(has, names)):
             return
-        newest, oldest = nth(1), take(view.events.time, np.where(count > 0, view.first, -1), NEVER)
+        newest, oldest = nth(1), taken(view.events.time, np.where(count > 0, view.first, -1), NEVER)
         span = np.where(count > 1, (newest - oldest) / DAY, np.nan)
         mean_gap = span / np.maximum(count - 1, 1)
         last_gap = np.where(count > 1, (newest - nth(2)) / DAY, np.nan)
@@ -189,7 +189,7 @@ class SeedColumns:
     def _nth_newest(view: View, back: int) -> NDArray[np.int64]:
         """(S,) the time of each seed's n-th newest event, NEVER where there are fewer."""
         place = view.last - back
-        return take(view.events.time, np.where(place >= view.first, place, -1), NEVER)
+        return taken(view.events.time, np.where(place >= view.first, place, -1), NEVER)
 
     def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """The columns of the rows of events; without times there is no newest."""
@@ -204,7 +204,7 @@ class SeedColumns:
         for name, values in self.data.columns(table, "timestamp"):
             is_other = name != self.data.db.table(table).time_col
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
-                yield f"{path}: {name} last age", self._age(take(values, view.newest, MISSING_TIME))
+                yield f"{path}: {name} last age", self._age(taken(values, view.newest, MISSING_TIME))
 
     def numbers(
         self, path: str, values: NDArray[Any], view: View, statistics: Sequence[str]
@@ -216,7 +216,7 @@ class SeedColumns:
         if not wanted:
             return
         out = np.empty((len(view.first), len(NUMBERS)), np.float32)
-        sweep_numbers(take(values, view.events.row, np.nan), view.first, view.last, view.order, out)
+        sweep_numbers(taken(values, view.events.row, np.nan), view.first, view.last, view.order, out)
         for statistic in wanted:
             yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
 
@@ -226,12 +226,12 @@ class SeedColumns:
         names = {windows: f"{path} mean in {_windows(windows)}" for windows in MEAN_WINDOWS}
         if not any(map(self.choice.has, names.values())):
             return
-        taken = take(values, view.events.row, np.nan).astype(np.float32, copy=False)
-        sums, counts = block_sums(taken, view.events.starts)
+        chosen = taken(values, view.events.row, np.nan).astype(np.float32, copy=False)
+        sums, counts = block_sums(chosen, view.events.starts)
         for windows, name in names.items():
             if self.choice.has(name):
                 since = self._since(view, windows)
-                yield name, window_means(taken, sums, counts, view.first, since, view.last)
+                yield name, window_means(chosen, sums, counts, view.first, since, view.last)
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""
@@ -251,7 +251,7 @@ class SeedColumns:
 
         categories = self.data.categories(table, name)[:TOP]
         out = np.empty((len(view.first), len(categories) + 1), np.float32)
-        sweep_codes(take(values, view.events.row, -1), view.first, view.last, view.order, out)
+        sweep_codes(taken(values, view.events.row, -1), view.first, view.last, view.order, out)
         for code, category in enumerate(categories):
             if self.choice.has(f"{path}: {name} share of {category}"):
                 yield f"{path}: {name} share of {category}", out[:, code]
@@ -267,12 +267,3 @@ class SeedColumns:
 
 def _windows(count: int) -> str:
     return "1 window" if count == 1 else f"{count} windows"
-
-
-def take(values: NDArray[Any], rows: NDArray[Any], missing: float) -> NDArray[Any]:
-    """`values` at some rows; -1 gives `missing`."""
-    taken = np.full(len(rows), missing, values.dtype)
-    for part in chunks(len(rows) if len(values) else 0):
-        filled = rows[part] >= 0
-        taken[part][filled] = values[rows[part][filled]]
-    return taken

@@ -24,6 +24,7 @@ from gelgt.graph import NEVER, Graph
 
 Numbers = NDArray[Any]  # of rows or places, in the type of the graph's nodes: 4 bytes mostly
 CHUNK = 1 << 22  # rows of a table that are looked through at a time
+WINDOW = 1 << 26  # bytes of a file from which values are taken at a time
 # Lists of neighbours lie scattered, rows one behind the other: so many neighbours take as long to
 # look at as one row.
 SCATTERED = 8
@@ -181,25 +182,41 @@ def grandchildren(graph: Graph, key: Key, below: Key, owners: NDArray[np.int64])
 
 
 def _parents(graph: Graph, key: Key, row: Numbers) -> Numbers:
-    """`parents_of` in the type of the rows, chunk by chunk."""
-    parents = np.empty_like(row)
-    for part in chunks(len(row)):
-        parents[part] = parents_of(graph, key, row[part])
+    """`parents_of` in the type of the rows."""
+    parents = taken(graph.table_parents(key.child)[:, key.place], row, -1)
+    first = graph.offsets[graph.table_number(key.parent)]
+    parents[parents >= 0] -= parents.dtype.type(first)
     return parents
 
 
 def _taken(values: NDArray[np.int64], row: Numbers) -> NDArray[np.int64]:
-    """The values of some rows. NumPy would make an index of 8 bytes a row of all rows at once."""
-    taken = np.empty(len(row), np.int64)
-    for part in chunks(len(row)):
-        taken[part] = values[row[part]]
-    return taken
+    """The times of some rows."""
+    times: NDArray[np.int64] = taken(values, row, NEVER)
+    return times
+
+
+def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
+    """The values of some rows; `missing` for the row -1, and where there are no values.
+
+    NumPy would make an index of 8 bytes a row of all rows at once, and read the values in the order
+    of the rows.
+    """
+    from gelgt.history.kernels import gather
+
+    out = np.full(len(rows), missing, values.dtype)
+    window = max(1, WINDOW // max(1, abs(values.strides[0])))
+    if len(rows) > CHUNK and len(values) > window:
+        gather(values, rows, window, int(rows.max()), out)
+        return out
+    for part in chunks(len(rows) if len(values) else 0):
+        filled = rows[part] >= 0
+        out[part][filled] = values[rows[part][filled]]
+    return out
 
 
 def _raise_to(times: NDArray[np.int64], values: NDArray[np.int64], row: Numbers) -> None:
     """Replace times by the values of some rows where these are later."""
-    for part in chunks(len(row)):
-        np.maximum(times[part], values[row[part]], out=times[part])
+    np.maximum(times, _taken(values, row), out=times)
 
 
 def chunks(count: int) -> Iterator[slice]:

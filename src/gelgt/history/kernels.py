@@ -103,6 +103,27 @@ def _once_each(values: NDArray[Any], start: int, stop: int) -> int:
 
 
 @compiled
+def gather(
+    values: NDArray[Any], rows: NDArray[Any], window: int, most: int, out: NDArray[Any]
+) -> None:
+    """Write the values of some rows, a window of the values after the other: where these lie in a
+    file that memory does not hold, each part of it is read once. The row -1 leaves what is there.
+
+    Args:
+        values: (N,) of all rows.
+        rows: (n,) numbers of rows.
+        window: Values at a time.
+        most: The largest row.
+        out: (n,), written.
+    """
+    for begin in range(0, most + 1, window):
+        end = begin + window
+        for i in range(len(rows)):
+            if begin <= rows[i] < end:
+                out[i] = values[rows[i]]
+
+
+@compiled
 def first_from(
     times: NDArray[np.int64],
     first: NDArray[np.int64],

@@ -12,7 +12,7 @@ from gelgt.sources.database import Database
 
 # Estimates: libraries as measured by `gelgt bench scale`, the rest counted in the code.
 _LIBRARIES = 700 << 20  # with models and batches of the preset cpu
-_ROW = 24  # bytes for each row of the largest table: the events of one path, and values of them
+_ROW = 28  # bytes for each row of the largest table: the events of one path, and values of them
 _SEED = 1_500  # bytes for each seed: history columns, as they are computed and as trees bin them
 
 

@@ -47,6 +47,10 @@ class MovingAverage:
         yield
         self._set(trained)
 
+    def keep(self) -> None:
+        """Leave the model with its averaged parameters."""
+        self._set(self.values)
+
     @torch.no_grad()
     def _set(self, values: Weights) -> None:
         for name, parameter in self.model.named_parameters():

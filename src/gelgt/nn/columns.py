@@ -1,0 +1,123 @@
+"""`ColumnsNetwork`: what the history columns say by themselves, before any subgraph is looked at.
+
+    value → its piece between quantiles → 8 numbers a column → 2 layers of 256 → prediction
+
+Members share the weights of the layers and differ by factors on what goes in and comes out of them,
+which costs little more than one network and predicts like a mean of many (Gorishniy et al., TabM,
+2025; the pieces: Gorishniy et al., 2022). Chosen over earlier periods: docs/research/quality.md.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gelgt.nn.history import QUANTILES, normal_places, quantiles
+
+PIECES, NUMBERS = 24, 8  # of each column
+WIDTH, LAYERS = 256, 2
+DROPOUT, COLUMN_DROPOUT = 0.4, 0.1
+ROWS = 128  # of each pass in evaluation, always, so that a row gets the same bits beside any others
+PREFIX = "columns."
+
+
+class ColumnsNetwork(nn.Module):
+    """(B, F) history columns, NaN where there is no value → (B, outputs).
+
+    Args:
+        columns: Their number F.
+        outputs: Width of the prediction.
+        members: Of the ensemble.
+    """
+
+    edges: Tensor
+
+    def __init__(self, columns: int, outputs: int, members: int) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.zeros(columns, QUANTILES))
+        self.pieces = _uniform(PIECES, columns, PIECES, NUMBERS)
+        self.scaled, self.missing, self.offset = (
+            _uniform(PIECES, columns, NUMBERS) for _ in range(3)
+        )
+        sizes = [columns * NUMBERS, *[WIDTH] * LAYERS]
+        self.weights = nn.ParameterList(_uniform(a, a, b) for a, b in zip(sizes, sizes[1:]))
+        self.biases = nn.ParameterList(
+            _uniform(a, members, 1, b) for a, b in zip(sizes, sizes[1:])
+        )
+        # Signs make the members differ from the start; the other factors begin at 1.
+        signs = torch.randint(0, 2, (members, 1, sizes[0])) * 2.0 - 1
+        self.before = nn.ParameterList(
+            [nn.Parameter(signs), *(nn.Parameter(torch.ones(members, 1, n)) for n in sizes[1:-1])]
+        )
+        self.after = nn.ParameterList(nn.Parameter(torch.ones(members, 1, n)) for n in sizes[1:])
+        self.head = _uniform(WIDTH, members, WIDTH, outputs)
+        self.base = nn.Parameter(torch.zeros(members, 1, outputs))
+
+    @classmethod
+    def shaped(cls, weights: Mapping[str, Tensor]) -> "ColumnsNetwork | None":
+        """A network of the shape that some weights have; None where they have none."""
+        head = weights.get(f"{PREFIX}head")
+        if head is None:
+            return None
+        members, _, outputs = head.shape
+        return cls(len(weights[f"{PREFIX}edges"]), outputs, members)
+
+    @torch.no_grad()
+    def start(self, values: Tensor, base: Tensor) -> None:
+        """Take the quantiles of training values (S, F), and start from the base rates
+        (outputs,)."""
+        self.edges.copy_(quantiles(values).nan_to_num())
+        self.base.copy_(base.expand_as(self.base))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The mean of the members: (B, outputs)."""
+        return self.of_members(values).mean(0)
+
+    def of_members(self, values: Tensor) -> Tensor:
+        """What each member puts out: (members, B, outputs)."""
+        h = self._numbers(values).flatten(1).unsqueeze(0)  # (1, B, F * 8)
+        for weight, bias, before, after in zip(
+            self.weights, self.biases, self.before, self.after, strict=True
+        ):
+            h = (h * before) @ weight * after + bias
+            h = F.dropout(F.relu(h), DROPOUT, self.training)
+        return h @ self.head + self.base
+
+    def _numbers(self, values: Tensor) -> Tensor:
+        """(B, F, 8) each value by the pieces below it, its place, and whether it is missing."""
+        is_missing = torch.isnan(values)
+        there = (~is_missing).to(values.dtype)
+        places = torch.linspace(0, QUANTILES - 1, PIECES + 1, device=values.device).round().long()
+        low, high = self.edges[:, places[:-1]], self.edges[:, places[1:]]  # (F, PIECES)
+        share = ((values.nan_to_num().unsqueeze(-1) - low) / (high - low).clamp(min=1e-12)).clamp(
+            0, 1
+        ) * ((high > low) * there.unsqueeze(-1))
+        scaled = normal_places(values, self.edges) * there
+        numbers = (
+            torch.einsum("bfp,fpe->bfe", share, self.pieces)
+            + scaled.unsqueeze(-1) * self.scaled
+            + is_missing.to(values.dtype).unsqueeze(-1) * self.missing
+            + self.offset
+        )
+        if self.training:
+            kept = torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT
+            numbers = numbers * (kept / (1 - COLUMN_DROPOUT)).unsqueeze(-1)
+        return numbers
+
+    @torch.no_grad()
+    def outputs(self, values: Tensor) -> Tensor:
+        """(S, outputs) for any number of rows, on the host."""
+        device, parts = self.edges.device, []
+        self.eval()
+        for start in range(0, len(values), ROWS):
+            rows = values[start : start + ROWS].to(device).float()
+            padded = F.pad(rows, (0, 0, 0, ROWS - len(rows)))
+            parts.append(self(padded)[: len(rows)].float().cpu())
+        return torch.cat(parts) if parts else torch.zeros(0, self.base.shape[-1])
+
+
+def _uniform(fan: int, *shape: int) -> nn.Parameter:
+    bound = 1 / math.sqrt(max(1, fan))
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
