@@ -53,11 +53,13 @@ def score_rows(
     parts: Mapping[str, Mapping[str, Scores]],
     tree_share: float,
 ) -> dict[str, Mapping[str, Scores]]:
-    """A row for the model; where it has trees, also one for its network alone and its trees
-    alone."""
+    """A row for the model; where it has several parts, also one for each of them alone."""
     rows = {model: scores}
-    if "trees" in parts:
+    if "trees" in parts or "columns" in parts:
         rows["  network alone"] = parts["network"]
+    if "columns" in parts:
+        rows["    its columns alone"] = parts["columns"]
+    if "trees" in parts:
         rows[f"  trees alone (share {100 * tree_share:.0f} %)"] = parts["trees"]
     return rows
 

@@ -204,7 +204,10 @@ class SeedColumns:
         for name, values in self.data.columns(table, "timestamp"):
             is_other = name != self.data.db.table(table).time_col
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
-                yield f"{path}: {name} last age", self._age(taken(values, view.newest, MISSING_TIME))
+                yield (
+                    f"{path}: {name} last age",
+                    self._age(taken(values, view.newest, MISSING_TIME)),
+                )
 
     def numbers(
         self, path: str, values: NDArray[Any], view: View, statistics: Sequence[str]
@@ -216,7 +219,9 @@ class SeedColumns:
         if not wanted:
             return
         out = np.empty((len(view.first), len(NUMBERS)), np.float32)
-        sweep_numbers(taken(values, view.events.row, np.nan), view.first, view.last, view.order, out)
+        sweep_numbers(
+            taken(values, view.events.row, np.nan), view.first, view.last, view.order, out
+        )
         for statistic in wanted:
             yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
 

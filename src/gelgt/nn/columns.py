@@ -9,10 +9,11 @@ which costs little more than one network and predicts like a mean of many (Goris
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gelgt.nn.history import QUANTILES, normal_places, quantiles
 
@@ -42,10 +43,8 @@ class ColumnsNetwork(nn.Module):
             _uniform(PIECES, columns, NUMBERS) for _ in range(3)
         )
         sizes = [columns * NUMBERS, *[WIDTH] * LAYERS]
-        self.weights = nn.ParameterList(_uniform(a, a, b) for a, b in zip(sizes, sizes[1:]))
-        self.biases = nn.ParameterList(
-            _uniform(a, members, 1, b) for a, b in zip(sizes, sizes[1:])
-        )
+        self.weights = nn.ParameterList(_uniform(a, a, b) for a, b in pairwise(sizes))
+        self.biases = nn.ParameterList(_uniform(a, members, 1, b) for a, b in pairwise(sizes))
         # Signs make the members differ from the start; the other factors begin at 1.
         signs = torch.randint(0, 2, (members, 1, sizes[0])) * 2.0 - 1
         self.before = nn.ParameterList(
@@ -82,7 +81,7 @@ class ColumnsNetwork(nn.Module):
             self.weights, self.biases, self.before, self.after, strict=True
         ):
             h = (h * before) @ weight * after + bias
-            h = F.dropout(F.relu(h), DROPOUT, self.training)
+            h = functional.dropout(functional.relu(h), DROPOUT, self.training)
         return h @ self.head + self.base
 
     def _numbers(self, values: Tensor) -> Tensor:
@@ -113,7 +112,7 @@ class ColumnsNetwork(nn.Module):
         self.eval()
         for start in range(0, len(values), ROWS):
             rows = values[start : start + ROWS].to(device).float()
-            padded = F.pad(rows, (0, 0, 0, ROWS - len(rows)))
+            padded = functional.pad(rows, (0, 0, 0, ROWS - len(rows)))
             parts.append(self(padded)[: len(rows)].float().cpu())
         return torch.cat(parts) if parts else torch.zeros(0, self.base.shape[-1])
 

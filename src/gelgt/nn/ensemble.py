@@ -1,7 +1,12 @@
-"""`Ensemble`: networks that differ by their seed, and trees beside them, as one.
+"""`Ensemble`: networks that differ by their seed, the columns network under them, and trees beside
+them, as one.
 
-Raw outputs are averaged: (1 - share) · mean of the networks + share · trees. One network without
-trees is an ensemble of one.
+Raw outputs are added and averaged:
+
+    network = columns network + graph · mean of the members
+    together = (1 - share) · network + share · trees
+
+One member without the others is an ensemble of one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gelgt.nn.base import RelationalModel
+from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.layout import Rows
 from gelgt.nn.trees import Trees
 
@@ -25,17 +31,27 @@ class Ensemble(nn.Module):
         members: At least one.
         trees: Predict beside them, from the same history.
         share: Of the trees in the prediction.
+        columns: The columns network, to whose outputs theirs are added.
+        graph: How much of theirs is added.
     """
 
     share: Tensor
+    graph: Tensor
 
     def __init__(
-        self, members: Sequence[RelationalModel], trees: Trees | None = None, share: float = 0.0
+        self,
+        members: Sequence[RelationalModel],
+        trees: Trees | None = None,
+        share: float = 0.0,
+        columns: ColumnsNetwork | None = None,
+        graph: float = 1.0,
     ) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.trees = trees
+        self.columns = columns
         self.register_buffer("share", torch.tensor(share))
+        self.register_buffer("graph", torch.tensor(graph))
 
     @classmethod
     def of(cls, model: "RelationalModel | Ensemble") -> "Ensemble":
@@ -59,7 +75,9 @@ class Ensemble(nn.Module):
         numbers = {name.split(".")[1] for name in weights if name.startswith(PREFIX)}
         edges = weights.get(f"{PREFIX}0.history.edges")
         members = [make(0 if edges is None else len(edges)) for _ in numbers]
-        ensemble = cls(members, Trees.shaped(weights, outputs))
+        ensemble = cls(
+            members, Trees.shaped(weights, outputs), columns=ColumnsNetwork.shaped(weights)
+        )
         ensemble.load_state_dict(weights)
         return ensemble
 
@@ -75,6 +93,9 @@ class Ensemble(nn.Module):
     def forward(self, inputs: Rows) -> Tensor:
         """Mean logits or standardised values (B, outputs)."""
         mean = torch.stack([member(inputs).float() for member in self.members]).mean(0)
+        if self.columns is not None:
+            assert inputs.history is not None  # it reads nothing else
+            mean = self.columns(inputs.history).float() + self.graph * mean
         if self.trees is None:
             return mean
         assert inputs.history is not None  # trees are grown on nothing else

@@ -95,13 +95,18 @@ class Run:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Names of the parts of the run's model, where it has trees beside its network."""
-        if "trees" not in self.record.parts:
-            return {}
-        return {
+        """Names of the parts of the run's model, where it has several."""
+        names = {
             "network": "network alone",
+            "columns": "the network's columns alone",
             "trees": f"trees alone (share {100 * self.record.tree_share:.0f} %)",
         }
+        parts = self.record.parts
+        return (
+            {part: name for part, name in names.items() if part in parts}
+            if parts.keys() - {"network"}
+            else {}
+        )
 
     @property
     def source(self) -> str:

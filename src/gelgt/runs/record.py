@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gelgt.errors import GelgtError
 
-FORMAT = 3  # of run folders: 2 renamed settings, 3 lists the history columns (CHANGELOG.md)
+# of run folders: 2 renamed settings, 3 lists the history columns, 4 has others and a columns
+# network (CHANGELOG.md)
+FORMAT = 4
 Scores = dict[str, float | None]  # by metric
 _Kind = TypeVar("_Kind", bound=BaseModel)
 

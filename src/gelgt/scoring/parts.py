@@ -1,7 +1,8 @@
-"""A prediction by its parts: the networks alone, the trees alone, and both together.
+"""A prediction by its parts: the network alone, its columns network alone, the trees alone, and all
+together.
 
-Raw outputs are averaged, (1 - share) · networks + share · trees, so each part is computed once for
-a list of seeds and all three predictions follow from it.
+Raw outputs are averaged, (1 - share) · network + share · trees, so each part is computed once for a
+list of seeds and all predictions follow from it.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from gelgt.metrics import score
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 
-NETWORK, TREES = "network", "trees"
+NETWORK, COLUMNS, TREES = "network", "columns", "trees"
 Scores = dict[str, float | None]
 
 
@@ -27,8 +28,8 @@ class Parts:
 
     Attributes:
         together: What the model predicts: probabilities or values.
-        alone: What each part predicts by itself, by its name: ``network``, and ``trees`` where some
-            were grown.
+        alone: What each part predicts by itself, by its name: ``network``, ``columns`` where the
+            network has a columns network, and ``trees`` where some were grown.
         share: Of the trees in what the model predicts.
     """
 
@@ -60,7 +61,8 @@ def part_scores(
     task_type: str, labels: Mapping[str, NDArray[Any]], parts: Mapping[str, Parts]
 ) -> dict[str, dict[str, Scores]]:
     """The scores of each part alone: part → split → metric → value."""
-    names = [name for name in (NETWORK, TREES) if any(name in p.alone for p in parts.values())]
+    every = (NETWORK, COLUMNS, TREES)
+    names = [name for name in every if any(name in p.alone for p in parts.values())]
     return {
         name: {
             split: dict(score(task_type, labels[split], of_split.alone[name]))

@@ -21,7 +21,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.sampling import Seeds
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.memory import release_memory
-from gelgt.scoring.parts import NETWORK, TREES, Parts, decoded
+from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
 from gelgt.scoring.recorded import RecordedNetworks, What
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.seed_data import SeedData
@@ -60,7 +60,7 @@ class Scorer:
         self.precision, self.is_recorded = precision, is_recorded
         self.batch_size = batch_size or (CUDA_BATCH if self.device.type == "cuda" else BATCH)
         self.networks, self.trees = self.model.networks, self.model.trees
-        self.share = float(self.model.share)
+        self.share, self.graph = float(self.model.share), float(self.model.graph)
         self._recorded: dict[What, RecordedNetworks] = {}
         self._scored = 0
 
@@ -70,16 +70,29 @@ class Scorer:
         at their seed time."""
         there = seeds.take(np.flatnonzero(self.data.exists(seeds)))
         outputs = {NETWORK: self.outputs(there)}
+        if (columns := self.columns(there)) is not None:
+            outputs[COLUMNS] = columns
         if self.trees is not None:
             outputs[TREES] = tree_outputs(self.trees, self.data, there)
         return decoded(self.data, seeds, outputs, self.share)
 
     def outputs(self, seeds: Seeds) -> Tensor:
-        """(S, outputs) logits or standardised values of the networks for seeds that exist, on the
-        host."""
+        """(S, outputs) logits or standardised values of the network for seeds that exist, on the
+        host: those of the columns network, if there is one, and of the networks over subgraphs."""
         if not len(seeds):
             return torch.zeros(0, self.data.target.outputs)
-        return self._run(seeds, "outputs", self._outputs)
+        columns = self.columns(seeds)
+        if columns is None:
+            return self._run(seeds, "outputs", self._outputs)
+        if not self.graph:
+            return columns
+        return columns + self.graph * self._run(seeds, "outputs", self._outputs)
+
+    def columns(self, seeds: Seeds) -> Tensor | None:
+        """(S, outputs) what the columns network puts out for seeds that exist; None without one."""
+        if self.model.columns is None:
+            return None
+        return self.model.columns.outputs(self.data.columns_of(seeds))
 
     def vectors(self, seeds: Seeds) -> Tensor:
         """(S, d) seed vectors of the first network: those of two networks have no common axes."""

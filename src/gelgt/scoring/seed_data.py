@@ -99,6 +99,11 @@ class SeedData:
             )
         return self._histories[name]
 
+    def columns_of(self, seeds: Seeds) -> Tensor:
+        """The same where a model reads nothing else: without columns, (S, 0)."""
+        history = self.history(seeds)
+        return torch.zeros(len(seeds), 0) if history is None else history
+
 
 def hidden_columns(
     task: Definition, db: Database, statistics: FeatureStatistics, config: ModelConfig

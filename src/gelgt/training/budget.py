@@ -6,6 +6,7 @@ ends by itself when its time is over, with the best that it has:
     data, columns   what they take; nothing can be done without them
     baselines       a fifth of the limit at most, and never more than a third of what is left
     trees           a third of what is left behind the baselines, retraining included
+    columns network the same of what is left behind the trees
     networks        what is left, but for the retraining of the trees and the scoring of validation
                     and test, their own retraining included
 
@@ -20,7 +21,7 @@ from gelgt.config import TIME_LIMIT
 from gelgt.presets import RunConfig
 
 BASELINES, BASELINES_OF_REST = 0.2, 1 / 3
-TREES = 1 / 3
+TREES = COLUMNS = 1 / 3
 SCORING = 0.3  # of the limit, at most: where scoring takes longer than that, the limit is too short
 RESERVE = 0.1  # of what is left, for scoring and writing
 MOST_COLUMNS = 1_000
@@ -58,6 +59,10 @@ class Budget:
     def trees(self) -> float | None:
         """Seconds for the trees, retraining included."""
         return None if self.limit is None else max(LEAST, TREES * self.left)
+
+    def columns(self) -> float | None:
+        """Seconds for the columns network, retraining included."""
+        return None if self.limit is None else max(LEAST, COLUMNS * self.left)
 
     def networks(self, scoring: float, retraining: float = 0.0) -> float | None:
         """Seconds for the networks, retraining included, where scoring and the retraining of trees

@@ -19,6 +19,7 @@ from gelgt.scoring import Scorer
 from gelgt.scoring.load import new_model
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
+from gelgt.training.columns import Columns, refit_columns
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.fit import Trainer
@@ -38,6 +39,8 @@ class Trained:
         networks: One, or several of different seeds.
         states: How the validated training of each went.
         trees: Beside them, where there are some.
+        columns: The columns network under them, where there is one.
+        graph: How much of the networks' outputs is added to those of the columns network.
         retrained: What the networks were retrained on, if they were.
         is_whole: Nothing was interrupted.
     """
@@ -47,11 +50,14 @@ class Trained:
     trees: GrownTrees | None = None
     retrained: Retrained | None = None
     is_whole: bool = True
+    columns: Columns | None = None
+    graph: float = 1.0
 
     @property
     def network(self) -> Ensemble:
         """The networks as one, without trees."""
-        return Ensemble(self.networks)
+        columns = None if self.columns is None else self.columns.network
+        return Ensemble(self.networks, columns=columns, graph=self.graph)
 
     @property
     def model(self) -> Ensemble:
@@ -59,7 +65,9 @@ class Trained:
         if self.trees is None or not self.trees.share:
             return self.network
         device = next(self.networks[0].parameters()).device
-        return Ensemble(self.networks, self.trees.trees, self.trees.share).to(device)
+        alone = self.network
+        beside = (self.trees.trees, self.trees.share)
+        return Ensemble(self.networks, *beside, alone.columns, self.graph).to(device)
 
     @property
     def ended(self) -> str:
@@ -78,21 +86,25 @@ class Trained:
         )
 
 
-def fit_ensemble(job: Job, trees: GrownTrees | None = None) -> Trained:
+def fit_ensemble(
+    job: Job, trees: GrownTrees | None = None, columns: Columns | None = None
+) -> Trained:
     """One network, or several one after the other; fewer where time or the user ends it, and more
     where there is a lot of it.
 
     Args:
         trees: Beside them, which will be retrained after them.
+        columns: The columns network under them, which will be retrained before them.
     """
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
-    first = make_model(data, member_config(job.config, 0, None)).to(job.device)
+    first = make_model(data, member_config(job.config, 0, None), columns).to(job.device)
     scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
     ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
-    regrowing = 0.0 if trees is None else ratio * trees.seconds
-    seconds = job.budget.networks(scoring, regrowing)
+    again = 0.0 if trees is None else ratio * trees.seconds
+    again += 0.0 if columns is None else ratio * columns.seconds
+    seconds = job.budget.networks(scoring, again)
     seconds = None if seconds is None else seconds / (1 + ratio)
     progress.plan("training", seconds)
     states: list[State] = []
@@ -105,9 +117,11 @@ def fit_ensemble(job: Job, trees: GrownTrees | None = None) -> Trained:
                 break
         of_member = member_config(job.config, number, limit)
         progress.plan("network", limit)
-        network = make_model(data, of_member) if number else first
+        network = make_model(data, of_member, columns) if number else first
         session = Session(job.out, job.key, number, progress, job.stop)
-        trainer = Trainer(network, data, of_member.train, job.device, session=session)
+        trainer = Trainer(
+            network, data, of_member.train, job.device, session=session, columns=columns
+        )
         if number == 0:
             _tell_model(job, network, usual)
             for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
@@ -129,7 +143,7 @@ def fit_ensemble(job: Job, trees: GrownTrees | None = None) -> Trained:
         states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
     job.budget.cut_off.extend(_cut_off(states, usual))
     is_whole = states[-1].ended != "interrupted"
-    return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole)
+    return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole, columns=columns)
 
 
 def scoring_seconds(job: Job, network: RelationalModel) -> float:
@@ -182,14 +196,22 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     validation chose; as they were where something was interrupted."""
     if not trained.is_whole:
         return trained
-    networks, states = [], trained.states
+    networks, states, columns = [], trained.states, trained.columns
+    if columns is not None:
+        columns = refit_columns(columns, job.data, job.config.train, job.device, splits)
     for number, state in enumerate(states):
         of_member = member_config(job.config, number, None)
         goal = Goal(splits, tuple(state.averaged) or (max(1, state.best_epoch),))
-        network = make_model(job.data, of_member)
+        network = make_model(job.data, of_member, columns)
         session = Session(progress=job.progress, stop=job.stop)
         trainer = Trainer(
-            network, job.data, of_member.train, job.device, goal=goal, session=session
+            network,
+            job.data,
+            of_member.train,
+            job.device,
+            goal=goal,
+            session=session,
+            columns=columns,
         )
         if max(goal.epochs) == 1:  # it may be the part of one for which there was time
             trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
@@ -207,7 +229,9 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     trees = trained.trees
     trees = None if trees is None else regrow_trees(trees, job.data, job.config, splits)
     job.clock.done("retrain", f"{retrained.rows:,} labels, {retrained.epochs} epochs")
-    return replace(trained, networks=tuple(networks), trees=trees, retrained=retrained)
+    return replace(
+        trained, networks=tuple(networks), trees=trees, retrained=retrained, columns=columns
+    )
 
 
 def _tell_model(job: Job, network: RelationalModel, count: int) -> None:
@@ -261,9 +285,11 @@ def member_config(config: RunConfig, number: int, limit: float | None) -> RunCon
     )
 
 
-def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
+def make_model(
+    data: TrainingData, config: RunConfig, columns: Columns | None = None
+) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base
-    rates."""
+    rates, or from nothing where there is a columns network."""
     # Quantiles are those of the split's own seeds; only among stale copies do lags differ.
     seeds = (
         learnable(data, ("train",), config.train)[0]
@@ -279,4 +305,6 @@ def make_model(data: TrainingData, config: RunConfig) -> RelationalModel:
         data.ages(),
         None if history is None else for_fitting(history, seeds, data.plan),
     )
+    if columns is not None:
+        model.start_silent()
     return model

@@ -18,12 +18,14 @@ import torch
 from gelgt.config import TrainConfig
 from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.runs.record import Epoch
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import Scorer, autocast
 from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_checkpoint
+from gelgt.training.columns import Columns
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.objective import Objective
@@ -48,6 +50,7 @@ class Trainer:
         device: Where.
         goal: What is learned, and for how long.
         session: Checkpoints and progress.
+        columns: The columns network whose outputs the model's are added to, if there is one.
         is_recorded: Whether steps are recorded as CUDA graphs where that is possible.
     """
 
@@ -60,6 +63,7 @@ class Trainer:
         *,
         goal: Goal | None = None,
         session: Session | None = None,
+        columns: Columns | None = None,
         is_recorded: bool = True,
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
@@ -78,7 +82,8 @@ class Trainer:
         self.why_eager = self._why_eager(is_recorded)
         self.optimiser = make_optimiser(model, config, is_recorded=self.why_eager is None)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
-        objective = Objective(data.target, data.target.encode(labels).to(self.device))
+        offsets = None if columns is None else columns.offsets(data, seeds).to(self.device)
+        objective = Objective(data.target, data.target.encode(labels).to(self.device), offsets)
         self.setup = StepSetup(
             model,
             objective,
@@ -91,7 +96,8 @@ class Trainer:
         self.eager = EagerSteps(self.setup, self.lanes)
         self.recorded = self.record() if self.why_eager is None else None
         self.average = MovingAverage(model, config.weight_average)
-        self.scorer = Scorer(model, data, self.device, precision=config.precision)
+        scored = Ensemble([model], columns=None if columns is None else columns.network)
+        self.scorer = Scorer(scored, data, self.device, precision=config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
         self.state = State(columns=None if data.chosen is None else len(data.chosen.columns))
 

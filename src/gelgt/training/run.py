@@ -25,7 +25,7 @@ from gelgt.registry import find_model
 from gelgt.runs.claim import claimed
 from gelgt.runs.folder import CHECKPOINT, SUCCESS, Run, load_run
 from gelgt.scoring.memory import needed_memory
-from gelgt.scoring.parts import NETWORK, TREES, Parts, decoded
+from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
 from gelgt.scoring.scorer import choose_device, tree_outputs
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
@@ -34,9 +34,11 @@ from gelgt.tasks.task import SPLITS
 from gelgt.training.baselines import Baselines, make_baselines
 from gelgt.training.budget import Budget
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
+from gelgt.training.columns import Columns, begun_columns, fit_columns, save_columns
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
 from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
@@ -101,9 +103,10 @@ def _train(job: Job) -> Run:
     job = _with_history(job)
     baselines = _score_baselines(job)
     job.stop()  # whoever raises here ends it before anything is trained
-    trained = fit_ensemble(job, _grow_trees(job))
+    trees = _grow_trees(job)
+    trained = fit_ensemble(job, trees, _fit_columns(job))
     job.clock.done("training", trained.summary())
-    outputs = job.outputs(trained.network, "val")
+    trained, outputs = with_graph(job, trained)
     if trained.trees is not None:
         trained = replace(trained, trees=with_share(trained.trees, outputs, job.data))
         job.progress.notice(_tree_words(trained))
@@ -142,11 +145,42 @@ def _grow_trees(job: Job) -> GrownTrees | None:
     return trees
 
 
+def _fit_columns(job: Job) -> Columns | None:
+    """The columns network, before the networks that look at subgraphs."""
+    config = job.config
+    if not config.model.members or not job.data.plan.hops:
+        return None
+    limit = job.budget.columns()
+    if limit is not None and config.train.retrain:  # it is trained once more
+        limit /= 1 + known_share(job.data, config.train)
+    job.progress.plan("columns network", limit)
+    columns = begun_columns(job.out, job.key) if job.options.resume else None
+    if columns is None:
+        columns = fit_columns(
+            job.data,
+            config.train,
+            job.device,
+            config.model.members,
+            seconds=limit,
+            stop=job.stop,
+        )
+        if columns is not None:
+            save_columns(job.out, job.key, columns)
+    if columns is None:
+        return None
+    if columns.is_cut_off:
+        job.budget.cut_off.append(f"the columns network was cut off after {columns.steps:,} steps")
+    job.clock.done("columns network", f"{columns.steps:,} steps")
+    return columns.to(job.device)
+
+
 def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
     """Predictions of a split, from the outputs of the networks and of trees beside them."""
     seeds, outputs, share = job.data.seeds[split], {NETWORK: network}, 0.0
+    there = seeds.take(np.flatnonzero(job.data.exists(seeds)))
+    if trained.columns is not None:
+        outputs[COLUMNS] = trained.columns.network.outputs(job.data.columns_of(there))
     if trained.trees is not None:
-        there = seeds.take(np.flatnonzero(job.data.exists(seeds)))
         trees = trained.trees.trees.to(job.device)
         outputs[TREES], share = tree_outputs(trees, job.data, there), trained.trees.share
     return decoded(job.data, seeds, outputs, share)

@@ -1,0 +1,132 @@
+"""The training of one columns network: AdamW on rows of columns, with averaged weights."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gelgt.nn.columns import ColumnsNetwork
+from gelgt.nn.target import Target
+from gelgt.training.weights import MovingAverage, Weights
+
+STEPS, EVERY, PATIENCE = 4_000, 40, 600  # at most, between two scores, without a better one
+BATCH, RATE, DECAY, WARMUP, AVERAGE = 256, 5e-4, 0.1, 50, 0.98
+
+
+@dataclass
+class ColumnRows:
+    """What one network learns from."""
+
+    values: Tensor
+    labels: Tensor
+
+    def take(self, places: NDArray[np.int64]) -> "ColumnRows":
+        index = torch.from_numpy(places)
+        return ColumnRows(self.values[index], self.labels[index])
+
+    def to(self, device: torch.device) -> "ColumnRows":
+        return ColumnRows(self.values.to(device), self.labels.to(device))
+
+
+@dataclass
+class ColumnsFit:
+    """How columns networks are trained.
+
+    Attributes:
+        members: Of each.
+        deadline: By `time.perf_counter`.
+    """
+
+    target: Target
+    device: torch.device
+    seed: int
+    members: int
+    deadline: float = np.inf
+    stop: Callable[[], bool] = lambda: False
+    is_cut_off: bool = field(default=False, init=False)
+
+    def network(self, rows: ColumnRows, number: int) -> ColumnsNetwork:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed + 7_919 * number)
+            network = ColumnsNetwork(rows.values.shape[1], self.target.outputs, self.members)
+        network.start(rows.values, torch.tensor(self.target.start))
+        return network.to(self.device)
+
+    def best(self, rows: ColumnRows, held_out: ColumnRows) -> tuple[ColumnsNetwork, int]:
+        """A network with the weights of the step that had the least loss on rows that were held
+        out."""
+        network, watched = self.network(rows, 0), held_out.to(self.device)
+        best: Weights = {}
+        least, at = np.inf, 0
+
+        def is_enough(step: int) -> bool:
+            nonlocal best, least, at
+            loss = self._loss(network, watched)
+            if loss < least:
+                least, at = loss, step
+                best = {name: p.detach().clone() for name, p in network.state_dict().items()}
+            return step - at >= PATIENCE
+
+        self._train(network, rows, STEPS, is_enough)
+        network.load_state_dict(best)
+        return network, at
+
+    def fixed(self, rows: ColumnRows, steps: int, number: int) -> ColumnsNetwork:
+        """A network after so many steps."""
+        network = self.network(rows, number)
+        self._train(network, rows, steps)
+        return network
+
+    def _is_over(self) -> bool:
+        self.is_cut_off |= time.perf_counter() > self.deadline or self.stop()
+        return self.is_cut_off
+
+    @torch.no_grad()
+    def _loss(self, network: ColumnsNetwork, rows: ColumnRows) -> float:
+        out = network.outputs(rows.values).to(self.device)
+        return float(self.target.loss(out, rows.labels))
+
+    def _train(
+        self,
+        network: ColumnsNetwork,
+        rows: ColumnRows,
+        most: int,
+        is_enough: Callable[[int], bool] | None = None,
+    ) -> None:
+        """Take steps, and leave the averaged weights. With these, `is_enough` is asked now and
+        then, and when time is over."""
+        rows, size = rows.to(self.device), len(rows.labels)
+        order = torch.Generator().manual_seed(self.seed)
+        optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
+        average, places = MovingAverage(network, AVERAGE), torch.zeros(0, dtype=torch.int64)
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(self.seed)
+            for step in range(1, most + 1):
+                if len(places) < min(BATCH, size):
+                    places = torch.randperm(size, generator=order)
+                batch, places = places[:BATCH].to(self.device), places[BATCH:]
+                for group in optimiser.param_groups:
+                    group["lr"] = RATE * min(1.0, step / WARMUP)
+                network.train()
+                out = network.of_members(rows.values[batch])
+                labels = rows.labels[batch]
+                loss = torch.stack([self.target.loss(o, labels) for o in out]).mean()
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                optimiser.step()
+                average.update(step)
+                if is_enough is None:
+                    continue
+                is_over = self._is_over()
+                if is_over or step % EVERY == 0:
+                    with average.evaluated():
+                        is_over |= is_enough(step)
+                if is_over:
+                    break
+        average.keep()
