@@ -71,7 +71,7 @@ class ModelConfig(Config):
         history_columns: Columns of the history at most. All that the schema gives are judged on a
             sample of training rows, and the best are read; a time limit of more than five minutes
             allows for more.
-        members: Members of the columns network, an ensemble that reads the history by itself and is
+        column_members: Members of the columns network, an ensemble that reads the history by itself and is
             trained first; the network that looks at subgraphs then learns what it leaves open. 0
             for none: one network learns both at once.
         calendar: Whether the time of the year, and the time since the newest visible row, are added
@@ -91,7 +91,7 @@ class ModelConfig(Config):
     row_times: bool = True
     history: int = Field(default=0, ge=0, le=2)
     history_columns: int = Field(default=300, ge=0, le=10_000)
-    members: int = Field(default=16, ge=0, le=256)
+    column_members: int = Field(default=16, ge=0, le=256)
     calendar: bool = False
     trees: bool = False
 

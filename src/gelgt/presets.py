@@ -38,7 +38,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "dropout": 0.1,
             "gnn_dropout": 0.1,
             "row_width": 16,
-            "members": 4,
+            "column_members": 4,
             "kernels": None,
         },
         "sampling": {"budget": 80, "fanout": 32},

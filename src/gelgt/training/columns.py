@@ -93,7 +93,7 @@ def fit_columns(
     began = time.perf_counter()
     deadline = np.inf if seconds is None else began + (1 - FOLDS_SHARE) * seconds
     fit = ColumnsFit(data.target, device, config.seed, members, deadline, stop)
-    network, steps = fit.best(rows, held_out)
+    network, steps = fit.best(rows, held_out, config.epochs)
     spent, taken = time.perf_counter() - began, max(steps, 1)
     folds = FOLDS if seconds is None or FOLDS * spent <= seconds - spent else 0
     judges = _folds(fit, rows, seeds, taken, folds)

@@ -13,7 +13,7 @@ from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
 from gelgt.training.weights import MovingAverage, Weights
 
-STEPS, EVERY, PATIENCE = 4_000, 40, 600  # at most, between two scores, without a better one
+EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
 BATCH, RATE, DECAY, WARMUP, AVERAGE = 256, 5e-4, 0.1, 50, 0.98
 
 
@@ -56,9 +56,11 @@ class ColumnsFit:
         network.start(rows.values, torch.tensor(self.target.start))
         return network.to(self.device)
 
-    def best(self, rows: ColumnRows, held_out: ColumnRows) -> tuple[ColumnsNetwork, int]:
-        """A network with the weights of the step that had the least loss on rows that were held
-        out."""
+    def best(
+        self, rows: ColumnRows, held_out: ColumnRows, epochs: int
+    ) -> tuple[ColumnsNetwork, int]:
+        """A network with the weights of the epoch that had the least loss on rows that were held
+        out, and the step at its end."""
         network, watched = self.network(rows, 0), held_out.to(self.device)
         best: Weights = {}
         least, at = np.inf, 0
@@ -66,12 +68,12 @@ class ColumnsFit:
         def is_enough(step: int) -> bool:
             nonlocal best, least, at
             loss = self._loss(network, watched)
-            if loss < least:
+            if not best or loss < least:
                 least, at = loss, step
                 best = {name: p.detach().clone() for name, p in network.state_dict().items()}
-            return step - at >= PATIENCE
+            return step - at >= PATIENCE * EPOCH
 
-        self._train(network, rows, STEPS, is_enough)
+        self._train(network, rows, EPOCH * epochs, is_enough)
         network.load_state_dict(best)
         return network, at
 
@@ -124,7 +126,7 @@ class ColumnsFit:
                 if is_enough is None:
                     continue
                 is_over = self._is_over()
-                if is_over or step % EVERY == 0:
+                if is_over or step % EPOCH == 0:
                     with average.evaluated():
                         is_over |= is_enough(step)
                 if is_over:

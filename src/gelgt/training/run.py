@@ -148,7 +148,7 @@ def _grow_trees(job: Job) -> GrownTrees | None:
 def _fit_columns(job: Job) -> Columns | None:
     """The columns network, before the networks that look at subgraphs."""
     config = job.config
-    if not config.model.members or not job.data.plan.hops:
+    if not config.model.column_members or not job.data.plan.hops:
         return None
     limit = job.budget.columns()
     if limit is not None and config.train.retrain:  # it is trained once more
@@ -160,11 +160,11 @@ def _fit_columns(job: Job) -> Columns | None:
             job.data,
             config.train,
             job.device,
-            config.model.members,
+            config.model.column_members,
             seconds=limit,
             stop=job.stop,
         )
-        if columns is not None:
+        if columns is not None and not job.stop():
             save_columns(job.out, job.key, columns)
     if columns is None:
         return None
