@@ -58,12 +58,23 @@ def load_array(path: Path) -> NDArray[Any]:
 def release(*arrays: NDArray[Any]) -> None:
     """Give back the memory of mapped arrays that have been read or written: their pages count as
     memory of the process until the system reclaims them. What was written stays written."""
+    _advise(arrays, "MADV_DONTNEED")
+
+
+def read_at_random(*arrays: NDArray[Any]) -> None:
+    """Read the pages of mapped arrays that are touched, and not those behind them: where memory
+    holds a part of an array, what is read ahead throws out what is needed."""
+    _advise(arrays, "MADV_RANDOM")
+
+
+def _advise(arrays: Iterable[NDArray[Any]], advice: str) -> None:
+    """Advice to the system on mapped arrays, where it takes it."""
     for array in arrays:
         base: Any = array
         while isinstance(base, np.ndarray):
             base = base.base
-        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            base.madvise(mmap.MADV_DONTNEED)
+        if isinstance(base, mmap.mmap) and hasattr(mmap, advice):
+            base.madvise(getattr(mmap, advice))
 
 
 class RowWriter:

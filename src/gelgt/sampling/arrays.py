@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import TIMELESS, Graph
+from gelgt.graph.arrays import read_at_random
+from gelgt.memory import available_memory
 
 BFS, RANDOM, RECENT = 0, 1, 2  # strategies
 AHEAD = 16  # rows whose parents are loaded together
@@ -140,6 +142,10 @@ def graph_arrays(graph: Graph) -> GraphArrays:
     }
     is_timeless = [first_times.get(r.parent) == TIMELESS for r in graph.relations]
     relation_start = np.concatenate([[0], np.cumsum(graph.num_keys)[:-1]])
+    lists = (graph.indptr, graph.indices, graph.list_time)
+    available = available_memory()
+    if available is not None and sum(array.nbytes for array in lists) > available:
+        read_at_random(*lists)
     return GraphArrays(
         indptr=graph.indptr,
         indices=graph.indices,
