@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -51,6 +52,29 @@ __all__ = ["make_task", "tiny"]
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("llm") and find_spec("transformers") is None:
         pytest.skip("rel-llm needs transformers: pip install 'gelgt[llm]'")
+
+
+# Rounds of the forests in a tiny training, most of whose time they would otherwise take.
+QUICK_ROUNDS = {"training.trees": 15, "history.choose": 15, "baselines.boosting": 30}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_forests() -> Iterator[dict[str, int]]:
+    """Forests of a few rounds; tests of the forests themselves ask for `whole_forests`."""
+    whole = {name: import_module(f"gelgt.{name}").ROUNDS for name in QUICK_ROUNDS}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, rounds in QUICK_ROUNDS.items():
+            patch.setattr(f"gelgt.{name}.ROUNDS", rounds)
+        yield whole
+
+
+@pytest.fixture
+def whole_forests(quick_forests: dict[str, int]) -> Iterator[None]:
+    """Forests of as many rounds as users get."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, rounds in quick_forests.items():
+            patch.setattr(f"gelgt.{name}.ROUNDS", rounds)
+        yield
 
 
 PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code

@@ -17,6 +17,8 @@ from gelgt.history import TaskData
 from gelgt.sampling.seeds import task_seeds
 from gelgt.tasks.label_space import targets
 
+pytestmark = pytest.mark.usefixtures("whole_forests")
+
 SPLIT_DAYS = {"train": range(8, 20), "val": range(21, 30), "test": range(31, 40)}
 
 

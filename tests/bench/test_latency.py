@@ -15,11 +15,13 @@ from gelgt.errors import GelgtError
 
 def test_each_call_is_timed_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
+    runs: list[Path] = []
 
     def case(name: str) -> Any:
         def make(base: Path, rows: int = 0) -> latency._Case:
             add = lambda: told.append(f"{name} grows") or 5  # noqa: E731
-            return latency._Case(name, "", base / name / "run", "1,2", 100, add, {})
+            runs.append(base / name / "run")
+            return latency._Case(name, "", runs[-1], "1,2", 100, add, {})
 
         return make
 
@@ -30,7 +32,7 @@ def test_each_call_is_timed_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(latency, "_shop", case("shop"))
     monkeypatch.setattr(latency, "_large", case("large"))
     monkeypatch.setattr(latency, "_predict", predict)
-    measured = bench_latency(2_000, calls=2)
+    measured = bench_latency(latency.WARM_ROWS, calls=2)
     warm = ["large", "large", "large grows", "large", "large", "large --fresh"]
     timed = ["x"] * 3 + ["x grows"] + ["x"] * 3 + ["x --fresh"]
     assert told[:6] == warm
@@ -38,6 +40,7 @@ def test_each_call_is_timed_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None
     calls = ["first", "again", "new rows", "again after", "whole"]
     assert [r["call"] for r in measured["results"]] == 2 * calls
     assert measured["ratios"] == {"shop_whole_vs_new_rows": 3.0, "large_whole_vs_new_rows": 3.0}
+    assert len(set(runs)) == 3  # the warm-up has a folder of its own, whatever its size
 
 
 def test_bad_numbers_are_refused() -> None:
@@ -68,5 +71,5 @@ def test_the_shop_grows_by_later_rows(small_shop: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_itself() -> None:
-    measured = bench_latency(2_000, calls=1)
+    measured = bench_latency(latency.WARM_ROWS, calls=1)  # as many rows as the warm-up
     assert all(0.1 < r["cpu_seconds"] < 120 for r in measured["results"])

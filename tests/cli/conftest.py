@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +109,23 @@ class Trained:
 
 
 @pytest.fixture(scope="session")
-def trained(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """One run for all tests that only read one."""
+def trained(
+    quick_forests: object, small_shop: Shop, tmp_path_factory: pytest.TempPathFactory
+) -> Trained:
+    """One run for all tests that only read one, trained in this process, where forests are
+    quick."""
+    from gelgt.cli import main
+
     folder = tmp_path_factory.mktemp("trained") / "runs" / "soon"
-    return Trained(
-        folder,
-        small_shop.path,
-        process("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--json"),
-    )
+    command = ("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--json")
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setenv("GELGT_CACHE", str(tmp_path_factory.mktemp("trained-cache")))
+        patch.setattr(sys, "argv", ["gelgt", *map(str, command)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    result = Result(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return Trained(folder, small_shop.path, result)
 
 
 @pytest.fixture(scope="session")

@@ -166,6 +166,7 @@ def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path
 def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
     """A terminal sends it to all of them; the table is written with what is there."""
     long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])
+    long += ("--set", "model.trees=false")
     asked = (
         "bench",
         "quality",

@@ -164,7 +164,7 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
         "--set",
         "train.batch_size=32",
         "--set",
-        "train.epochs=20",
+        "train.epochs=5",
         "--set",
         "train.patience=1000",
         "--no-report",
@@ -176,9 +176,15 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
     assert load_run(tmp_path / "run").record.to_json()["ended"] == "time limit"
     whole = run(*command, "--resume").json
     assert whole["ended"] == "all epochs"
-    assert whole["epochs"] == 20
+    assert whole["epochs"] == 5
 
 
+def heed_control_c() -> None:
+    """A test run in the background of a shell ignores Ctrl-C, and would hand that down."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.usefixtures("whole_forests")  # as in the process that is interrupted
 def test_control_c_keeps_the_best_weights_and_resume_goes_on(
     run: Run, small_shop: Shop, tmp_path: Path
 ) -> None:
@@ -192,6 +198,8 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
         "train.batch_size=32",
         "--set",
         "train.patience=1000",
+        "--set",
+        "model.trees=false",
         "--no-report",
         "--json",
     )
@@ -199,7 +207,12 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
     endless = [*GELGT, *command, "--set", "train.epochs=100000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        endless,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=heed_control_c,
     )
     assert process.stderr is not None
     assert any(line.strip().startswith("epoch  2/") for line in process.stderr)
@@ -230,10 +243,12 @@ def test_control_c_before_training_ends_at_once(small_shop: Shop, tmp_path: Path
         str(tmp_path / "run"),
         "--json",
     ]
-    # A test run in the background of a shell ignores Ctrl-C, and hands that down.
-    heeded = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeded
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_control_c,
     )
     assert process.stderr is not None
     assert any(line.startswith("✓ task") for line in process.stderr)

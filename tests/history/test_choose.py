@@ -12,6 +12,8 @@ from gelgt.history import choose as module
 from gelgt.history.aggregates import proposals
 from gelgt.history.choose import ColumnChoice, choose_columns
 
+pytestmark = pytest.mark.usefixtures("whole_forests")
+
 DAY = 86_400
 START = int(np.datetime64("2024-01-01", "s").astype(int))
 TOLD = "score"

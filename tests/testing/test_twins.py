@@ -20,6 +20,7 @@ from gelgt.testing.twins.facts import read_facts
 SCHEMAS = Path(__file__).parents[3] / "shared" / "relbench_schemas.yaml"
 SPLITS = ("train", "val", "test")
 Twin = Callable[[str], Path]
+Open = Callable[[str], gelgt.Database]
 
 every_twin = pytest.mark.parametrize("name", TWINS)
 
@@ -46,8 +47,8 @@ def test_every_database_has_a_twin(schemas: dict[str, Any]) -> None:
 
 
 @every_twin
-def test_tables_keys_times_and_kinds(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
-    published, db = schemas[name], gelgt.open(twin(name))
+def test_tables_keys_times_and_kinds(name: str, database: Open, schemas: dict[str, Any]) -> None:
+    published, db = schemas[name], database(name)
     assert (db.schema.val_timestamp, db.schema.test_timestamp) == (
         published["val_timestamp"],
         published["test_timestamp"],
@@ -70,9 +71,9 @@ def test_tables_keys_times_and_kinds(name: str, twin: Twin, schemas: dict[str, A
 
 
 def test_columns_and_types_of_a_real_database(
-    twin: Twin, relbench_data: Callable[[str], Path]
+    database: Open, relbench_data: Callable[[str], Path]
 ) -> None:
-    ours, real = gelgt.open(twin("rel-f1")), gelgt.open(relbench_data("rel-f1"))
+    ours, real = database("rel-f1"), gelgt.open(relbench_data("rel-f1"))
     assert ours.table_names == real.table_names
     for name in real.table_names:
         mine, theirs = ours.table(name), real.table(name)
@@ -97,8 +98,8 @@ def test_null_references_where_they_are_known(
 
 
 @every_twin
-def test_tasks(name: str, twin: Twin, schemas: dict[str, Any]) -> None:
-    db, published = gelgt.open(twin(name)), {task["name"]: task for task in schemas[name]["tasks"]}
+def test_tasks(name: str, database: Open, schemas: dict[str, Any]) -> None:
+    db, published = database(name), {task["name"]: task for task in schemas[name]["tasks"]}
     assert list(twin_tasks(name, trainable=False)) == list(published)
     assert list(twin_tasks(name)) == [
         task for task, spec in published.items() if spec["task_type"] != "recommendation"
@@ -146,9 +147,9 @@ def test_the_same_seed_gives_the_same_files(twin: Twin, tmp_path: Path) -> None:
     )
 
 
-def test_scale(twin: Twin, tmp_path: Path) -> None:
+def test_scale(database: Open, tmp_path: Path) -> None:
     larger = gelgt.open(make_twin("rel-hm", tmp_path / "hm", scale=2))
-    small = gelgt.open(twin("rel-hm"))
+    small = database("rel-hm")
     assert {t: larger.num_rows(t) for t in larger.table_names} == {
         t: 2 * small.num_rows(t) for t in small.table_names
     }
@@ -212,8 +213,8 @@ def test_the_awkward_parts_are_there(twin: Twin) -> None:
 
 # Labels.
 @every_twin
-def test_labels_lie_in_their_splits(name: str, twin: Twin) -> None:
-    db = gelgt.open(twin(name))
+def test_labels_lie_in_their_splits(name: str, database: Open) -> None:
+    db = database(name)
     val, test = np.datetime64(str(db.val_timestamp)), np.datetime64(str(db.test_timestamp))
     for task_name in twin_tasks(name, trainable=False):
         task = db.task(task_name)
@@ -235,8 +236,8 @@ def test_labels_lie_in_their_splits(name: str, twin: Twin) -> None:
 
 
 @every_twin
-def test_there_is_something_to_tell_apart(name: str, twin: Twin) -> None:
-    db = gelgt.open(twin(name))
+def test_there_is_something_to_tell_apart(name: str, database: Open) -> None:
+    db = database(name)
     for task_name in twin_tasks(name):
         task = db.task(task_name)
         for split in SPLITS:

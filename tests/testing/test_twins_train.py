@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gelgt
-from gelgt import Database
+from gelgt import Database, Task
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference import Predictor, evaluate_run
 from gelgt.presets import RunConfig
@@ -75,15 +75,22 @@ pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")
 
 
 @pytest.fixture(scope="module")
+def task_of(database: Callable[[str], Database]) -> Callable[[str, str], Task]:
+    """A task of a twin, whose labels are read once."""
+    return cache(lambda name, task_name: database(name).task(task_name))
+
+
+@pytest.fixture(scope="module")
 def run_of(
-    database: Callable[[str], Database], tmp_path_factory: pytest.TempPathFactory
+    database: Callable[[str], Database],
+    task_of: Callable[[str, str], Task],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str, str], Run]:
     """The run of a task, made once; LightGBM beside it for the first task of a database."""
 
     @cache
     def make(name: str, task_name: str) -> Run:
-        db = database(name)
-        task = db.task(task_name)
+        db, task = database(name), task_of(name, task_name)
         options = Options(baseline_hops=(1,) if task_name == FIRST[name] else (), device="cpu")
         return train_run(
             db,
@@ -110,10 +117,10 @@ def test_train_evaluate_predict(
     name: str,
     task_name: str,
     database: Callable[[str], Database],
+    task_of: Callable[[str, str], Task],
     run_of: Callable[[str, str], Run],
 ) -> None:
-    db, run = database(name), run_of(name, task_name)
-    task = db.task(task_name)
+    db, task, run = database(name), task_of(name, task_name), run_of(name, task_name)
     assert run.record.to_json()["regime"] == "frozen", "as for every RelBench folder"
     assert run.record.to_json()["metric"] == METRICS[str(task.task_type)]
     assert set(run.record.to_json()["baselines"]) >= (
@@ -173,16 +180,19 @@ def test_inferred_kinds_train_too(
 @pytest.mark.parametrize("visibility", ["frozen", "seed-time"])
 @every_twin
 def test_no_sampled_row_is_of_the_future(
-    name: str, visibility: Any, database: Callable[[str], Database]
+    name: str,
+    visibility: Any,
+    database: Callable[[str], Database],
+    task_of: Callable[[str, str], Task],
 ) -> None:
     """Around the seeds of every task: nothing at or after the seed time; nothing after it where the
     row itself is asked about."""
     db = database(name)
     for task_name in twin_tasks(name):
-        task = db.task(task_name)
-        data = TrainingData.of(
-            db, task, in_regime(RunConfig.of("cpu", task.task_type), task, visibility)
-        )
+        task = task_of(name, task_name)
+        # the history is no part of what is sampled
+        config = RunConfig.of("cpu", task.task_type, {"model.history": 0})
+        data = TrainingData.of(db, task, in_regime(config, task, visibility))
         seen = 0
         for split, seeds in data.seeds.items():
             there = seeds.take(np.flatnonzero(data.exists(seeds))[:200])
@@ -204,8 +214,8 @@ def test_no_sampled_row_is_of_the_future(
 @every_twin
 def test_what_comes_later_changes_no_prediction(
     name: str,
-    twin: Callable[[str], Path],
     database: Callable[[str], Database],
+    task_of: Callable[[str, str], Task],
     run_of: Callable[[str, str], Run],
     tmp_path: Path,
 ) -> None:
@@ -216,7 +226,7 @@ def test_what_comes_later_changes_no_prediction(
     assert sum(cut.num_rows(t) for t in cut.table_names) < sum(
         whole.num_rows(t) for t in whole.table_names
     )
-    task = whole.task(FIRST[name])
+    task = task_of(name, FIRST[name])
     rows = list(range(cut.num_rows(task.entity_table))) if task.kind == "autocomplete" else None
     at = None if task.kind == "autocomplete" else whole.test_timestamp
     found = [Predictor(run, db, device="cpu").predict(rows, at=at).table for db in (whole, cut)]

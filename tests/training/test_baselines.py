@@ -27,6 +27,8 @@ from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.regime import in_regime
 
+pytestmark = pytest.mark.usefixtures("whole_forests")
+
 CPU = torch.device("cpu")
 
 

@@ -1,5 +1,7 @@
 """The fit loop: it learns, it is reproducible, it stops, and a resumed run is an unbroken one."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from gelgt.runs.folder import CHECKPOINT
 from gelgt.runs.record import Epoch
 from gelgt.runs.tensors import load_tensors
 from gelgt.scoring import Scorer
-from gelgt.training.checkpoint import load_checkpoint
+from gelgt.training.checkpoint import State, load_checkpoint
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
@@ -80,15 +82,31 @@ class Stopper(Progress):
         return self.after is not None and self.steps >= self.after
 
 
+@pytest.fixture(scope="module")
+def unbroken(db: Database, task: Task) -> Callable[[float], tuple[State, dict[str, torch.Tensor]]]:
+    """The end and the weights of a run that nothing cuts, made once for an average."""
+
+    @cache
+    def run(average: float) -> tuple[State, dict[str, torch.Tensor]]:
+        whole = trainer(db, task, small(train__weight_average=average))
+        return whole.run(), weights(whole)
+
+    return run
+
+
 @pytest.mark.parametrize("after", [1, 3, 4, 5, 7, 8])
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_a_resumed_run_is_an_unbroken_one(
-    db: Database, task: Task, tmp_path: Path, after: int, average: float
+    db: Database,
+    task: Task,
+    unbroken: Callable[[float], tuple[State, dict[str, torch.Tensor]]],
+    tmp_path: Path,
+    after: int,
+    average: float,
 ) -> None:
     """Cut within an epoch, at its end, within the next, and in the very last step."""
     config = small(train__weight_average=average)
-    whole = trainer(db, task, config)
-    state = whole.run()
+    state, expected = unbroken(average)
     first = Stopper(after)
     cut = trainer(db, task, config, folder=tmp_path, progress=first, stop=first)
     assert cut.run().ended == "interrupted"
@@ -98,7 +116,7 @@ def test_a_resumed_run_is_an_unbroken_one(
     assert second.was_resumed
     assert first.steps + second.steps == 8
     assert ended.ended == state.ended == "all epochs"
-    assert same(weights(rest), weights(whole))
+    assert same(weights(rest), expected)
     assert [r["loss"] for r in ended.history][-1] == state.history[-1]["loss"]
 
 
@@ -130,6 +148,7 @@ def test_a_damaged_checkpoint_is_refused(
     assert not list(tmp_path.glob(".*")), "nothing temporary is left"
 
 
+@pytest.mark.usefixtures("whole_forests")  # which choose the columns that this rate bears
 def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) -> None:
     """A rate that destroys the weights: later epochs cannot be better than the first forever."""
     watch = Stopper()

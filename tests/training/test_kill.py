@@ -14,8 +14,10 @@ from tiny import small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
+from gelgt.baselines import boosting
+from gelgt.history import choose
 from gelgt.runs.folder import CHECKPOINT, SUCCESS
-from gelgt.training import Options, fit, load_run, train_run
+from gelgt.training import Options, fit, load_run, train_run, trees
 
 KILLS = 10
 
@@ -23,6 +25,7 @@ KILLS = 10
 def work(folder: str, task_folder: str, out: str) -> None:
     """One process: train, or go on."""
     fit.CHECKPOINT_SECONDS = 1e-3
+    trees.ROUNDS = choose.ROUNDS = boosting.ROUNDS = 15  # the fixture does not reach this process
     torch.set_num_threads(1)
     db = gelgt.open(folder)
     train_run(

@@ -138,7 +138,8 @@ def test_an_interrupted_retrain_goes_on(db: Database, task: Task, tmp_path: Path
     rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))
     assert rest.record.to_json()["retrain"] == whole.record.to_json()["retrain"]
     assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
-    assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
+    weights = whole.weights()
+    assert all(torch.equal(weights[name], value) for name, value in rest.weights().items())
 
 
 def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> None:

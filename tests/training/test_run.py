@@ -151,36 +151,34 @@ def test_a_run_without_the_mark_is_known(
 
 
 def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
-    config = small(task.task_type)
-    whole = train_run(db, task, tmp_path / "whole", config)
+    config, alone = small(task.task_type), Options(baselines=False)
+    whole = train_run(db, task, tmp_path / "whole", config, alone)
     steps = iter(range(100))
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 5)
+    cut = train_run(db, task, tmp_path / "cut", config, alone, stop=lambda: next(steps) >= 5)
     assert cut.record.to_json()["ended"] == "interrupted"
     assert (tmp_path / "cut" / CHECKPOINT).exists()
     assert cut.record.to_json()["metrics"]["test"]
-    rest = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
+    rest = train_run(db, task, tmp_path / "cut", config, replace(alone, resume=True))
     assert rest.record.to_json()["ended"] == "all epochs"
-    assert all(torch.equal(whole.weights()[name], value) for name, value in rest.weights().items())
+    weights = whole.weights()
+    assert all(torch.equal(weights[name], value) for name, value in rest.weights().items())
     assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
 
 
 def test_retrain_learns_from_every_window_and_keeps_the_scores(
     db: Database, task: Task, tmp_path: Path
 ) -> None:
-    config = small(task.task_type)
-    plain, again = (
-        train_run(db, task, tmp_path / "plain", config),
-        train_run(db, task, tmp_path / "retrain", config, Options(retrain_all=True)),
-    )
+    config, alone = small(task.task_type), Options(baselines=False)
+    plain = train_run(db, task, tmp_path / "plain", config, alone)
+    again = train_run(db, task, tmp_path / "retrain", config, replace(alone, retrain_all=True))
     assert again.record.to_json()["retrain"] == {
         "labels": "all",
         "rows": sum(task.rows.values()),
         "epochs": plain.record.to_json()["best_epoch"],
     }
     assert again.record.to_json()["metrics"] == plain.record.to_json()["metrics"]
-    assert not all(
-        torch.equal(plain.weights()[name], value) for name, value in again.weights().items()
-    )
+    weights = plain.weights()
+    assert not all(torch.equal(weights[name], value) for name, value in again.weights().items())
 
 
 def test_regimes(db: Database, task: Task, relbench_data: Callable[[str], Path]) -> None:
@@ -263,13 +261,15 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
     """Each has a seed of its own, the first that of the run; a run that is cut off between them
     goes on to the same weights."""
     config = small(task.task_type, train__ensemble=3, train__best_epochs=2)
-    run = train_run(db, task, tmp_path / "whole", config)
+    options = Options(baselines=False)
+    run = train_run(db, task, tmp_path / "whole", config, options)
     assert [member["epochs"] for member in run.record.to_json()["members"]] == [2, 2, 2]
     alone = train_run(
         db,
         task,
         tmp_path / "alone",
         small(task.task_type, train__ensemble=1, train__best_epochs=2, model__trees=False),
+        options,
     ).weights()
     together = run.weights()
     first = [name for name in alone if name.startswith("members.0.")]
@@ -279,14 +279,15 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
 
     steps = iter(range(100))
     # in the second model
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 11)
+    cut = train_run(db, task, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 11)
     assert cut.record.to_json()["ended"] == "interrupted"
     assert len(cut.record.to_json()["members"]) in (
         1,
         2,
     )  # the second joins if it is no worse by then
-    resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
-    assert all(torch.equal(resumed.weights()[name], tensor) for name, tensor in together.items())
+    resumed = train_run(db, task, tmp_path / "cut", config, replace(options, resume=True))
+    weights = resumed.weights()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in together.items())
     assert not list((tmp_path / "cut").glob("checkpoint*"))
 
     model = gelgt.load(tmp_path / "whole")
@@ -322,15 +323,16 @@ def test_a_model_without_its_first_step_is_left_out(
     first has learned."""
     steps = iter(range(100))
     config = small(task.task_type, train__ensemble=2, model__trees=False)
+    alone = small(task.task_type, train__ensemble=1, model__trees=False)
+    options = Options(baselines=False)
     # one step of the second
-    cut = train_run(db, task, tmp_path / "cut", config, stop=lambda: next(steps) >= 9)
-    whole = train_run(
-        db, task, tmp_path / "one", small(task.task_type, train__ensemble=1, model__trees=False)
-    )
+    cut = train_run(db, task, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 9)
+    whole = train_run(db, task, tmp_path / "one", alone, options)
     assert (cut.record.to_json()["ended"], len(cut.record.to_json()["members"])) == (
         "interrupted",
         1,
     )
-    assert all(torch.equal(cut.weights()[name], tensor) for name, tensor in whole.weights().items())
-    resumed = train_run(db, task, tmp_path / "cut", config, Options(resume=True))
+    weights = cut.weights()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in whole.weights().items())
+    resumed = train_run(db, task, tmp_path / "cut", config, replace(options, resume=True))
     assert len(resumed.record.to_json()["members"]) == 2

@@ -30,6 +30,8 @@ from gelgt.training.trees import (
     with_share,
 )
 
+pytestmark = pytest.mark.usefixtures("whole_forests")
+
 CPU = torch.device("cpu")
 
 
