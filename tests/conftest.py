@@ -68,6 +68,14 @@ def quick_forests() -> Iterator[dict[str, int]]:
         yield whole
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_columns() -> Iterator[None]:
+    """Columns networks of a few steps an epoch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gelgt.training.columns_fit.EPOCH", 4)
+        yield
+
+
 @pytest.fixture
 def whole_forests(quick_forests: dict[str, int]) -> Iterator[None]:
     """Forests of as many rounds as users get."""
