@@ -48,7 +48,15 @@ def test_evaluate_for_people(run: Run, trained: Any) -> None:
     result = run("evaluate", trained.folder)
     assert (result.code, result.err) == (0, "")
     rows = [line.strip() for line in result.out.splitlines()[1:] if line.strip()]
-    names = ("model", "gelgt", "network alone", "trees alone", "lightgbm", "entity-mean")
+    names = (
+        "model",
+        "gelgt",
+        "network alone",
+        "its columns alone",
+        "trees alone",
+        "lightgbm",
+        "entity-mean",
+    )
     assert [
         next((name for name in names if row.startswith(name)), row) for row in rows[:-1]
     ] == list(names)

@@ -59,7 +59,7 @@ def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -
         "lightgbm-2hop",
         "entity-mean",
     ]
-    assert set(again.json["results"][0]["parts"]) == {"network", "trees"}
+    assert set(again.json["results"][0]["parts"]) == {"network", "columns", "trees"}
     assert "gelgt network alone  gelgt trees alone  gelgt share of trees  gelgt together" in re.sub(
         r"  +", "  ", shown.out
     )

@@ -56,13 +56,14 @@ def test_the_object_and_the_folder(trained: Any) -> None:
 def test_progress_is_plain_and_beside_the_result(trained: Any) -> None:
     lines = trained.result.err.splitlines()
     assert "\x1b" not in trained.result.err
-    assert [line.split()[1] for line in lines if line.startswith("✓")] == [
+    assert [line[1:].split("  ")[0].strip() for line in lines if line.startswith("✓")] == [
         "source",
         "task",
         "data",
         "columns",
         "baselines",
         "trees",
+        "columns network",
         "model",
         "training",
         "scoring",

@@ -144,12 +144,12 @@ def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, retrain: 
     metrics = run.record.to_json()
     share = metrics["tree_share"]
     assert share == metrics["trees"]["share"] > 0
-    assert set(metrics["parts"]) == {"network", "trees"}
+    assert set(metrics["parts"]) == {"network", "columns", "trees"}
     assert set(metrics["baseline_labels"]) == ({"train", "known"} if retrain else {"train"})
     for split in ("val", "test"):
         table = pq.read_table(run.folder / "predictions" / f"{split}.parquet").to_pandas()
         label = table["label"].to_numpy()
-        for part in ("network", "trees"):
+        for part in ("network", "columns", "trees"):
             assert metrics["parts"][part][split] == score(
                 "binary_classification", label, table[f"part:{part}"].to_numpy()
             )
@@ -200,7 +200,7 @@ def test_a_model_without_trees_has_one_part(db: Database, task: Task, tmp_path: 
         db,
         task,
         tmp_path / "run",
-        small(task.task_type, model__trees=False),
+        small(task.task_type, model__trees=False, model__column_members=0),
         Options(baselines=False, device="cpu"),
     )
     assert run.record.to_json()["parts"] == {"network": run.record.to_json()["metrics"]}

@@ -87,7 +87,7 @@ def test_a_second_is_enough_for_a_run(db: Database, task: Task, tmp_path: Path) 
     assert run.record.ended == "time limit"
     assert run.record.time.limit == 1.0
     assert any("network" in text for text in run.record.time.cut_off)
-    assert set(plans) == {"baselines", "training", "network", "trees"}
+    assert set(plans) == {"baselines", "training", "columns network", "network", "trees"}
     scores = evaluate_run(run, db)["metrics"]["test"]
     assert scores["roc_auc"] == pytest.approx(run.record.metrics["test"]["roc_auc"], abs=1e-6)
 
