@@ -85,7 +85,7 @@ def test_multiclass(tiny: Any, make_task: Any) -> None:
     predicted = fit(tiny, task).predictions["test"]
     assert predicted.shape == (task.rows["test"], 3)
     assert np.allclose(predicted.sum(axis=1), 1)
-    assert (predicted.argmax(axis=1) == targets(task, "test")).mean() > 0.8
+    assert (predicted.argmax(axis=1) == targets(task, "test")).mean() > 0.75
 
 
 def test_multilabel_has_a_column_for_each_label(tiny: Any, make_task: Any) -> None:

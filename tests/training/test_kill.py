@@ -17,7 +17,7 @@ from gelgt import Database, GelgtError, Task
 from gelgt.baselines import boosting
 from gelgt.history import choose
 from gelgt.runs.folder import CHECKPOINT, SUCCESS
-from gelgt.training import Options, fit, load_run, train_run, trees
+from gelgt.training import Options, columns_fit, fit, load_run, train_run, trees
 
 KILLS = 10
 
@@ -25,7 +25,9 @@ KILLS = 10
 def work(folder: str, task_folder: str, out: str) -> None:
     """One process: train, or go on."""
     fit.CHECKPOINT_SECONDS = 1e-3
-    trees.ROUNDS = choose.ROUNDS = boosting.ROUNDS = 15  # the fixture does not reach this process
+    # the fixtures do not reach this process
+    trees.ROUNDS = choose.ROUNDS = boosting.ROUNDS = 15
+    columns_fit.EPOCH = 4
     torch.set_num_threads(1)
     db = gelgt.open(folder)
     train_run(

@@ -103,8 +103,9 @@ def test_forests_end_in_time(data: TrainingData) -> None:
     assert again.rounds == grown.rounds
 
 
-def test_test_labels_are_never_seen(data: TrainingData, db: Database, task: Task) -> None:
+def test_test_labels_are_never_seen(db: Database, task: Task) -> None:
     config = small(task.task_type)
+    data = TrainingData.of(db, task, in_regime(config, task))
     beside = trees_beside(make_model(data, config), data, config)
     known = regrow_trees(beside, data, config, ("known",))
     labels = dict(task.labels)

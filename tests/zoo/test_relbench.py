@@ -18,6 +18,7 @@ FLOORS = {"driver-top3": 0.88, "driver-dnf": 0.77}
 CEILING = 2.9
 
 
+@pytest.mark.usefixtures("whole_forests")
 @pytest.mark.parametrize("name", ["driver-top3", "driver-dnf", "driver-position"])
 def test_rel_f1_frozen(relbench_data: Callable[[str], Path], name: str) -> None:
     db = gelgt.open(relbench_data("rel-f1"))

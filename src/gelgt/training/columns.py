@@ -9,7 +9,6 @@ not seen its entity.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,7 +77,6 @@ def fit_columns(
     members: int,
     *,
     seconds: float | None = None,
-    stop: Callable[[], bool] = lambda: False,
 ) -> Columns | None:
     """A columns network that stops by the validation loss; None where there are no columns, or
     nothing to stop by.
@@ -92,7 +90,7 @@ def fit_columns(
         return None
     began = time.perf_counter()
     deadline = np.inf if seconds is None else began + (1 - FOLDS_SHARE) * seconds
-    fit = ColumnsFit(data.target, device, config.seed, members, deadline, stop)
+    fit = ColumnsFit(data.target, device, config.seed, members, deadline)
     network, steps = fit.best(rows, held_out, config.epochs)
     spent, taken = time.perf_counter() - began, max(steps, 1)
     folds = FOLDS if seconds is None or FOLDS * spent <= seconds - spent else 0

@@ -46,7 +46,6 @@ class ColumnsFit:
     seed: int
     members: int
     deadline: float = np.inf
-    stop: Callable[[], bool] = lambda: False
     is_cut_off: bool = field(default=False, init=False)
 
     def network(self, rows: ColumnRows, number: int) -> ColumnsNetwork:
@@ -84,7 +83,7 @@ class ColumnsFit:
         return network
 
     def _is_over(self) -> bool:
-        self.is_cut_off |= time.perf_counter() > self.deadline or self.stop()
+        self.is_cut_off |= time.perf_counter() > self.deadline
         return self.is_cut_off
 
     @torch.no_grad()

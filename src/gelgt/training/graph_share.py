@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gelgt.nn.ensemble import Ensemble
 from gelgt.training.ensemble import Trained
 from gelgt.training.job import Job
 
@@ -16,7 +17,7 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 def with_graph(job: Job, trained: Trained) -> tuple[Trained, Tensor]:
     """The networks with the share that has the least validation loss, and what they then put out
     for the validation seeds that exist: (E, outputs)."""
-    outputs = job.outputs(trained.network, "val")
+    outputs = job.outputs(Ensemble(trained.networks), "val")
     if trained.columns is None:
         return trained, outputs
     data = job.data
@@ -25,15 +26,14 @@ def with_graph(job: Job, trained: Trained) -> tuple[Trained, Tensor]:
     columns = trained.columns.network.outputs(data.columns_of(seeds.take(there)))
     usable = np.flatnonzero(np.isfinite(labels[there]).reshape(len(there), -1).all(1))
     if not len(usable):
-        return trained, outputs
+        return trained, columns + outputs
     truth, some = data.target.encode(labels[there[usable]]), torch.from_numpy(usable)
-    added = outputs - columns
     losses = [
-        float(data.target.loss(columns[some] + share * added[some], truth)) for share in SHARES
+        float(data.target.loss(columns[some] + share * outputs[some], truth)) for share in SHARES
     ]
     graph = SHARES[int(np.argmin(losses))]
     job.progress.notice(_words(graph))
-    return replace(trained, graph=graph), columns + graph * added
+    return replace(trained, graph=graph), columns + graph * outputs if graph else columns
 
 
 def _words(graph: float) -> str:

@@ -162,9 +162,8 @@ def _fit_columns(job: Job) -> Columns | None:
             job.device,
             config.model.column_members,
             seconds=limit,
-            stop=job.stop,
         )
-        if columns is not None and not job.stop():
+        if columns is not None:
             save_columns(job.out, job.key, columns)
     if columns is None:
         return None
