@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gelgt import Database, Task
 from gelgt.bench.plan import study_cells
 from gelgt.bench.pool import CellEvent
