@@ -1,10 +1,10 @@
 """Causal aggregates of seeds: what a tabular model may know of an entity at a time.
 
     hops = 1    the columns of the entity's row and of its parent rows, and over its child rows:
-                their number, how many in the last 1, 2, 4 … 64 windows, days since the newest, the
+                their number, how many in the last 1, 2, 3 … 64 windows, days since the newest, the
                 second, fifth and tenth newest, mean gap, last gap, and the days since the newest
                 over the mean gap; for each column mean, minimum, maximum, deviation, means of the
-                newest five and twenty and of the last 1, 4 and 16 windows, and the newest three
+                newest five and twenty and of the last 1, 3, 4, 16 windows, and the newest three
                 (numbers), or the shares of the most frequent categories and the newest (categories)
     hops = 2    also the same over the other parents and over the children of the child rows, and
                 around the entity's parents and the newest child's parents: their parent and child

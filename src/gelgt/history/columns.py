@@ -35,8 +35,8 @@ NUMBERS = (
     "third last",
 )
 TIMELESS_NUMBERS = 4
-COUNT_WINDOWS = (1, 2, 4, 8, 16, 32, 64)  # windows before the seed whose events are counted
-MEAN_WINDOWS = (1, 4, 16)  # windows whose values are averaged
+COUNT_WINDOWS = (1, 2, 3, 4, 8, 12, 16, 32, 64)  # windows before the seed whose events are counted
+MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
