@@ -85,7 +85,9 @@ def test_multiclass(tiny: Any, make_task: Any) -> None:
     predicted = fit(tiny, task).predictions["test"]
     assert predicted.shape == (task.rows["test"], 3)
     assert np.allclose(predicted.sum(axis=1), 1)
-    assert (predicted.argmax(axis=1) == targets(task, "test")).mean() > 0.75
+    truth = targets(task, "test")
+    most_frequent = np.bincount(truth).max() / len(truth)
+    assert (predicted.argmax(axis=1) == truth).mean() > most_frequent + 0.15
 
 
 def test_multilabel_has_a_column_for_each_label(tiny: Any, make_task: Any) -> None:
