@@ -4,6 +4,7 @@
     regression                  mae rmse, r2, nmae (MAE over the labels' standard deviation)
     multiclass_classification   mrr              accuracy, macro_f1, log_loss
     multilabel_classification   macro_auprc      micro_auprc, macro_roc_auc, accuracy
+    recommendation              map              precision, recall, ndcg, each of the first k
 
 A metric that the labels leave undefined (one class only) is left out, never guessed.
 """
@@ -20,6 +21,7 @@ MAIN = {
     "regression": "mae",
     "multiclass_classification": "mrr",
     "multilabel_classification": "macro_auprc",
+    "recommendation": "map",
 }
 SMALLER_IS_BETTER = frozenset({"mae", "rmse", "nmae", "log_loss"})
 # Metrics as they are called in a sentence.
@@ -38,6 +40,10 @@ WORDS = {
     "macro_roc_auc": "macro ROC-AUC",
     "macro_auprc": "macro average precision",
     "micro_auprc": "micro average precision",
+    "map": "MAP",
+    "precision": "precision",
+    "recall": "recall",
+    "ndcg": "NDCG",
 }
 
 
@@ -52,9 +58,10 @@ def score(task_type: str, labels: NDArray[Any], predictions: NDArray[Any]) -> di
     """All metrics of some predictions, the deciding one first.
 
     Args:
-        labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task.
-        predictions: (S,) probabilities or values, (S, C) class probabilities, or (S, L) label
-            probabilities.
+        labels: (S,) 0 or 1, values, or class numbers; (S, L) of 0 and 1 for a multilabel task;
+            (S, Y) rows of a recommendation, -1 behind the last.
+        predictions: (S,) probabilities or values, (S, C) class probabilities, (S, L) label
+            probabilities, or (S, k) recommended rows, the best first.
     """
     if len(labels) == 0:
         return {}
@@ -79,6 +86,8 @@ def uncertainty(task_type: str, value: float, labels: NDArray[Any]) -> float:
     if task_type == "regression":
         return value / math.sqrt(len(labels))
     rows = len(labels)
+    if task_type == "recommendation":
+        rows = max(1, int(np.count_nonzero((labels >= 0).any(1))))
     if task_type == "binary_classification":
         rows = max(
             1, min(int(np.count_nonzero(labels > 0.5)), int(np.count_nonzero(labels <= 0.5)))
@@ -158,9 +167,50 @@ def _multilabel(labels: NDArray[Any], p: NDArray[Any]) -> dict[str, float | None
     }
 
 
+def _recommendation(labels: NDArray[Any], ranked: NDArray[Any]) -> dict[str, float | None]:
+    """Of rows with at least one label, as RelBench has it; rows are padded with -1.
+
+    Args:
+        labels: (S, Y) destinations that were right.
+        ranked: (S, k) destinations, the best first.
+    """
+    count = (labels >= 0).sum(1)
+    has = count > 0
+    if not has.any():
+        return {"map": None}
+    labels, ranked, count = labels[has], ranked[has], count[has]
+    k = ranked.shape[1]
+    hits = is_among(ranked, labels)
+    best = np.minimum(count, k)
+    precision = np.cumsum(hits, 1) / (np.arange(k) + 1)
+    weights = 1 / np.log2(np.arange(k) + 2)
+    ideal = np.cumsum(weights)[best - 1]
+    return {
+        "map": float(((precision * hits).sum(1) / best).mean()),
+        "precision": float((hits.sum(1) / k).mean()),
+        "recall": float((hits.sum(1) / count).mean()),
+        "ndcg": float(((hits * weights).sum(1) / ideal).mean()),
+    }
+
+
+def is_among(values: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    """(S, k) whether each value of a row is among the others (S, Y) of the same row; -1 never is.
+
+    Example:
+        >>> is_among(np.array([[3, 1, -1]]), np.array([[1, 2, -1]])).tolist()
+        [[False, True, False]]
+    """
+    size = int(max(values.max(initial=0), others.max(initial=0))) + 2
+    row = np.arange(len(values))[:, None] * size
+    there = np.isin((values + 1) + row, (others + 1) + row)
+    found: NDArray[np.bool_] = there & (values >= 0)
+    return found
+
+
 _METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any]], dict[str, float | None]]] = {
     "binary_classification": _binary,
     "regression": _regression,
     "multiclass_classification": _multiclass,
     "multilabel_classification": _multilabel,
+    "recommendation": _recommendation,
 }

@@ -22,6 +22,7 @@ from gelgt.nn.encoders import TableColumns
 from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.layout import PackedTokens, Rows
 from gelgt.nn.norms import LayerNorm
+from gelgt.nn.recommender import Recommender
 from gelgt.nn.rows import ModelInput
 
 if TYPE_CHECKING:
@@ -76,12 +77,15 @@ class RelationalModel(nn.Module):
             moving averages): such a batch is not split.
         shows_attention: Whether `seed_attention` says how seeds spread their attention.
         biases: Its temporal biases, as `make_biases` gives them.
+        recommender: Scores rows by the seed vectors that the head puts out, where the task
+            recommends; None otherwise.
     """
 
     config_type: ClassVar[type[ModelConfig]] = ModelConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
     history: HistoryEncoder | None
     head: nn.Sequential
+    recommender: Recommender | None
 
     def __init__(self, config: ModelConfig, context: ModelContext) -> None:
         super().__init__()
@@ -89,6 +93,7 @@ class RelationalModel(nn.Module):
         self.noise_seed = context.noise_seed
         self.columns = context.columns()
         self.biases = nn.ModuleList()
+        self.recommender = None
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:

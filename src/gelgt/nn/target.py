@@ -6,6 +6,7 @@
                  percentile
     multiclass   one logit a class
     multilabel   one logit a label
+    recommendation   a seed vector, from which `Recommender` scores rows
 
 Everything comes from the training labels, is plain JSON, and travels with a model.
 """
@@ -85,6 +86,8 @@ class Target:
             return cls(
                 space, float(finite.mean()), float(finite.std()) or 1.0, float(low), float(high)
             )
+        if space.task_type == "recommendation":
+            return cls(space)
         if space.task_type == "multiclass_classification":
             shares = (np.bincount(labels, minlength=space.width) + 1) / (len(labels) + space.width)
             return cls(space, start=tuple(np.log(shares).tolist()))

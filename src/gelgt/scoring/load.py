@@ -24,8 +24,10 @@ def new_model(config: RunConfig, data: SeedData, history: int) -> RelationalMode
     Args:
         history: Columns of the history that seeds come with; 0 for none.
     """
+    is_ranking = data.target.task_type == "recommendation"
+    outputs = config.model.width if is_ranking else data.target.outputs
     context = ModelContext(
-        data.graph, data.features, data.target.outputs, data.hide, config.sampling.seed, history
+        data.graph, data.features, outputs, data.hide, config.sampling.seed, history
     )
     return find_model(config.kind)(config.model, context)
 

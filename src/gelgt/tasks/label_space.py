@@ -5,6 +5,7 @@ for each label; any other lists name the labels that apply, and the label space 
 labels name, sorted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,13 +43,13 @@ def label_space(task: Task) -> LabelSpace:
     """The label space of a task, from its training labels alone.
 
     Raises:
-        TaskError: the task recommends rows, which have no label space.
+        TaskError: the type of the task is not known.
     """
-    if task.task_type is None or task.task_type == "recommendation":
+    if task.task_type is None:
         raise TaskError(
-            "no_baseline",
-            f"There are no baselines for recommendations ('{task.name}').",
-            hint="Choose a task with a target.",
+            "no_task_type",
+            f"The type of the task '{task.name}' is not known.",
+            hint="State it in the task's manifest, or with --task-type.",
         )
     if task.task_type == "multiclass_classification":
         return LabelSpace(task.task_type, task.classes)
@@ -65,11 +66,13 @@ def label_space(task: Task) -> LabelSpace:
 
 def targets(task: Task, split: str, space: LabelSpace | None = None) -> NDArray[Any]:
     """The labels of a split: float64 (S,) for regression, int64 (S,) 0/1 or class numbers, float32
-    (S, L) for multilabel."""
+    (S, L) for multilabel; int64 (S, Y) rows of the recommended table, -1 behind the last."""
     space = space or label_space(task)
     column = task.table(split).column(task.label_col)
     if space.task_type == "multilabel_classification":
         return _indicators(column, space)
+    if space.task_type == "recommendation":
+        return _lists(column)
     values: NDArray[Any] = column.to_numpy()
     return values.astype(np.float64 if space.task_type == "regression" else np.int64)
 
@@ -91,3 +94,28 @@ def _indicators(column: pa.ChunkedArray, space: LabelSpace) -> NDArray[np.float3
     inside = within < space.width
     indicators[rows[inside], within[inside]] = pc.fill_null(values, 0).to_numpy()[inside]
     return indicators
+
+
+def _lists(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Lists of row numbers behind each other, distinct and ascending, padded with -1."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    values = pc.fill_null(pc.list_flatten(column), -1).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    rows, values = rows[values >= 0], values[values >= 0]
+    if len(rows):
+        rows, values = np.unique(np.stack([rows, values], 1), axis=0).T
+    within = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    out = np.full((len(lengths), int(within.max(initial=0)) + 1), -1, np.int64)
+    out[rows, within] = values
+    return out
+
+
+def joined_labels(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Labels behind each other; lists are padded to the longest."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    width = max(part.shape[1] for part in parts)
+    pads = [((0, 0), (0, width - part.shape[1])) for part in parts]
+    return np.concatenate(
+        [np.pad(part, pad, constant_values=-1) for part, pad in zip(parts, pads, strict=True)]
+    )

@@ -50,9 +50,7 @@ def forecast_rows(
     """Label rows from SQL; train and val see the rows up to the test time, test sees all."""
     assert task.sql is not None
     # RelBench drops the labels of rows that do not exist at the test time, in every split.
-    bounds = {"entity": rows_until(db, task.entity_table, split.test)}
-    if task.dst_entity_table:
-        bounds["target"] = lists_until(db, task.dst_entity_table, split.test)
+    bounds = label_bounds(db, task, split)
     raw = {}
     for until, names in ((split.test, ("train", "val")), (None, ("test",))):
         with engine(db, until) as run:
@@ -111,6 +109,15 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
             hint="Name a feature column.",
         )
     return f"SELECT {quote(schema.time_col)}, {quote(key)}, {quote(target)}\nFROM {quote(table)}"
+
+
+def label_bounds(db: Database, task: Definition, split: Split) -> dict[str, str]:
+    """Which rows labels may name, as SQL that `collect_rows` takes: those that exist at the test
+    time."""
+    bounds = {"entity": rows_until(db, task.entity_table, split.test)}
+    if task.dst_entity_table is not None:
+        bounds["target"] = lists_until(db, task.dst_entity_table, split.test)
+    return bounds
 
 
 def collect_rows(

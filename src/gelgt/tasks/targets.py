@@ -82,6 +82,8 @@ def finish_rows(rows: pa.Table, task: Definition, classes: tuple[Any, ...]) -> p
     are left out."""
     if task.task_type == "multiclass_classification":
         return _named(_number_classes(rows, classes)[0], task)
+    if task.task_type == "recommendation":
+        return _named(rows, task)
     convert = _binary if task.task_type == "binary_classification" else _numbers
     return _named(_with_target(rows, convert(rows.column("target"), task)), task)
 

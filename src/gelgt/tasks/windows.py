@@ -13,25 +13,25 @@ Label files that differ from the definition count as they are: somebody may have
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError
 from gelgt.tasks.engine import engine, find_column
-from gelgt.tasks.labels import collect_rows
+from gelgt.tasks.labels import collect_rows, label_bounds
 from gelgt.tasks.split import Split, Times
 from gelgt.tasks.sql_text import quote, time_literal
 from gelgt.tasks.targets import finish_rows
 from gelgt.tasks.task import Task
-from gelgt.tasks.views import rows_until
 
 
 def has_windows(task: Task) -> bool:
     """Whether labels can be made at other seed times: they come from SQL over windows of a fixed
-    length, with one value for each entity."""
+    length, with one value or one list of rows for each entity."""
     is_dated = task.val_timestamp is not None and task.test_timestamp is not None
-    has_rule = task.sql is not None and task.timedelta is not None and task.dst_entity_table is None
+    has_rule = task.sql is not None and task.timedelta is not None
     return (
         task.kind == "forecast"
         and has_rule
@@ -55,7 +55,7 @@ def with_more_windows(task: Task, each: int, *, until_test: bool = False) -> Tas
     assert task.sql is not None
     with engine(db, split.test) as run:
         columns = run.run(task.sql, _close_times(task, each, until_test), task.timedelta)
-        bounds = {"entity": rows_until(db, task.entity_table, split.test)}
+        bounds = label_bounds(db, task, split)
         raw = collect_rows(db, run, task, columns, bounds, task.max_rows)
     try:
         rows = finish_rows(raw.rows, task, task.classes)
@@ -114,7 +114,7 @@ def differing_labels(task: Task) -> int:
     with engine(db, split.test) as run:
         columns = run.run(task.sql, np.concatenate([regular, *saved.values()]), task.timedelta)
         time = quote(find_column(columns, str(task.time_col), "time"))
-        bounds = {"entity": rows_until(db, task.entity_table, split.test)}
+        bounds = label_bounds(db, task, split)
         for name, sign in (("train", "<"), ("val", ">=")):
             table, part = task.table(name), f"{time} {sign} {time_literal(split.val)}"
             is_sampled = name == "train" and table.num_rows == task.max_rows
@@ -131,6 +131,8 @@ def _different_rows(one: pa.Table, other: pa.Table) -> int:
     """How many rows are in one of two label tables only, or have another label; the last digits
     of floats may differ."""
     time, entity, label = one.column_names
+    if pa.types.is_list(one.schema.field(label).type):
+        return len(_listed(one) ^ _listed(other))
     frames = []
     for table in (one, other):
         frame = table.to_pandas().sort_values([time, entity, label], ignore_index=True)
@@ -143,3 +145,9 @@ def _different_rows(one: pa.Table, other: pa.Table) -> int:
         both[label].astype(float), both[f"{label}_other"].astype(float), rtol=1e-5, atol=1e-9
     )
     return int(np.count_nonzero(~same))
+
+
+def _listed(table: pa.Table) -> set[tuple[Any, ...]]:
+    """The rows of a recommendation's label table, each list without its order."""
+    time, entity, label = (column.to_pylist() for column in table.columns)
+    return {(t, e, tuple(sorted(set(rows or ())))) for t, e, rows in zip(time, entity, label)}

@@ -15,18 +15,23 @@ from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
 from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import HistoryPlan
+from gelgt.metrics import score
+from gelgt.nn import RelationalModel
 from gelgt.nn.target import Target, mostly_alike
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds, task_seeds
+from gelgt.scoring.scorer import Scorer
 from gelgt.scoring.seed_data import SeedData, hidden_columns
 from gelgt.sources.column_kinds import with_kinds_until
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.tasks.engine import has_engine
+from gelgt.tasks.label_space import joined_labels
 from gelgt.tasks.times import seconds
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.training.budget import columns_budget
 from gelgt.training.examples import KNOWN, joined
+from gelgt.training.objective import Objective
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
@@ -71,14 +76,8 @@ class TrainingData(SeedData):
         validation time, or are given.
 
         Raises:
-            GelgtError: the task has no times, or recommends rows.
+            GelgtError: the task has no times.
         """
-        if task.task_type == "recommendation":
-            raise GelgtError(
-                "cannot_train",
-                f"'{task.name}' recommends rows, which cannot be trained yet.",
-                hint="Predict a value or a class.",
-            )
         if task.time_col is None:
             raise GelgtError(
                 "no_times",
@@ -225,7 +224,7 @@ class TrainingData(SeedData):
         if task.test_timestamp is None:
             return self.seeds["train"], self.labels("train")
         seeds = joined([self.seeds["train"], self.seeds["val"]])
-        labels = np.concatenate([self.labels("train"), self.labels("val")])
+        labels = joined_labels([self.labels("train"), self.labels("val")])
         length = 0 if task.timedelta is None else int(task.timedelta.total_seconds())
         ended = np.flatnonzero(seeds.time + length <= seconds(task.test_timestamp))
         return seeds.take(ended), labels[ended]
@@ -282,6 +281,28 @@ class TrainingData(SeedData):
 
     def labels(self, split: str) -> NDArray[Any]:
         return self.target.labels(self.task, split)
+
+    def add_recommender(self, model: RelationalModel, config: RunConfig) -> None:
+        """Give a fresh network what scores destinations, where the task recommends."""
+
+    def objective(
+        self,
+        model: RelationalModel,
+        seeds: Seeds,
+        labels: NDArray[Any],
+        device: torch.device,
+        offsets: Tensor | None = None,
+    ) -> Objective:
+        """The loss of the seeds that are learned from.
+
+        Args:
+            offsets: (S, outputs) to which the network's outputs are added, on the device.
+        """
+        return Objective(self.target, self.target.encode(labels).to(device), offsets)
+
+    def scores(self, scorer: Scorer, seeds: Seeds, labels: NDArray[Any]) -> dict[str, float]:
+        """All metrics of a model on some seeds."""
+        return score(self.target.task_type, labels, scorer.predict(seeds).together)
 
     def ages(self) -> Tensor:
         """Ages in days of rows around training seeds, the seeds themselves left out."""

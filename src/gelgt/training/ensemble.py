@@ -300,6 +300,7 @@ def make_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
         model = new_model(config, data, 0 if history is None else history.shape[1])
+        data.add_recommender(model, config)
     model.start(
         torch.tensor(data.target.start),
         data.ages(),

@@ -10,6 +10,7 @@ from gelgt.config import TrainConfig
 from gelgt.errors import GelgtError
 from gelgt.sampling import Seeds
 from gelgt.schema.model import dated_text
+from gelgt.tasks.label_space import joined_labels
 
 if TYPE_CHECKING:
     from gelgt.training.data import TrainingData
@@ -25,7 +26,7 @@ def learnable(
     examples = [data.learned(split, config) for split in splits]
     seeds, labels = (
         joined([seeds for seeds, _ in examples]),
-        np.concatenate([labels for _, labels in examples]),
+        joined_labels([labels for _, labels in examples]),
     )
     usable = np.flatnonzero(
         np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds)

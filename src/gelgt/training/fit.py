@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from gelgt.config import TrainConfig
-from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
+from gelgt.metrics import SMALLER_IS_BETTER, is_better, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.pack import StaticBatch
@@ -28,7 +28,6 @@ from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_che
 from gelgt.training.columns import Columns
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
-from gelgt.training.objective import Objective
 from gelgt.training.optimiser import make_optimiser, set_rates
 from gelgt.training.session import Goal, Session
 from gelgt.training.steps import EagerSteps, RecordedSteps, StepSetup
@@ -83,7 +82,7 @@ class Trainer:
         self.optimiser = make_optimiser(model, config, is_recorded=self.why_eager is None)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         offsets = None if columns is None else columns.offsets(data, seeds).to(self.device)
-        objective = Objective(data.target, data.target.encode(labels).to(self.device), offsets)
+        objective = data.objective(model, seeds, labels, self.device, offsets)
         self.setup = StepSetup(
             model,
             objective,
@@ -112,7 +111,11 @@ class Trainer:
         """Why steps are not recorded; None where they are."""
         if not is_recorded:
             return "not asked for"
-        reason = why_not_recorded(self.model, self.data, self.device)
+        reason = (
+            why_not_recorded(self.model, self.data, self.device)
+            if self.model.recommender is None
+            else "recommendations have candidates, whose number differs"
+        )
         if reason is not None and self.device.type == "cuda":
             self.session.progress.notice(f"steps are not recorded as CUDA graphs: {reason}")
         return reason
@@ -234,7 +237,7 @@ class Trainer:
             seeds, labels = seeds.take(places), labels[places]
         if len(seeds) == 0:
             return {}
-        return score(self.data.target.task_type, labels, self.scorer.predict(seeds).together)
+        return self.data.scores(self.scorer, seeds, labels)
 
     # One step.
     def _step(self, parts: list[Any]) -> None:

@@ -34,6 +34,7 @@ from gelgt.scoring.replay import (
 from gelgt.training.data import TrainingData
 from gelgt.training.objective import Objective
 from gelgt.training.optimiser import limit_gradients
+from gelgt.training.rank_objective import RankObjective
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class StepSetup:
     """
 
     model: RelationalModel
-    objective: Objective
+    objective: Objective | RankObjective
     optimiser: torch.optim.Optimizer
     clip: float | None
     precision: Context

@@ -1,0 +1,140 @@
+"""Columns of candidates: what ties a seed to a destination, and what the destination's own past
+says at the seed time.
+
+ties    for each path, the logarithm of the number of walks, their share among all walks of the
+        seed, and the days since the newest
+items   history columns of the destination (`gelgt.history`), as if it were the entity: how often it
+        was linked in the last windows, how long ago, its own numbers
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.candidates.find import CandidateFinder, Candidates, days_before
+from gelgt.features import Features
+from gelgt.history.aggregates import aggregates
+from gelgt.history.choose import ColumnChoice, choose_columns
+from gelgt.history.columns import TaskData
+from gelgt.sampling import Seeds
+from gelgt.sources.database import Database
+
+HOPS = 2  # of the destination's history
+COLUMNS = 40  # most columns of it
+TIES = 3  # columns of a path
+PER_POSITIVE = 4  # other candidates beside each positive, where columns are chosen
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """The columns of the candidates of S seeds.
+
+    Attributes:
+        ties: (S, M, 3 · P) of each pair; NaN for what is missing.
+        place: (S, M) where the destination's columns stand in `items`; 0 behind the last candidate.
+        items: (U, F) of each destination and time that comes up.
+    """
+
+    ties: NDArray[np.float32]
+    place: NDArray[np.int64]
+    items: NDArray[np.float32]
+
+    def whole(self) -> NDArray[np.float32]:
+        """(S, M, 3 · P + F) both beside each other."""
+        return np.concatenate([self.ties, self.items[self.place]], 2)
+
+
+@dataclass(frozen=True)
+class PairReader:
+    """Computes columns of candidates.
+
+    Attributes:
+        db: The database.
+        features: Of its rows.
+        finder: Of the candidates.
+        names: The history columns of destinations that are read; None while they are to be chosen.
+    """
+
+    db: Database
+    features: Features
+    finder: CandidateFinder
+    names: tuple[str, ...] | None = None
+
+    @property
+    def visible(self) -> TaskData:
+        """The destination as an entity."""
+        finder = self.finder
+        task = replace(finder.task, entity_table=finder.destination)
+        return TaskData(self.db, finder.graph, self.features, task, finder.sampling)
+
+    @property
+    def tie_names(self) -> list[str]:
+        return [
+            f"{path.name}: {what}"
+            for path in self.finder.paths
+            for what in ("log count", "share", "days since")
+        ]
+
+    def read(self, seeds: Seeds, candidates: Candidates) -> PairColumns:
+        """The columns of candidates."""
+        count, total = candidates.count, candidates.count.sum(1, keepdims=True)
+        ties = np.stack(
+            [
+                np.log1p(count).astype(np.float32),
+                (count / np.maximum(total, 1)).astype(np.float32),
+                days_before(candidates.newest, self.finder.references(seeds)),
+            ],
+            3,
+        )
+        is_there = candidates.row >= 0
+        seed = np.broadcast_to(np.arange(len(seeds))[:, None], candidates.row.shape)[is_there]
+        row = candidates.row[is_there]
+        moments, moment = np.unique(seeds.time, return_inverse=True)
+        pairs, which = np.unique(
+            moment.reshape(-1)[seed] * max(self.finder.size, 1) + row, return_inverse=True
+        )
+        place = np.zeros(candidates.row.shape, np.int64)
+        place[is_there] = which.reshape(-1)
+        rows, times = pairs % max(self.finder.size, 1), moments[pairs // max(self.finder.size, 1)]
+        return PairColumns(ties.reshape(*candidates.row.shape, -1), place, self.items(rows, times))
+
+    def items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(U, F) the history columns of destinations at some times."""
+        if not self.names or not len(rows):
+            return np.zeros((len(rows), len(self.names or ())), np.float32)
+        columns = aggregates(self.visible, rows, times, hops=HOPS, siblings=False, names=self.names)
+        values: NDArray[np.float32] = np.ascontiguousarray(columns.values, np.float32)
+        return values
+
+    def chosen(
+        self,
+        seeds: Seeds,
+        candidates: Candidates,
+        is_positive: NDArray[np.bool_],
+        seed: int = 0,
+        budget: int = COLUMNS,
+    ) -> tuple["PairReader", ColumnChoice]:
+        """The same with the history columns that tell positives from other candidates.
+
+        Args:
+            is_positive: (S, M) among the candidates.
+        """
+        generator = np.random.default_rng(seed)
+        places = np.flatnonzero(is_positive)
+        others = np.flatnonzero(~is_positive & (candidates.row >= 0))
+        most = min(len(others), PER_POSITIVE * max(len(places), 1))
+        places = np.sort(np.concatenate([places, generator.choice(others, most, replace=False)]))
+        rows = candidates.row.reshape(-1)[places]
+        times = seeds.time[places // candidates.row.shape[1]]
+        choice = choose_columns(
+            self.visible,
+            rows,
+            times,
+            is_positive.reshape(-1)[places].astype(np.float64),
+            hops=HOPS,
+            siblings=False,
+            budget=budget,
+            seed=seed,
+        )
+        return replace(self, names=tuple(choice.numbers)), choice

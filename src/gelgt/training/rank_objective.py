@@ -1,0 +1,137 @@
+"""`RankObjective`: the loss of recommendations, a softmax over destinations.
+
+For each seed the loss is the mean of −log p over its positives, where p is the softmax of the scores
+of all destinations that exist at its seed time. Where the table is large, of its rows only the
+positives and candidates of the batch and a random sample enter; the sampled ones stand for the rest.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gelgt.graph import TIMELESS
+from gelgt.nn.recommender import PairInput, Recommender
+from gelgt.scoring.destinations import Destinations
+
+DENSE = 20_000  # destinations up to which all are scored in every step
+SAMPLED = 4_096  # random destinations of a step otherwise
+
+
+@dataclass(frozen=True)
+class RankObjective:
+    """What a recommender is trained for.
+
+    Attributes:
+        recommender: Of the network that is trained.
+        destinations: What is recommended.
+        pairs: The candidates of all the seeds that are learned from, on the host.
+        positives: (S, Y) rows that are right, -1 behind the last.
+        limits: (S,) the first second that each seed may not see.
+        device: Where the network is.
+    """
+
+    recommender: Recommender
+    destinations: Destinations
+    pairs: "Pairs"
+    positives: Tensor
+    limits: Tensor
+    device: torch.device
+
+    def loss(self, out: Tensor, index: Tensor) -> Tensor:
+        """The mean loss of a batch: ()."""
+        return self.losses(out, index).mean()
+
+    def losses(self, out: Tensor, index: Tensor) -> Tensor:
+        """The loss of each row of a batch: (B, d), (B,) places among the seeds → (B,)."""
+        index = index.cpu()
+        positives = self.positives[index].to(self.device)
+        limits = self.limits[index].to(self.device)
+        pairs = self.pairs.take(index, self.device)
+        rows, weight = self._rows(positives, pairs.row, index)
+        items = self.recommender.vectors(self._frame(rows), self._places[rows])
+        scores = self.recommender.scores(
+            out.float(), items, PairInput(_places_in(rows, pairs.row), pairs.columns)
+        )
+        times = self._times[rows]
+        hidden = (times >= limits[:, None]) & (times != TIMELESS)
+        total = torch.logsumexp((scores + weight).masked_fill(hidden, -torch.inf), 1)
+        place = _places_in(rows, positives)
+        right = scores.gather(1, place.clamp(min=0))
+        count = (place >= 0).sum(1)
+        return total - torch.where(place >= 0, right, 0.0).sum(1) / count.clamp(min=1)
+
+    def _rows(self, positives: Tensor, candidates: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(n,) the destinations of a step, ascending, and the logarithm of how many rows each
+        stands for."""
+        size = self.destinations.size
+        if size <= DENSE:
+            return self._all, torch.zeros((), device=self.device)
+        known = torch.unique(torch.cat([positives.flatten(), candidates.flatten()]))
+        known = known[known >= 0]
+        generator = np.random.default_rng(index.numpy().tobytes())
+        drawn = torch.from_numpy(generator.choice(size, SAMPLED, replace=False)).to(self.device)
+        drawn = drawn[~torch.isin(drawn, known)]
+        rows = torch.cat([known, drawn]).sort()
+        weight = math.log(max(size - len(known), 1) / max(len(drawn), 1))
+        is_drawn = torch.cat([torch.zeros(len(known)), torch.ones(len(drawn))]).to(self.device)
+        return rows.values, (weight * is_drawn)[rows.indices]
+
+    def _frame(self, rows: Tensor) -> Any:
+        if self.destinations.size <= DENSE:
+            return self._whole_frame
+        return self.destinations.frame(rows.cpu().numpy()).to(self.device)
+
+    @cached_property
+    def _whole_frame(self) -> Any:
+        return self.destinations.frame(np.arange(self.destinations.size)).to(self.device)
+
+    @cached_property
+    def _all(self) -> Tensor:
+        return torch.arange(self.destinations.size, device=self.device)
+
+    @cached_property
+    def _times(self) -> Tensor:
+        return self.destinations.times.to(self.device)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """(D,) where each destination stands in the lookup."""
+        return self.recommender.places(self.destinations.keys.to(self.device))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Candidates of the seeds that are learned from.
+
+    Attributes:
+        row: (S, M) int32, -1 behind the last.
+        ties: (S, M, T) float16: values are only compared with their quantiles.
+        place: (S, M) int32 places in `items`.
+        items: (U, F)
+    """
+
+    row: Tensor
+    ties: Tensor
+    place: Tensor
+    items: Tensor
+
+    def take(self, index: Tensor, device: torch.device) -> PairInput:
+        """Those of some seeds, up to their last candidate."""
+        row = self.row[index].long()
+        used = max(1, int((row >= 0).sum(1).max())) if len(row) else 1
+        row = row[:, :used]
+        columns = torch.cat(
+            [self.ties[index, :used].float(), self.items[self.place[index, :used].long()]], 2
+        )
+        return PairInput(row.to(device), columns.to(device))
+
+
+def _places_in(rows: Tensor, wanted: Tensor) -> Tensor:
+    """Where destinations stand among ascending rows; -1 for padding."""
+    at = torch.searchsorted(rows, wanted.clamp(min=0)).clamp(max=len(rows) - 1)
+    return torch.where((wanted >= 0) & (rows[at] == wanted), at, -1)
