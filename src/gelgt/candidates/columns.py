@@ -3,8 +3,9 @@ says at the seed time.
 
 ties    for each path, the logarithm of the number of walks, their share among all walks of the
         seed, and the days since the newest
-items   history columns of the destination (`gelgt.history`), as if it were the entity: how often it
-        was linked in the last windows, how long ago, its own numbers
+items   how often everyone was linked to the destination in the last windows, over the most that any
+        destination was, and its rank; and history columns of the destination (`gelgt.history`), as
+        if it were the entity: counts, gaps, its own numbers
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ from gelgt.sources.database import Database
 
 HOPS = 2  # of the destination's history
 COLUMNS = 40  # most columns of it
-TIES = 3  # columns of a path
+TIES = ("log count", "share", "days since")  # of a path
+WINDOWS = (1, 2, 4, 16)  # in which everyone's links are counted
 PER_POSITIVE = 4  # other candidates beside each positive, where columns are chosen
 
 
@@ -73,8 +75,14 @@ class PairReader:
         return [
             f"{path.name}: {what}"
             for path in self.finder.paths
-            for what in ("log count", "share", "days since")
+            for what in TIES
         ]
+
+    @property
+    def item_names(self) -> list[str]:
+        """The columns of a destination at a time."""
+        every = [f"links in {n} windows: {what}" for n in WINDOWS for what in ("share", "rank")]
+        return [*every, *(self.names or ())]
 
     def read(self, seeds: Seeds, candidates: Candidates) -> PairColumns:
         """The columns of candidates."""
@@ -100,12 +108,33 @@ class PairReader:
         return PairColumns(ties.reshape(*candidates.row.shape, -1), place, self.items(rows, times))
 
     def items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(U, F) the history columns of destinations at some times."""
+        """(U, F) the columns of destinations at some times."""
+        every = self.everyone(rows, times)
         if not self.names or not len(rows):
-            return np.zeros((len(rows), len(self.names or ())), np.float32)
+            return every
         columns = aggregates(self.visible, rows, times, hops=HOPS, siblings=False, names=self.names)
-        values: NDArray[np.float32] = np.ascontiguousarray(columns.values, np.float32)
-        return values
+        return np.concatenate([every, columns.values.astype(np.float32)], 1)
+
+    def everyone(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(U, 8) how often everyone was linked to destinations in the last windows, over the most
+        that any was, and the logarithm of their rank by it."""
+        finder, links = self.finder, self.finder.links
+        out = np.zeros((len(rows), 2 * len(WINDOWS)), np.float32)
+        moments, which = np.unique(times, return_inverse=True)
+        limits, references = finder.limits_at(moments), finder.references_at(moments)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        ends = np.searchsorted(which.reshape(-1)[order], np.arange(len(moments) + 1))
+        for place, (limit, reference) in enumerate(zip(limits, references)):
+            asked = order[ends[place] : ends[place + 1]]
+            end = np.searchsorted(links.time, limit)
+            for column, windows in enumerate(WINDOWS):
+                since = np.searchsorted(links.time[:end], reference - windows * finder.window)
+                count = np.bincount(links.row[since:end], minlength=finder.size)
+                above = np.sort(count)[::-1]
+                rank = np.searchsorted(-above, -count[rows[asked]])
+                out[asked, 2 * column] = count[rows[asked]] / max(int(above[0]), 1)
+                out[asked, 2 * column + 1] = np.log1p(rank)
+        return out
 
     def chosen(
         self,

@@ -121,11 +121,17 @@ class CandidateFinder:
 
     def limits(self, seeds: Seeds) -> NDArray[np.int64]:
         """(S,) the first second that each seed may not see."""
-        return self._sampler.limits(seeds.time)
+        return self.limits_at(seeds.time)
 
     def references(self, seeds: Seeds) -> NDArray[np.int64]:
         """(S,) the time from which ages are measured."""
-        return self._sampler.references(seeds.time)
+        return self.references_at(seeds.time)
+
+    def limits_at(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._sampler.limits(times)
+
+    def references_at(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._sampler.references(times)
 
     def popular(self, limit: int, reference: int) -> NDArray[np.int64]:
         """The destinations that everyone has had lately, most of all first: links weigh less the

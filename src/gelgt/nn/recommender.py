@@ -22,7 +22,7 @@ from gelgt.nn.history import QUANTILES, normal_places, quantiles
 from gelgt.nn.norms import LayerNorm
 
 LOOKUP_SCALE = 0.01
-COLUMN_DROPOUT = 0.1
+DROPOUT = 0.3  # of what is read of candidates
 NAME = "recommender"
 
 
@@ -32,7 +32,8 @@ class PairInput:
 
     Attributes:
         row: (B, M) destination rows; -1 behind the last.
-        columns: (B, M, F) what ties seeds to them, and their past; NaN for what is missing.
+        columns: (B, M, F) what ties seeds to them, and their past, on the scale of
+            `Recommender.normal`; NaN for what is missing.
     """
 
     row: Tensor
@@ -47,14 +48,13 @@ class Recommender(nn.Module):
         pairs: Columns of a candidate.
         lookups: Destinations that have a vector of their own.
         columns: The destination table's columns.
-        dropout: Of the layers that read candidates.
     """
 
     edges: Tensor
     keys: Tensor
 
     def __init__(
-        self, width: int, pairs: int, lookups: int, columns: TableColumns, dropout: float
+        self, width: int, pairs: int, lookups: int, columns: TableColumns
     ) -> None:
         super().__init__()
         self.width = width
@@ -65,29 +65,27 @@ class Recommender(nn.Module):
         self.row_norm = LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.base = nn.Linear(width, 1)
-        self.pairs = nn.Sequential(Dropout(COLUMN_DROPOUT), nn.Linear(2 * pairs, width))
+        self.pairs = nn.Linear(2 * pairs, width)
         self.of_item = nn.Linear(width, width, bias=False)
         self.of_seed = nn.Linear(width, width, bias=False)
         self.local = nn.Sequential(
             nn.GELU(),
-            LayerNorm(width),
-            Dropout(dropout),
+            Dropout(DROPOUT),
             nn.Linear(width, width),
             nn.GELU(),
-            Dropout(dropout),
             nn.Linear(width, 1),
         )
 
     @classmethod
     def shaped(
-        cls, weights: Mapping[str, Tensor], prefix: str, columns: TableColumns, dropout: float
+        cls, weights: Mapping[str, Tensor], prefix: str, columns: TableColumns
     ) -> "Recommender | None":
         """A recommender of the shape that some weights have; None where they have none."""
         lookup = weights.get(f"{prefix}lookup")
         if lookup is None:
             return None
         pairs = len(weights[f"{prefix}edges"])
-        return cls(lookup.shape[1], pairs, len(lookup), columns, dropout)
+        return cls(lookup.shape[1], pairs, len(lookup), columns)
 
     # Destinations.
     def vectors(self, frame: Any, place: Tensor) -> Tensor:
@@ -112,6 +110,17 @@ class Recommender(nn.Module):
         return torch.where(self.keys[at] == keys, at, -1)
 
     # Scores.
+    def normal(self, columns: Tensor, first: int = 0) -> Tensor:
+        """Columns (…, F) by their places among the training values, NaN kept.
+
+        Args:
+            first: Which of the columns comes first, where only some are given.
+        """
+        flat = columns.reshape(-1, columns.shape[-1])
+        edges = self.edges[first : first + columns.shape[-1]]
+        out = normal_places(flat, edges).view_as(columns)
+        return torch.where(torch.isnan(columns), torch.nan, out)
+
     def everywhere(self, seeds: Tensor, items: Tensor) -> Tensor:
         """(B, N) scores of destinations without their ties."""
         query = self.query(seeds)
@@ -123,11 +132,10 @@ class Recommender(nn.Module):
         Args:
             seeds: (B, d)
             items: (B, M, d) vectors of the candidates.
-            columns: (B, M, F)
+            columns: (B, M, F) as `normal` gives them.
         """
         missing = torch.isnan(columns)
-        flat = columns.reshape(-1, columns.shape[-1])
-        scaled = torch.where(missing, 0.0, normal_places(flat, self.edges).view_as(columns))
+        scaled = torch.where(missing, 0.0, columns)
         read = self.pairs(torch.cat([scaled, missing.to(scaled.dtype)], -1))
         mixed = read + self.of_item(items) + self.of_seed(seeds)[:, None]
         out: Tensor = self.local(mixed)[..., 0]

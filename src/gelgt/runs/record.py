@@ -112,6 +112,28 @@ class HistoryFacts(Part):
         return [column.name for column in self.columns if not column.is_code]
 
 
+class RankingFacts(Part):
+    """What a recommendation chooses from.
+
+    Attributes:
+        table: The recommended table.
+        k: Recommendations that are evaluated.
+        size: Rows of the table.
+        locality: For each path of foreign keys, the share of training labels that it reaches.
+        popular: The share that is among what everyone has had lately.
+        covered: The share that is among all candidates.
+        repeats: The share that the entity has had before.
+    """
+
+    table: str
+    k: int
+    size: int = 0
+    locality: dict[str, float] = {}
+    popular: float = 0.0
+    covered: float = 0.0
+    repeats: float = 0.0
+
+
 class TimeFacts(Part):
     """The seconds that a run was given, and what it could not do in them, a sentence each."""
 
@@ -154,6 +176,7 @@ class RunRecord(Part):
     members: list[Member] = []
     trees: TreeFacts | None = None
     history: HistoryFacts | None = None
+    ranking: RankingFacts | None = None
     time: TimeFacts = TimeFacts()
     retrain: Retrained | None = None
     seconds: float | None = None

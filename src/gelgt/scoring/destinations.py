@@ -56,7 +56,7 @@ class Destinations:
     @property
     def pair_columns(self) -> int:
         """Columns of a candidate."""
-        return len(self.reader.tie_names) + len(self.reader.names or ())
+        return len(self.reader.tie_names) + len(self.reader.item_names)
 
     @property
     def _hidden(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Destinations:
     @cached_property
     def times(self) -> Tensor:
         """(D,) from when on each row exists; the smallest number for always."""
-        return torch.from_numpy(np.ascontiguousarray(self.finder.times))
+        return torch.from_numpy(np.array(self.finder.times))
 
     @cached_property
     def keys(self) -> Tensor:

@@ -9,9 +9,12 @@ from gelgt.errors import GelgtError
 from gelgt.features import open_features
 from gelgt.nn import ModelContext, RelationalModel
 from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.recommender import Recommender
 from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.runs.folder import Run
+from gelgt.scoring.destinations import Destinations
+from gelgt.scoring.recommend import RecommendScorer
 from gelgt.scoring.scorer import Scorer
 from gelgt.scoring.seed_data import SeedData, hidden_columns
 from gelgt.sources.database import Database
@@ -41,7 +44,7 @@ def load_model(run: Run, data: SeedData) -> Ensemble:
     # The weights that it starts from are thrown away; nobody's generator is moved by them.
     with torch.random.fork_rng(devices=[]):
         try:
-            make = partial(new_model, run.config, data)
+            make = partial(_model_to_load, run, data)
             model = Ensemble.from_weights(run.weights(), make, run.target.outputs)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()
@@ -51,6 +54,15 @@ def load_model(run: Run, data: SeedData) -> Ensemble:
                 hint="Train again.",
             ) from None
     return model.eval()
+
+
+def _model_to_load(run: Run, data: SeedData, history: int) -> RelationalModel:
+    """A model of the shape of a run's weights."""
+    model = new_model(run.config, data, history)
+    if data.target.task_type == "recommendation":
+        columns = Destinations.of(data).columns
+        model.recommender = Recommender.shaped(run.weights(), "members.0.recommender.", columns)
+    return model
 
 
 def run_data(run: Run, db: Database, task: Definition, sampling: SamplingConfig) -> SeedData:
@@ -69,8 +81,14 @@ def run_data(run: Run, db: Database, task: Definition, sampling: SamplingConfig)
 
 def run_scorer(
     run: Run, data: SeedData, device: torch.device, batch_size: int | None = None
-) -> Scorer:
+) -> Scorer | RecommendScorer:
     """A scorer with the trained model of a run."""
     model = load_model(run, data).to(device)
     precision = run.config.train.precision
+    if data.target.task_type == "recommendation":
+        history = run.record.history
+        destinations = Destinations.of(data, () if history is None else tuple(history.read))
+        return RecommendScorer(
+            model, destinations, device, precision=precision, batch_size=batch_size
+        )
     return Scorer(model, data, device, precision=precision, batch_size=batch_size)

@@ -27,14 +27,14 @@ class Parts:
     """Predictions for seeds, in their order.
 
     Attributes:
-        together: What the model predicts: probabilities or values.
+        together: What the model predicts: probabilities, values, or rows that it recommends.
         alone: What each part predicts by itself, by its name: ``network``, ``columns`` where the
             network has a columns network, and ``trees`` where some were grown.
         share: Of the trees in what the model predicts.
     """
 
-    together: NDArray[np.float64]
-    alone: Mapping[str, NDArray[np.float64]]
+    together: NDArray[Any]
+    alone: Mapping[str, NDArray[Any]]
     share: float = 0.0
 
 

@@ -20,7 +20,9 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.recommender import PairInput, Recommender
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
+from gelgt.scoring.parts import NETWORK, Parts
 from gelgt.scoring.scorer import Scorer
+from gelgt.tasks.build import DEFAULT_K
 
 SEEDS = 128  # at a time
 ROWS = 65_536  # destinations at a time
@@ -63,6 +65,7 @@ class RecommendScorer:
         destinations: What they score.
         device: Where the networks are.
         precision: Of the networks over subgraphs; see `Scorer`.
+        batch_size: Likewise.
     """
 
     def __init__(
@@ -72,14 +75,28 @@ class RecommendScorer:
         device: torch.device | str = "cpu",
         *,
         precision: str = "auto",
+        batch_size: int | None = None,
     ) -> None:
         self.model, self.device = Ensemble.of(model), torch.device(device)
-        self.destinations = destinations
+        self.destinations, self.data = destinations, destinations.data
         self.networks = self.model.networks
         self.scorers = [
-            Scorer(network, destinations.data, device, precision=precision)
+            Scorer(network, self.data, device, precision=precision, batch_size=batch_size)
             for network in self.networks
         ]
+
+    def predict(self, seeds: Seeds) -> Parts:
+        """(S, k) the best rows of seeds, in their order, k being the task's; -1 for entities that
+        do not exist yet at their seed time."""
+        k = self.data.task.eval_k or DEFAULT_K
+        there = np.flatnonzero(self.data.exists(seeds))
+        out = np.full((len(seeds), k), -1, np.int64)
+        out[there] = self.rank(seeds.take(there), Wish(k)).row
+        return Parts(out, {NETWORK: out})
+
+    def vectors(self, seeds: Seeds) -> Tensor:
+        """(S, d) seed vectors of the first network."""
+        return self.scorers[0].vectors(seeds)
 
     def rank(self, seeds: Seeds, wish: Wish) -> Ranked:
         """The best destinations of seeds, in their order."""
@@ -108,10 +125,9 @@ class RecommendScorer:
         finder = self.destinations.finder
         candidates = finder.find(seeds)
         columns = self.destinations.reader.read(seeds, candidates).whole()
-        pairs = PairInput(
-            torch.from_numpy(candidates.row).to(self.device),
-            torch.from_numpy(columns).to(self.device),
-        )
+        row = torch.from_numpy(candidates.row).to(self.device)
+        values = torch.from_numpy(columns).to(self.device)
+        pairs = [PairInput(row, network.recommender.normal(values)) for network in self.networks]
         limits = torch.from_numpy(finder.limits(seeds)).to(self.device)
         best = torch.full((len(seeds), 0), -torch.inf, device=self.device)
         rows = torch.full((len(seeds), 0), -1, dtype=torch.int64, device=self.device)
@@ -121,9 +137,11 @@ class RecommendScorer:
             score = torch.stack(
                 [
                     network.recommender.scores(
-                        vector.to(self.device), each[first:last], pairs, first
+                        vector.to(self.device), each[first:last], of_network, first
                     )
-                    for network, vector, each in zip(self.networks, vectors, items)
+                    for network, vector, each, of_network in zip(
+                        self.networks, vectors, items, pairs
+                    )
                 ]
             ).mean(0)
             times = self._times[first:last]

@@ -27,6 +27,22 @@ def key_table(db: Database, table: str, rows: NDArray[np.int64]) -> pa.Table:
     return keys.rename_columns([_free(name) for name in keys.column_names])
 
 
+def keys_array(db: Database, table: str, rows: NDArray[np.int64]) -> pa.Array:
+    """The same as one array: structs where a key has several columns."""
+    keys = key_table(db, table, rows)
+    columns = [column.combine_chunks() for column in keys.columns]
+    if len(columns) == 1:
+        return columns[0]
+    return pa.StructArray.from_arrays(columns, names=keys.column_names)
+
+
+def key_lists(db: Database, table: str, rows: NDArray[np.int64]) -> pa.Array:
+    """Lists of the user's keys from rows (S, k), -1 behind the last."""
+    there = rows >= 0
+    ends = np.concatenate([[0], np.cumsum(there.sum(1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), keys_array(db, table, rows[there]))
+
+
 def prediction_columns(target: Target, predictions: NDArray[np.float64]) -> dict[str, pa.Array]:
     """Predictions as columns, in the order in which they are shown."""
     if target.task_type == "regression":

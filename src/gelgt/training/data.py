@@ -15,11 +15,12 @@ from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
 from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import HistoryPlan
-from gelgt.metrics import score
 from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.target import Target, mostly_alike
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds, task_seeds
+from gelgt.scoring.recommend import RecommendScorer
 from gelgt.scoring.scorer import Scorer
 from gelgt.scoring.seed_data import SeedData, hidden_columns
 from gelgt.sources.column_kinds import with_kinds_until
@@ -32,6 +33,7 @@ from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.training.budget import columns_budget
 from gelgt.training.examples import KNOWN, joined
 from gelgt.training.objective import Objective
+from gelgt.training.rank_objective import RankObjective
 
 FEW_ROWS = 20_000  # training rows up to which more seed times are taken by themselves
 MOST_WINDOWS = 4
@@ -292,7 +294,7 @@ class TrainingData(SeedData):
         labels: NDArray[Any],
         device: torch.device,
         offsets: Tensor | None = None,
-    ) -> Objective:
+    ) -> Objective | RankObjective:
         """The loss of the seeds that are learned from.
 
         Args:
@@ -300,9 +302,11 @@ class TrainingData(SeedData):
         """
         return Objective(self.target, self.target.encode(labels).to(device), offsets)
 
-    def scores(self, scorer: Scorer, seeds: Seeds, labels: NDArray[Any]) -> dict[str, float]:
-        """All metrics of a model on some seeds."""
-        return score(self.target.task_type, labels, scorer.predict(seeds).together)
+    def scorer(
+        self, model: Ensemble, device: torch.device, precision: str = "auto"
+    ) -> Scorer | RecommendScorer:
+        """What turns seeds into predictions of a model."""
+        return Scorer(model, self, device, precision=precision)
 
     def ages(self) -> Tensor:
         """Ages in days of rows around training seeds, the seeds themselves left out."""

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from gelgt.config import TrainConfig
-from gelgt.metrics import SMALLER_IS_BETTER, is_better, uncertainty
+from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.runs.record import Epoch
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
-from gelgt.scoring.scorer import Scorer, autocast
+from gelgt.scoring.scorer import autocast
 from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_checkpoint
 from gelgt.training.columns import Columns
 from gelgt.training.data import TrainingData
@@ -96,7 +96,7 @@ class Trainer:
         self.recorded = self.record() if self.why_eager is None else None
         self.average = MovingAverage(model, config.weight_average)
         scored = Ensemble([model], columns=None if columns is None else columns.network)
-        self.scorer = Scorer(scored, data, self.device, precision=config.precision)
+        self.scorer = data.scorer(scored, self.device, config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
         self.state = State(columns=None if data.chosen is None else len(data.chosen.columns))
 
@@ -237,7 +237,7 @@ class Trainer:
             seeds, labels = seeds.take(places), labels[places]
         if len(seeds) == 0:
             return {}
-        return self.data.scores(self.scorer, seeds, labels)
+        return score(self.data.target.task_type, labels, self.scorer.predict(seeds).together)
 
     # One step.
     def _step(self, parts: list[Any]) -> None:

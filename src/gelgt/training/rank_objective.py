@@ -6,7 +6,7 @@ positives and candidates of the batch and a random sample enter; the sampled one
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -110,15 +110,20 @@ class Pairs:
 
     Attributes:
         row: (S, M) int32, -1 behind the last.
-        ties: (S, M, T) float16: values are only compared with their quantiles.
+        ties: (S, M, T) float16
         place: (S, M) int32 places in `items`.
-        items: (U, F)
+        items: (U, F) float32
     """
 
     row: Tensor
     ties: Tensor
     place: Tensor
     items: Tensor
+
+    def normal(self, recommender: Recommender) -> "Pairs":
+        """The same on the scale that a recommender reads."""
+        ties = recommender.normal(self.ties.float()).half()
+        return replace(self, ties=ties, items=recommender.normal(self.items, ties.shape[2]))
 
     def take(self, index: Tensor, device: torch.device) -> PairInput:
         """Those of some seeds, up to their last candidate."""

@@ -13,20 +13,19 @@ from gelgt.candidates.columns import COLUMNS
 from gelgt.candidates.find import Candidates
 from gelgt.config import TrainConfig
 from gelgt.history.choose import ColumnChoice
-from gelgt.metrics import is_among, score
+from gelgt.metrics import is_among
 from gelgt.nn import RelationalModel
+from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.recommender import Recommender
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
-from gelgt.scoring.recommend import RecommendScorer, Wish
-from gelgt.scoring.scorer import Scorer
+from gelgt.scoring.recommend import RecommendScorer
 from gelgt.training.data import TrainingData
 from gelgt.training.rank_objective import Pairs, RankObjective
 
 MOST_SEEDS = 40_000  # that are learned from; more are drawn at random
 CHOSEN_ON = 4_000  # seeds on which columns are chosen
-DROPOUT = 0.3  # of the layers that read candidates
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,10 @@ class RecommendData(TrainingData):
     def destinations(self) -> Destinations:
         return Destinations.of(self, self.names)
 
-    @property
-    def k(self) -> int:
-        """How many recommendations are evaluated."""
-        return self.task.eval_k or 10
-
     def with_columns(self, config: RunConfig) -> "RecommendData":
         """The same with the history columns of destinations that are worth reading."""
         destinations = self.destinations
-        seeds, labels = self.some(*self.windows("train", config.train.windows), CHOSEN_ON)
+        seeds, labels = self.some(*self.windows("train", config.train.windows))
         candidates = destinations.finder.find(seeds)
         reader, chosen = destinations.reader.chosen(
             seeds, candidates, is_positive(candidates, labels), config.train.seed, COLUMNS
@@ -59,7 +53,7 @@ class RecommendData(TrainingData):
         return replace(self, names=reader.names, chosen=_numbers_only(chosen))
 
     def some(
-        self, seeds: Seeds, labels: NDArray[np.int64], most: int
+        self, seeds: Seeds, labels: NDArray[np.int64], most: int = CHOSEN_ON
     ) -> tuple[Seeds, NDArray[np.int64]]:
         """At most so many of the seeds that have an existing positive."""
         limits = self.destinations.finder.limits(seeds)
@@ -95,12 +89,12 @@ class RecommendData(TrainingData):
     def add_recommender(self, model: RelationalModel, config: RunConfig) -> None:
         """A recommender that starts from the training pairs: their quantiles, and lookups of the
         destinations that the labels name."""
-        seeds, labels = self.some(*self.learned("train", config.train), CHOSEN_ON)
-        pairs, known = self.pairs(seeds), torch.from_numpy(self.lookups(config.train))
-        columns = pairs.take(torch.arange(len(seeds)), torch.device("cpu"))
-        there = columns.columns[columns.row >= 0]
+        seeds, labels = self.some(*self.learned("train", config.train))
+        known = torch.from_numpy(self.lookups(config.train))
+        pairs = self.pairs(seeds).take(torch.arange(len(seeds)), torch.device("cpu"))
+        there = pairs.columns[pairs.row >= 0]
         model.recommender = Recommender(
-            config.model.width, there.shape[1], len(known), self.destinations.columns, DROPOUT
+            config.model.width, there.shape[1], len(known), self.destinations.columns
         )
         model.recommender.start(there, self.destinations.keys[known].sort().values)
 
@@ -118,24 +112,16 @@ class RecommendData(TrainingData):
         return RankObjective(
             model.recommender,
             self.destinations,
-            self.pairs(seeds),
+            self.pairs(seeds).normal(model.recommender),
             torch.from_numpy(labels),
             limits,
             device,
         )
 
-    def ranked(self, scorer: Scorer, seeds: Seeds) -> NDArray[np.int64]:
-        """(S, k) the best destinations of seeds; -1 for entities that do not exist yet."""
-        ranking = RecommendScorer(
-            scorer.model, self.destinations, scorer.device, precision=scorer.precision
-        )
-        there = np.flatnonzero(self.exists(seeds))
-        out = np.full((len(seeds), self.k), -1, np.int64)
-        out[there] = ranking.rank(seeds.take(there), Wish(self.k)).row
-        return out
-
-    def scores(self, scorer: Scorer, seeds: Seeds, labels: NDArray[Any]) -> dict[str, float]:
-        return score("recommendation", labels, self.ranked(scorer, seeds))
+    def scorer(
+        self, model: Ensemble, device: torch.device, precision: str = "auto"
+    ) -> RecommendScorer:
+        return RecommendScorer(model, self.destinations, device, precision=precision)
 
 
 def is_positive(candidates: Candidates, labels: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -42,6 +42,8 @@ from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
+from gelgt.training.ranking import train_ranking
+from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
 from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees, with_share
 from gelgt.training.write import Result, write_run
@@ -79,6 +81,8 @@ def train_run(
     options = options or Options()
     config = config or RunConfig.of("cpu", task.task_type)
     config = in_regime(config, task, options.visibility, options.as_of)
+    if task.task_type == "recommendation":  # it reads the history of destinations instead
+        config = config.with_values("derived", model__history=0, model__trees=False)
     find_model(config.kind).check(config.model)
     check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
     with claimed(out, options.resume):
@@ -91,11 +95,12 @@ def train_run(
             clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
             return load_run(out)
         config = _as_begun(config, out, key) if options.resume else config
-        data = TrainingData.opened(db, task, config)
+        is_ranking = task.task_type == "recommendation"
+        data = (RecommendData if is_ranking else TrainingData).opened(db, task, config)
         device = choose_device(options.device)
         job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
         _tell_data(job)
-        return _train(job)
+        return train_ranking(job) if is_ranking else _train(job)
 
 
 def _train(job: Job) -> Run:

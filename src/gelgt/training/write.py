@@ -22,6 +22,7 @@ from gelgt.runs.record import (
     HistoryColumn,
     HistoryFacts,
     Member,
+    RankingFacts,
     RunRecord,
     TaskFacts,
     TimeFacts,
@@ -30,7 +31,13 @@ from gelgt.runs.record import (
 from gelgt.runs.tensors import save_tensors
 from gelgt.schema.manifest import yaml_text
 from gelgt.scoring.parts import Parts, part_scores
-from gelgt.scoring.table import key_table, label_column, prediction_columns, times_column
+from gelgt.scoring.table import (
+    key_lists,
+    key_table,
+    label_column,
+    prediction_columns,
+    times_column,
+)
 from gelgt.tasks.manifest import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
@@ -58,12 +65,14 @@ class Result:
     Attributes:
         parts: Predictions of each split.
         shown: What the model attends to (`profile.py`).
+        ranking: What it chooses from, where it recommends.
     """
 
     trained: Trained
     parts: Mapping[str, Parts]
     baselines: Baselines
     shown: Mapping[str, Any]
+    ranking: RankingFacts | None = None
 
 
 def write_run(job: Job, result: Result) -> None:
@@ -85,7 +94,10 @@ def write_run(job: Job, result: Result) -> None:
     save_tensors(out / "model.safetensors", weights, {"gelgt": record.versions["gelgt"]})
     for split, of_split in result.parts.items():
         baselines = {name: p[split] for name, p in result.baselines.predictions.items()}
-        table = scored_table(data, split, of_split.together, baselines, of_split.alone)
+        if data.target.task_type == "recommendation":
+            table = ranked_table(data, split, of_split.together, baselines)
+        else:
+            table = scored_table(data, split, of_split.together, baselines, of_split.alone)
         write_file(out / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
     write_json(out / "profile.json", result.shown)
     write_json(out / "metrics.json", record.to_json())
@@ -134,6 +146,7 @@ def run_record(job: Job, result: Result) -> RunRecord:
         ],
         trees=TreeFacts(share=share, rounds=list(trees.rounds)) if trees and share else None,
         history=_history_facts(data),
+        ranking=result.ranking,
         time=TimeFacts(limit=job.budget.limit, cut_off=job.budget.cut_off),
         retrain=trained.retrained,
         seconds=round(sum(job.clock.phases.values()), 2),
@@ -213,6 +226,25 @@ def scored_table(
     columns |= {name: pa.array(values) for name, values in others.items() if values.ndim == 1}
     for name, values in columns.items():
         table = table.append_column(name, values)
+    return table
+
+
+def ranked_table(
+    data: TrainingData,
+    split: str,
+    ranked: NDArray[np.int64],
+    baselines: Mapping[str, NDArray[np.int64]],
+) -> pa.Table:
+    """What is recommended to the seeds of a split, a list of keys each, with what was right, and
+    what baselines recommend."""
+    seeds, task = data.seeds[split], data.task
+    rows = seeds.node - data.graph.offsets[data.graph.table_number(task.entity_table)]
+    table = key_table(data.db, task.entity_table, rows)
+    lists = {"prediction": ranked, "label": data.labels(split)}
+    lists |= {f"baseline:{name}": each for name, each in baselines.items()}
+    table = table.append_column("time", times_column(seeds.time))
+    for name, each in lists.items():
+        table = table.append_column(name, key_lists(data.db, str(task.dst_entity_table), each))
     return table
 
 

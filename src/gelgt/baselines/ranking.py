@@ -1,0 +1,170 @@
+"""Baselines of a recommendation: what has to be beaten, from the same links and candidates.
+
+past       what the entity has had, most often first, then the newest
+recent     what anyone has had, the newest first
+popular    what everyone has had in the last windows, most often first
+lightgbm   trees on the columns of candidates
+
+Where labels hardly ever name what the entity has had before, `recent` and `popular` leave it out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.candidates.find import CandidateFinder, Candidates
+from gelgt.graph import TIMELESS
+from gelgt.sampling import Seeds
+
+WINDOWS = (1, 2, 4, 16)  # of `popular`
+SELDOM = 0.02  # of labels that were had before: fewer, and what was had is left out
+ROUNDS, STOP_AFTER = 600, 40
+OTHERS = 60  # candidates that are no positives beside each seed, in LightGBM's rows
+PARAMETERS = {
+    "objective": "binary",
+    "learning_rate": 0.05,
+    "num_leaves": 15,
+    "min_data_in_leaf": 50,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+    "verbosity": -1,
+}
+
+
+@dataclass(frozen=True)
+class LinkRankings:
+    """Rankings by links alone.
+
+    Attributes:
+        finder: Of links and candidates.
+        k: Rows of a ranking.
+        new_only: Leave out what the entity has had.
+    """
+
+    finder: CandidateFinder
+    k: int
+    new_only: bool
+
+    def past(self, seeds: Seeds, candidates: Candidates) -> NDArray[np.int64]:
+        """(S, k) what each entity has had."""
+        links = self.finder.link_paths
+        count = candidates.count[:, :, links].sum(2)
+        newest = candidates.newest[:, :, links].max(2, initial=TIMELESS)
+        order = np.lexsort((candidates.row, -newest.astype(np.float64), -count), axis=1)
+        row = np.take_along_axis(np.where(count > 0, candidates.row, -1), order, 1)
+        return self._cut(row)
+
+    def popular(self, seeds: Seeds, candidates: Candidates, windows: int) -> NDArray[np.int64]:
+        """(S, k) what everyone has had in the last windows."""
+        since = self.finder.references(seeds) - windows * self.finder.window
+        return self._by_time(seeds, candidates, since, is_counted=True)
+
+    def recent(self, seeds: Seeds, candidates: Candidates) -> NDArray[np.int64]:
+        """(S, k) what anyone has had, the newest first."""
+        since = np.full(len(seeds), TIMELESS)
+        return self._by_time(seeds, candidates, since, is_counted=False)
+
+    def _by_time(
+        self, seeds: Seeds, candidates: Candidates, since: NDArray[np.int64], *, is_counted: bool
+    ) -> NDArray[np.int64]:
+        """One order for all seeds of a time, without what each has had where that is left out."""
+        finder, links = self.finder, self.finder.links
+        out = np.full((len(seeds), self.k), -1, np.int64)
+        limits = finder.limits(seeds)
+        had = candidates.count[:, :, finder.link_paths].sum(2) > 0
+        moments, which = np.unique(np.stack([since, limits], 1), axis=0, return_inverse=True)
+        for place, (first, limit) in enumerate(moments):
+            begin, end = np.searchsorted(links.time, [first, limit])
+            rows, times = links.row[begin:end], links.time[begin:end]
+            there = finder.times[rows] < limit  # always is where the table has no time
+            rows, times = rows[there], times[there]
+            newest = np.full(finder.size, TIMELESS)
+            np.maximum.at(newest, rows, times)
+            count = np.bincount(rows, minlength=finder.size)
+            some = np.flatnonzero(count)
+            keys = (some, -newest[some], -count[some]) if is_counted else (some, -newest[some])
+            order = some[np.lexsort(keys)]
+            for seed in np.flatnonzero(which.reshape(-1) == place):
+                mine = order
+                if self.new_only:
+                    mine = order[~np.isin(order, candidates.row[seed][had[seed]])]
+                out[seed, : min(self.k, len(mine))] = mine[: self.k]
+        return out
+
+    def _cut(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        out = np.full((len(row), self.k), -1, np.int64)
+        width = min(self.k, row.shape[1])
+        out[:, :width] = row[:, :width]
+        return out
+
+
+def repeats(
+    finder: CandidateFinder, candidates: Candidates, is_positive: NDArray[np.bool_], labels: int
+) -> float:
+    """The share of labels that name what the entity has had before."""
+    had = candidates.count[:, :, finder.link_paths].sum(2) > 0
+    return float(np.count_nonzero(had & is_positive) / max(labels, 1))
+
+
+@dataclass(frozen=True)
+class RankRows:
+    """Candidates of seeds as LightGBM reads them.
+
+    Attributes:
+        row: (S, M) destinations, -1 behind the last.
+        columns: (S, M, F)
+        is_positive: (S, M)
+    """
+
+    row: NDArray[np.int64]
+    columns: NDArray[np.float32]
+    is_positive: NDArray[np.bool_]
+
+    def sampled(self, others: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Positives, and some of the other candidates of each seed: (n, F), (n,)."""
+        draw = np.random.default_rng(seed).random(self.row.shape)
+        is_other = (self.row >= 0) & ~self.is_positive
+        rank = np.argsort(np.argsort(np.where(is_other, draw, 2.0), 1), 1)
+        taken = self.is_positive | (is_other & (rank < others))
+        return self.columns[taken], self.is_positive[taken].astype(np.float32)
+
+
+def lightgbm_ranking(
+    train: RankRows,
+    stop: RankRows,
+    scored: Sequence[RankRows],
+    k: int,
+    seed: int = 0,
+    threads: int = 0,
+) -> tuple[list[NDArray[np.int64]], int]:
+    """(S, k) candidates ranked by LightGBM, which stops by the loss on other rows.
+
+    Returns:
+        The rankings, and the rounds that it took.
+    """
+    import lightgbm
+
+    parameters = PARAMETERS | {"seed": seed, "num_threads": threads, "deterministic": True}
+    columns, labels = train.sampled(OTHERS, seed)
+    data = lightgbm.Dataset(columns, labels, params=parameters, free_raw_data=True)
+    booster = lightgbm.train(
+        parameters,
+        data,
+        ROUNDS,
+        valid_sets=[data.create_valid(*stop.sampled(OTHERS, seed))],
+        callbacks=[lightgbm.early_stopping(STOP_AFTER, verbose=False)],
+    )
+    rankings = []
+    for rows in scored:
+        score = np.full(rows.row.shape, -np.inf)
+        there = rows.row >= 0
+        if there.any():
+            score[there] = booster.predict(rows.columns[there], num_threads=threads)
+        order = np.argsort(-score, 1, kind="stable")[:, :k]
+        best = np.full((len(rows.row), k), -1, np.int64)
+        best[:, : order.shape[1]] = np.take_along_axis(rows.row, order, 1)
+        rankings.append(best)
+    return rankings, booster.best_iteration
