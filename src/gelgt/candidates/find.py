@@ -9,7 +9,7 @@ All of it lies before the seed time. Popular rows carry no ties, so that a seed 
 its own has candidates too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,11 +26,29 @@ from gelgt.sampling import Sampler, Seeds
 from gelgt.sampling.arrays import graph_arrays
 from gelgt.tasks.task import Definition
 
-FANOUT = 256  # most children of a row on a walk, the newest
-WIDTH = 2048  # most rows of one step of a walk
-REACHED = 512  # most destinations that paths propose for a seed
 POPULAR = 256  # destinations that are proposed because everyone has had them lately
-CHUNK = 512  # seeds at a time
+CHUNK = 128  # seeds at a time
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far a walk goes.
+
+    Attributes:
+        fanout: Most children of a row, the newest.
+        width: Most rows of one step.
+        reached: Most destinations of a seed.
+        has_popular: Whether what is popular is added.
+    """
+
+    fanout: int = 256
+    width: int = 2_048
+    reached: int = 512
+    has_popular: bool = True
+
+
+BOUNDS = Bounds()
+EVERYTHING = Bounds(1 << 17, 1 << 17, 1 << 16, has_popular=False)
 
 
 @dataclass(frozen=True)
@@ -151,11 +169,18 @@ class CandidateFinder:
             self._popular[key] = few[np.lexsort((few, -weights[few]))][:most]
         return self._popular[key]
 
+    def had(self, seeds: Seeds) -> NDArray[np.int64]:
+        """(S, H) every destination that each entity has had, -1 behind the last."""
+        return self._found(seeds, [self.paths[place] for place in self.link_paths], EVERYTHING).row
+
     def find(self, seeds: Seeds) -> Candidates:
         """The candidates of seeds, in their order."""
-        parts = list(self._chunks(seeds))
+        return self._found(seeds, self.paths, BOUNDS)
+
+    def _found(self, seeds: Seeds, along: Sequence[Path], bounds: Bounds) -> Candidates:
+        parts = list(self._chunks(seeds, along, bounds))
         most = max((part.row.shape[1] for part in parts), default=0)
-        paths = len(self.paths)
+        paths = len(along)
         out = Candidates(
             np.full((len(seeds), most), -1, np.int64),
             np.zeros((len(seeds), most, paths), np.int32),
@@ -170,24 +195,30 @@ class CandidateFinder:
             at = end
         return out
 
-    def _chunks(self, seeds: Seeds) -> Iterator[Candidates]:
+    def _chunks(
+        self, seeds: Seeds, along: Sequence[Path], bounds: Bounds
+    ) -> Iterator[Candidates]:
         from gelgt.candidates.kernels import walk_paths
 
         arrays = graph_arrays(self.graph)
-        longest = max((len(path.steps) for path in self.paths), default=1)
-        steps = np.zeros((len(self.paths), longest, 3), np.int64)
-        for place, path in enumerate(self.paths):
+        longest = max((len(path.steps) for path in along), default=1)
+        steps = np.zeros((len(along), longest, 3), np.int64)
+        for place, path in enumerate(along):
             steps[place, : len(path.steps)] = path.codes(self.graph)
-        lengths = np.array([len(path.steps) for path in self.paths], np.int64)
+        lengths = np.array([len(path.steps) for path in along], np.int64)
         first = self.graph.offsets[self.graph.table_number(self.destination)]
         for start in range(0, len(seeds), CHUNK):
             few = seeds.take(np.arange(start, min(start + CHUNK, len(seeds))))
             limits, references = self.limits(few), self.references(few)
-            extra, spans = self._extras(limits, references)
-            most = min(self.size, REACHED + POPULAR)
+            extra, spans = (
+                self._extras(limits, references)
+                if bounds.has_popular
+                else (np.zeros(0, np.int64), np.zeros((len(few), 2), np.int64))
+            )
+            most = min(self.size, bounds.reached + POPULAR * bounds.has_popular)
             row = np.full((len(few), most), -1, np.int64)
-            count = np.zeros((len(few), most, len(self.paths)), np.int32)
-            newest = np.full((len(few), most, len(self.paths)), TIMELESS, np.int64)
+            count = np.zeros((len(few), most, len(along)), np.int32)
+            newest = np.full((len(few), most, len(along)), TIMELESS, np.int64)
             reached = np.zeros(len(few), np.int64)
             walk_paths(
                 arrays,
@@ -196,8 +227,8 @@ class CandidateFinder:
                 first,
                 few.node,
                 limits,
-                FANOUT,
-                WIDTH,
+                bounds.fanout,
+                bounds.width,
                 extra,
                 spans,
                 row,

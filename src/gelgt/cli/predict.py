@@ -15,10 +15,11 @@ from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
-    from gelgt.inference import Opened, Predictor, SeedRows
+    from gelgt.inference import Opened, Predictor, Recommend, SeedRows
     from gelgt.runs.folder import Run
 
 SHOWN = 20  # predictions that are printed without --out
+SHOWN_LISTS = 3  # entities whose recommendations are
 MAX_JSON = 10_000  # predictions that --json prints without --out
 
 
@@ -91,10 +92,53 @@ class SeedOptions:
         return {"entities": _keys(self.entities), "frame": _frame(self.frame), "at": self.at}
 
 
+@dataclass(frozen=True)
+class RecommendOptions:
+    """What may be recommended, where the task recommends."""
+
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k",
+            metavar="N",
+            min=1,
+            help="Recommend so many rows; by default as many as the task evaluates.",
+        ),
+    ] = None
+    new_only: Annotated[
+        bool,
+        typer.Option("--new-only", help="Recommend nothing that the entity has had before."),
+    ] = False
+    allowed: Annotated[
+        str | None,
+        typer.Option(
+            "--allowed",
+            metavar="1,2,3",
+            help="Recommend only these keys, separated by commas, or @FILE with one key per line.",
+        ),
+    ] = None
+
+    def wishes(self) -> "Recommend":
+        from gelgt.inference import Recommend
+
+        return Recommend(self.k, self.new_only, _keys(self.allowed))
+
+    def check(self, relbench: Path | None) -> None:
+        """Raises where options do not go together."""
+        if relbench is not None and (self.k, self.new_only, self.allowed) != (None, False, None):
+            raise GelgtError(
+                "bad_option",
+                "--relbench writes what the task evaluates: --k, --new-only and --allowed cannot "
+                "change that.",
+                hint="Leave them out.",
+            )
+
+
 @bundled
 def predict_command(
     *,
     seeds: SeedOptions,
+    recommend: RecommendOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -111,8 +155,11 @@ def predict_command(
     gelgt predict runs/churn --all --out churn.parquet
 
     gelgt predict runs/churn --entities 42,57 --at 2026-11-01
+
+    gelgt predict runs/next-products --all --k 5 --new-only --out offers.csv
     """
     seeds.check(out)
+    recommend.check(seeds.relbench)
     if out is not None:
         from gelgt.inference import check_path
 
@@ -124,17 +171,24 @@ def predict_command(
     if seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:
-        _predict(loaded, run, arguments, out, as_json)
+        _predict(loaded, run, arguments, recommend.wishes(), out, as_json)
 
 
 def _predict(
-    loaded: "Run", run: RunOptions, arguments: dict[str, Any], out: Path | None, as_json: bool
+    loaded: "Run",
+    run: RunOptions,
+    arguments: dict[str, Any],
+    recommend: "Recommend",
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     from gelgt.cli.waiting import working
 
     start = time.perf_counter()
     with working("opening the source"):
         predictor, rows = _prepare(loaded, run.open(loaded), run.device, arguments)
+        if not recommend.is_plain:
+            recommend.wish(predictor.db, predictor.task)  # raises before anything is written
     result: dict[str, Any] = {
         "rows": len(rows),
         "out": None,
@@ -144,7 +198,7 @@ def _predict(
     }
     if out is not None:
         opened = time.perf_counter()
-        _write(predictor, rows, out)
+        _write(predictor, rows, recommend, out)
         end = time.perf_counter()
         result |= {
             "out": str(out),
@@ -152,14 +206,14 @@ def _predict(
             "rows_per_second": round(len(rows) / max(end - opened, 1e-9)),
         }
     elif as_json:
-        result["predictions"] = _records(predictor, rows)
+        result["predictions"] = _records(predictor, rows, recommend)
     if as_json:
         print_json(result)
         return
     for text in rows.notices:
         note(f"note: {text}")
     if out is None:
-        _print(predictor, rows)
+        _print(predictor, rows, recommend)
         return
     say(
         f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s "
@@ -223,12 +277,13 @@ def _prepare(
         ) from None
 
 
-def _write(predictor: "Predictor", rows: "SeedRows", out: Path) -> None:
+def _write(predictor: "Predictor", rows: "SeedRows", recommend: "Recommend", out: Path) -> None:
     from gelgt.cli.waiting import counted
     from gelgt.inference import write_predictions
 
     with counted("predicting", len(rows)) as count:
-        write_predictions(_counting(predictor.predict_table(rows.rows, rows.times), count), out)
+        tables = predictor.predict_table(rows.rows, rows.times, recommend)
+        write_predictions(_counting(tables, count), out)
 
 
 def _counting(tables: Iterator[Any], count: Callable[[int], None]) -> Iterator[Any]:
@@ -237,11 +292,13 @@ def _counting(tables: Iterator[Any], count: Callable[[int], None]) -> Iterator[A
         count(table.num_rows)
 
 
-def _print(predictor: "Predictor", rows: "SeedRows") -> None:
+def _print(predictor: "Predictor", rows: "SeedRows", recommend: "Recommend") -> None:
     """The first predictions as a table."""
     import pyarrow as pa
 
-    table = pa.concat_tables(predictor.predict_table(rows.rows[:SHOWN], rows.times[:SHOWN]))
+    shown = SHOWN if predictor.task.dst_entity_table is None else SHOWN_LISTS
+    tables = predictor.predict_table(rows.rows[:shown], rows.times[:shown], recommend)
+    table = pa.concat_tables(tables)
     columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
     numbers = [
         i
@@ -249,15 +306,18 @@ def _print(predictor: "Predictor", rows: "SeedRows") -> None:
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
     print_table(table.column_names, list(zip(*columns)), right=numbers)
-    if len(rows) > SHOWN:
-        say("", f"the first {SHOWN} of {len(rows):,} predictions; --out FILE.parquet writes all")
+    if len(rows) > shown:
+        what = "predictions" if shown == SHOWN else "entities"
+        say("", f"the first {shown} of {len(rows):,} {what}; --out FILE.parquet writes all")
 
 
 def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _records(predictor: "Predictor", rows: "SeedRows") -> list[dict[str, Any]]:
+def _records(
+    predictor: "Predictor", rows: "SeedRows", recommend: "Recommend"
+) -> list[dict[str, Any]]:
     import pyarrow as pa
 
     if len(rows) > MAX_JSON:
@@ -266,8 +326,8 @@ def _records(predictor: "Predictor", rows: "SeedRows") -> list[dict[str, Any]]:
             f"--json prints at most {MAX_JSON:,} predictions, got {len(rows):,}.",
             hint="Write them with --out FILE.parquet.",
         )
-    tables = pa.concat_tables(predictor.predict_table(rows.rows, rows.times))
-    records: list[dict[str, Any]] = tables.to_pylist()
+    tables = predictor.predict_table(rows.rows, rows.times, recommend)
+    records: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist()
     return records
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gelgt.inference.drift import Opened
 from gelgt.inference.prediction import Prediction
 from gelgt.inference.predictor import Predictor
+from gelgt.inference.recommend import Recommend
 from gelgt.inference.seeds import SeedRows
 from gelgt.inference.source import open_for
 from gelgt.inference.write import check_path, write_predictions
@@ -30,6 +31,7 @@ __all__ = [
     "Opened",
     "Prediction",
     "Predictor",
+    "Recommend",
     "SeedRows",
     "check_path",
     "evaluate_run",

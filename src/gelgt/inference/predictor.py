@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.inference.prediction import VECTOR, Prediction
+from gelgt.inference.recommend import Recommend, recommended_table
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
@@ -27,6 +28,7 @@ from gelgt.runs.folder import Run
 from gelgt.sampling import Seeds, make_seeds
 from gelgt.scoring.load import run_data, run_scorer
 from gelgt.scoring.memory import needed_memory
+from gelgt.scoring.recommend import RecommendScorer
 from gelgt.scoring.scorer import choose_device
 from gelgt.scoring.table import key_table, prediction_columns, times_column
 from gelgt.tasks.task import Definition
@@ -38,6 +40,7 @@ CUDA_CHUNK = 65_536  # likewise where a GPU waits for the next ones
 LARGE_GRAPH = 4_000_000  # nodes
 NODES_PER_SEED = 400
 MAX_CHUNK = 262_144
+RECOMMENDED = 2_048  # rows whose recommendations are made at a time
 Columns = Callable[[Seeds], dict[str, pa.Array]]
 
 
@@ -73,16 +76,41 @@ class Predictor:
 
     # Tables.
     def predict_table(
-        self, rows: NDArray[np.int64], times: NDArray[np.int64]
+        self,
+        rows: NDArray[np.int64],
+        times: NDArray[np.int64],
+        recommend: Recommend | None = None,
     ) -> Iterator[pa.Table]:
         """Predictions for rows of the entity table at times in seconds since 1970, in bounded
         memory.
 
+        Args:
+            recommend: What may be recommended, where the task recommends.
+
         Yields:
             Tables of up to `MAX_CHUNK` rows and one schema: the key, ``time``, ``prediction``,
-            probabilities. One at least, maybe empty.
+            probabilities; for recommendations the key, ``time``, ``rank``, the destination's key,
+            ``score``. One at least, maybe empty.
         """
+        if isinstance(self.scorer, RecommendScorer):
+            yield from self._recommended(self.scorer, rows, times, recommend or Recommend())
+            return
+        if recommend is not None and not recommend.is_plain:
+            recommend.wish(self.db, self.task)  # says that nothing is recommended here
         yield from self._tables(rows, times, self._predicted)
+
+    def _recommended(
+        self,
+        scorer: RecommendScorer,
+        rows: NDArray[np.int64],
+        times: NDArray[np.int64],
+        recommend: Recommend,
+    ) -> Iterator[pa.Table]:
+        wish, table = recommend.wish(self.db, self.task), self.task.entity_table
+        for start in range(0, max(1, len(rows)), RECOMMENDED):
+            part = slice(start, start + RECOMMENDED)
+            seeds = make_seeds(self.db, self.graph, table, rows[part], times[part])
+            yield recommended_table(self.db, self.task, rows[part], seeds, scorer, wish)
 
     def embed_table(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> Iterator[pa.Table]:
         """Seed vectors likewise: the key, ``time``, ``vector_0``, ``vector_1``, …"""
@@ -94,7 +122,13 @@ class Predictor:
         chosen = choose_seeds(self.db, self.graph, self.task, entities, at, frame)
         return SeedRows(chosen.rows, chosen.times, (*self.notices, *chosen.notices))
 
-    def predict(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
+    def predict(
+        self,
+        entities: Any = None,
+        at: Any = None,
+        frame: Any = None,
+        recommend: Recommend | None = None,
+    ) -> Prediction:
         """Predict for entities at a time.
 
         Args:
@@ -103,14 +137,14 @@ class Predictor:
             at: The time; by default now, or just after the newest row, with a notice, where that
                 lies more than one window back.
             frame: A pandas or Arrow table of (key, time) instead.
+            recommend: What may be recommended, where the task recommends.
 
         Raises:
             GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
         """
         chosen = self.seeds(entities, at, frame)
-        return Prediction(
-            pa.concat_tables(self.predict_table(chosen.rows, chosen.times)), chosen.notices
-        )
+        tables = self.predict_table(chosen.rows, chosen.times, recommend)
+        return Prediction(pa.concat_tables(tables), chosen.notices)
 
     def embed(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
         """The model's vectors of entities at a time; `Prediction.vectors` is the (n, d) array."""

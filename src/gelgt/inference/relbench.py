@@ -4,10 +4,12 @@ predictions.
     driverId,date,did_not_finish
     1,2010-01-01,0.83
 
-Binary tasks give the probability, regression tasks the value. `relbench.submit.evaluate_task`
+Binary tasks give the probability, regression tasks the value, recommendations a JSON list of k rows
+(-1 where there are fewer). `relbench.submit.evaluate_task`
 scores such a file, and a folder of them, each named DATASET__TASK.csv, is a submission.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from gelgt.inference.evaluate import score_split
 from gelgt.inference.write import written_text
 from gelgt.runs.folder import Run
 
-SUPPORTED = ("binary_classification", "regression")
+SUPPORTED = ("binary_classification", "regression", "recommendation")
 
 
 def write_relbench(
@@ -59,7 +61,12 @@ def write_relbench(
         )
     task = scored.data.task
     frame: pd.DataFrame = task.table(split).select([task.entity_col, task.time_col]).to_pandas()
-    frame[task.label_col] = scored.parts.together
+    predictions = scored.parts.together
+    frame[task.label_col] = (
+        [json.dumps(row.tolist()) for row in predictions]
+        if kind == "recommendation"
+        else predictions
+    )
     path = Path(out).expanduser()
     path = path if path.suffix.lower() == ".csv" else path / f"{run.schema.name}__{task.name}.csv"
     with written_text(path) as file:

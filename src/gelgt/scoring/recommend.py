@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.candidates.find import Candidates
 from gelgt.graph import TIMELESS
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -131,7 +130,8 @@ class RecommendScorer:
         limits = torch.from_numpy(finder.limits(seeds)).to(self.device)
         best = torch.full((len(seeds), 0), -torch.inf, device=self.device)
         rows = torch.full((len(seeds), 0), -1, dtype=torch.int64, device=self.device)
-        had = self._had(candidates) if wish.new_only else None
+        had = torch.from_numpy(finder.had(seeds)).to(self.device) if wish.new_only else None
+        excluded = self._excluded(wish)
         for first in range(0, self.destinations.size, ROWS):
             last = min(first + ROWS, self.destinations.size)
             score = torch.stack(
@@ -146,8 +146,8 @@ class RecommendScorer:
             ).mean(0)
             times = self._times[first:last]
             score.masked_fill_((times >= limits[:, None]) & (times != TIMELESS), -torch.inf)
-            if self._excluded(wish) is not None:
-                score.masked_fill_(self._excluded(wish)[first:last], -torch.inf)
+            if excluded is not None:
+                score.masked_fill_(excluded[first:last], -torch.inf)
             if had is not None:
                 here = (had >= first) & (had < last)
                 place = torch.where(here, had - first, 0)
@@ -180,11 +180,6 @@ class RecommendScorer:
             for end in (min(start + ENCODED, self.destinations.size),)
         ]
         return torch.cat(parts) if parts else torch.zeros(0, recommender.width, device=self.device)
-
-    def _had(self, candidates: Candidates) -> Tensor:
-        """(S, M) destinations that each entity has had, -1 for others."""
-        links = candidates.count[:, :, self.destinations.finder.link_paths].sum(2) > 0
-        return torch.from_numpy(np.where(links, candidates.row, -1)).to(self.device)
 
     def _excluded(self, wish: Wish) -> Tensor | None:
         """(D,) rows that may not be recommended; None where all may be."""
