@@ -1,9 +1,9 @@
 """What `gelgt train` shows while it works, on standard error: a live bar on a terminal, a plain
 line for each phase and epoch in a pipe.
 
-    ✓ data          1.9 s  112,340 rows in 8 tables; labels: train 98,310, val 13,020, test 13,790
-    ✓ baselines    11.2 s  validation roc_auc: lightgbm 0.7012, entity-mean 0.6123
-      epoch  1/30   4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
+    ✓ data              1.9 s  112,340 rows in 8 tables; labels: train 98,310, val 13,020, …
+    ✓ baselines        11.2 s  validation roc_auc: lightgbm 0.7012, entity-mean 0.6123
+      epoch  1/30       4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
 """
 
 import math
@@ -76,7 +76,7 @@ class Lines(Progress):
         if name == "baselines" and not facts:
             scores = ", ".join(f"{key} {value:.4f}" for key, value in self.baseline_scores.items())
             facts = f"validation {self.metric}: {scores}"
-        self.print(f"✓ {name:<11} {duration(now - self._since):>7}  {facts}".rstrip(), "green")
+        self.print(f"✓ {name:<15} {duration(now - self._since):>7}  {facts}".rstrip(), "green")
         self._since = now
 
     def baselines(self, metric: str, scores: Mapping[str, float]) -> None:
@@ -107,7 +107,7 @@ class Lines(Progress):
                 mark = f" (best so far {best}epoch {best_epoch})"
             line += f", validation {self.metric} {value:.4f}{mark}"
         self.print(
-            f"  epoch {record.epoch:>2}/{self.epochs:<3} {duration(record.seconds or 0.0):>7}  "
+            f"  epoch {record.epoch:>2}/{self.epochs:<6} {duration(record.seconds or 0.0):>7}  "
             f"{line}"
         )
 

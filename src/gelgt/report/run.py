@@ -102,11 +102,9 @@ class Run:
             "trees": f"trees alone (share {100 * self.record.tree_share:.0f} %)",
         }
         parts = self.record.parts
-        return (
-            {part: name for part, name in names.items() if part in parts}
-            if parts.keys() - {"network"}
-            else {}
-        )
+        if len(parts) < 2:
+            return {}
+        return {part: name for part, name in names.items() if part in parts}
 
     @property
     def source(self) -> str:

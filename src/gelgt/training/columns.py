@@ -166,10 +166,14 @@ def save_columns(folder: Path, key: str, columns: Columns) -> None:
         for number, network in enumerate(networks)
         for name, tensor in network.state_dict().items()
     }
-    facts = {"steps": str(columns.steps), "cut_off": str(columns.is_cut_off)}
-    save_tensors(
-        folder / CHECKPOINT, tensors, facts | {"key": key, "folds": str(len(networks) - 1)}
-    )
+    facts = {
+        "key": key,
+        "steps": str(columns.steps),
+        "folds": str(len(columns.folds)),
+        "cut_off": str(columns.is_cut_off),
+        "seconds": str(columns.seconds),
+    }
+    save_tensors(folder / CHECKPOINT, tensors, facts)
 
 
 def begun_columns(folder: Path, key: str) -> Columns | None:
@@ -188,4 +192,10 @@ def begun_columns(folder: Path, key: str) -> Columns | None:
         assert network is not None
         network.load_state_dict({k.removeprefix(PREFIX): v for k, v in weights.items()})
         networks.append(network)
-    return Columns(networks[0], tuple(networks[1:]), int(meta["steps"]), meta["cut_off"] == "True")
+    return Columns(
+        networks[0],
+        tuple(networks[1:]),
+        int(meta["steps"]),
+        meta["cut_off"] == "True",
+        float(meta["seconds"]),
+    )

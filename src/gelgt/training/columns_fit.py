@@ -15,6 +15,7 @@ from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
 BATCH, RATE, DECAY, WARMUP, AVERAGE = 256, 5e-4, 0.1, 50, 0.98
+SCORED = 2_048  # rows of each pass when held-out rows are scored
 
 
 @dataclass
@@ -47,6 +48,18 @@ class ColumnsFit:
     members: int
     deadline: float = np.inf
     is_cut_off: bool = field(default=False, init=False)
+
+    def start_device(self) -> None:
+        """Take a step of a network of one column, so that what a CUDA device loads at its first
+        use, which can take many seconds, is not taken from anyone's time."""
+        if self.device.type == "cuda":
+            values = torch.linspace(0, 1, 8).unsqueeze(1)
+            start = torch.tensor(self.target.start)
+            network = ColumnsNetwork(1, self.target.outputs, self.members)
+            network.start(values, start)
+            network.to(self.device).of_members(values.to(self.device)).mean().backward()  # type: ignore[no-untyped-call]
+            torch.optim.AdamW(network.parameters()).step()
+            torch.cuda.synchronize(self.device)
 
     def network(self, rows: ColumnRows, number: int) -> ColumnsNetwork:
         with torch.random.fork_rng(devices=[]):
@@ -88,7 +101,8 @@ class ColumnsFit:
 
     @torch.no_grad()
     def _loss(self, network: ColumnsNetwork, rows: ColumnRows) -> float:
-        out = network.outputs(rows.values).to(self.device)
+        network.eval()
+        out = torch.cat([network(part.float()) for part in torch.split(rows.values, SCORED)])
         return float(self.target.loss(out, rows.labels))
 
     def _train(
@@ -115,8 +129,9 @@ class ColumnsFit:
                     group["lr"] = RATE * min(1.0, step / WARMUP)
                 network.train()
                 out = network.of_members(rows.values[batch])
-                labels = rows.labels[batch]
-                loss = torch.stack([self.target.loss(o, labels) for o in out]).mean()
+                # all members in one call: the launches of many small ones take longer than the work
+                labels = torch.cat([rows.labels[batch]] * len(out))
+                loss = self.target.loss(out.flatten(0, 1), labels)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
@@ -35,6 +36,7 @@ from gelgt.training.baselines import Baselines, make_baselines
 from gelgt.training.budget import Budget
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
 from gelgt.training.columns import Columns, begun_columns, fit_columns, save_columns
+from gelgt.training.columns_fit import ColumnsFit
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
 from gelgt.training.examples import KNOWN, learnable
@@ -155,6 +157,8 @@ def _fit_columns(job: Job) -> Columns | None:
     config = job.config
     if not config.model.column_members or not job.data.plan.hops:
         return None
+    with torch.random.fork_rng(devices=[]):  # its weights are thrown away
+        ColumnsFit(job.data.target, job.device, 0, 1).start_device()
     limit = job.budget.columns()
     if limit is not None and config.train.retrain:  # it is trained once more
         limit /= 1 + known_share(job.data, config.train)

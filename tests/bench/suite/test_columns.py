@@ -31,6 +31,7 @@ def test_columns_and_what_is_compared() -> None:
     columns = suite_columns(suite_study({"flat": {"model.layers": 0}}, ["getml"]))
     assert [column.name for column in columns] == [
         "network",
+        "network without graph",
         "trees",
         "together",
         "lightgbm",
@@ -47,6 +48,7 @@ def test_columns_and_what_is_compared() -> None:
         ("together", "lightgbm-2hop"),
         ("together", "entity's past"),
         ("together", "getml"),
+        ("network", "network without graph"),
         ("network", "trees"),
         ("network", "flat network"),
         ("together", "flat together"),

@@ -68,6 +68,9 @@ def _check_tables(result: dict[str, Any]) -> None:
     assert [task["metric"] for task in tasks.values()] == ["MAE / constant", "AUC"]
     everyone = set(result["columns"])
     assert everyone >= {"network", "trees", "together", "lightgbm", "flat network"}
+    assert "network without graph" in everyone
+    compared = {(c["one"], c["other"]) for c in result["comparisons"]}
+    assert ("network", "network without graph") in compared
     assert all(set(task["columns"]) == everyone for task in tasks.values())
     assert set(result["mean_rank"]) == set(result["mean_points"]) == everyone
     gain = next(c for c in result["comparisons"] if c["other"] == "flat network")

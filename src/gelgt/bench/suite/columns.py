@@ -1,8 +1,8 @@
 """The columns of a suite, and the variants that are trained for them.
 
-A run of the model gives three columns: its network alone, its trees alone, and both together. A
-variant (`--variant NAME:model.x=y`) is the same model with other settings and gives two. Baselines
-and peers give one each.
+A run of the model gives four columns: its network alone, what the network predicts without the
+graph, its trees alone, and all together. A variant (`--variant NAME:model.x=y`) is the same model
+with other settings and gives two. Baselines and peers give one each.
 """
 
 import re
@@ -17,7 +17,7 @@ from gelgt.errors import GelgtError, did_you_mean
 from gelgt.presets import parse_settings
 
 BASE = "gelgt"
-NETWORK, TREES, TOGETHER = "network", "trees", "together"
+NETWORK, NO_GRAPH, TREES, TOGETHER = "network", "network without graph", "trees", "together"
 LIGHTGBM, TWO_HOPS, PAST = "lightgbm", "lightgbm-2hop", "entity's past"
 _KINDS = {LIGHTGBM: "lightgbm", TWO_HOPS: "lightgbm-2hop", PAST: "entity-mean"}
 
@@ -45,7 +45,7 @@ def parse_variants(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         {'narrow': {'model.width': 32, 'train.epochs': 2}}
     """
     variants: dict[str, dict[str, Any]] = {}
-    taken = (BASE, NETWORK, TREES, TOGETHER, *_KINDS, *PEERS)
+    taken = (BASE, NETWORK, NO_GRAPH, TREES, TOGETHER, *_KINDS, *PEERS)
     for text in texts:
         name, colon, rest = text.partition(":")
         name = name.strip()
@@ -94,9 +94,10 @@ def suite_study(variants: Mapping[str, Mapping[str, Any]], peers: Sequence[str])
 
 def suite_columns(study: Study) -> list[Column]:
     """The columns of the table, from left to right."""
-    columns = [Column(NETWORK, BASE, NETWORK), Column(TOGETHER, BASE)]
+    columns = [Column(NETWORK, BASE, NETWORK), Column(NO_GRAPH, BASE, "columns")]
     if _has_trees():
-        columns.insert(1, Column(TREES, BASE, TREES))
+        columns.append(Column(TREES, BASE, TREES))
+    columns.append(Column(TOGETHER, BASE))
     columns += [Column(v.name, v.name) for v in study.variants if v.kind != BASE]
     for variant in study.variants[1:]:
         if variant.kind == BASE:
@@ -109,12 +110,14 @@ def suite_columns(study: Study) -> list[Column]:
 
 def pairs(columns: Sequence[Column]) -> list[tuple[str, str]]:
     """The columns that are compared, (one, other): the base model comes first, so that a difference
-    is its gain."""
+    is its gain. The network minus the network without the graph is what its second stage gains,
+    which reads the columns once more: how much of it the graph has, a variant says whose subgraphs
+    are the seed's row alone (``sampling.budget=1``)."""
     names = [column.name for column in columns]
     compared = [(TOGETHER, c.name) for c in columns if c.variant != BASE and not c.part]
     compared = [pair for pair in compared if not pair[1].endswith(f" {TOGETHER}")]
     compared = [(TOGETHER, part) for part in (NETWORK, TREES) if part in names] + compared
-    compared += [(NETWORK, TREES)] if TREES in names else []
+    compared += [(NETWORK, part) for part in (NO_GRAPH, TREES) if part in names]
     for column in columns:
         if column.name.endswith((f" {NETWORK}", f" {TOGETHER}")):
             compared.append((NETWORK if column.part else TOGETHER, column.name))
