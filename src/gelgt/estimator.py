@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gelgt.config import Visibility
 from gelgt.errors import GelgtError
 from gelgt.files import whole_folder
-from gelgt.inference import Prediction, Predictor, evaluate_run
+from gelgt.inference import Prediction, Predictor, Recommend, evaluate_run
 from gelgt.presets import PRESETS, RunConfig
 from gelgt.runs.folder import read_json
 from gelgt.sources import Database, open
@@ -156,7 +156,15 @@ class GelGT:
         return scored
 
     def predict(
-        self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None
+        self,
+        db: Any = None,
+        entities: Any = None,
+        at: Any = None,
+        *,
+        frame: Any = None,
+        k: int | None = None,
+        new_only: bool = False,
+        allowed: Any = None,
     ) -> "pd.DataFrame":
         """Predict for entities at a time, from every row before it.
 
@@ -167,17 +175,23 @@ class GelGT:
             at: The time; by default now, or just after the newest row where that lies more than one
                 window back.
             frame: A frame of (key, time) instead.
+            k: How many rows are recommended, where the task recommends; by default as many as it
+                evaluates.
+            new_only: Recommend nothing that the entity has had before.
+            allowed: Keys that may be recommended; None for all.
 
         Returns:
             The key, ``time``, ``prediction``, and ``probability`` (binary) or
-            ``probability_<class>``. What there is to say about them is a warning, and stands in
-            ``attrs["notices"]``.
+            ``probability_<class>``; for recommendations the key, ``time``, ``rank``, the key of the
+            recommended row, and ``score``, one line each. What there is to say about them is a
+            warning, and stands in ``attrs["notices"]``.
 
         Raises:
             GelgtError: unknown keys, entities that do not exist yet, a source without what the
                 model knows.
         """
-        prediction: Prediction = self.predictor(db).predict(entities, at, frame)
+        recommend = Recommend(k, new_only, allowed)
+        prediction: Prediction = self.predictor(db).predict(entities, at, frame, recommend)
         _tell(prediction.notices)
         return prediction.to_pandas()
 

@@ -72,11 +72,7 @@ class PairReader:
 
     @property
     def tie_names(self) -> list[str]:
-        return [
-            f"{path.name}: {what}"
-            for path in self.finder.paths
-            for what in TIES
-        ]
+        return [f"{path.name}: {what}" for path in self.finder.paths for what in TIES]
 
     @property
     def item_names(self) -> list[str]:

@@ -133,10 +133,6 @@ class CandidateFinder:
     def _popular(self) -> dict[tuple[int, int], NDArray[np.int64]]:
         return {}
 
-    def exists(self, seeds: Seeds) -> NDArray[np.bool_]:
-        """(S, D) whether each destination exists for each seed."""
-        return (self.times[None] < self.limits(seeds)[:, None]) | (self.times[None] == TIMELESS)
-
     def limits(self, seeds: Seeds) -> NDArray[np.int64]:
         """(S,) the first second that each seed may not see."""
         return self.limits_at(seeds.time)
@@ -195,9 +191,7 @@ class CandidateFinder:
             at = end
         return out
 
-    def _chunks(
-        self, seeds: Seeds, along: Sequence[Path], bounds: Bounds
-    ) -> Iterator[Candidates]:
+    def _chunks(self, seeds: Seeds, along: Sequence[Path], bounds: Bounds) -> Iterator[Candidates]:
         from gelgt.candidates.kernels import walk_paths
 
         arrays = graph_arrays(self.graph)
@@ -250,9 +244,7 @@ class CandidateFinder:
         return np.concatenate([np.zeros(0, np.int64), *lists]), np.ascontiguousarray(spans)
 
 
-def days_before(
-    newest: NDArray[np.int64], references: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def days_before(newest: NDArray[np.int64], references: NDArray[np.int64]) -> NDArray[np.float32]:
     """(S, M, P) ages of candidates' newest times; NaN for none."""
     ages = (references[:, None, None] - np.where(newest == TIMELESS, 0, newest)) / DAY
     return np.where(newest == TIMELESS, np.nan, ages).astype(np.float32)

@@ -6,7 +6,6 @@ bounded is always the newest. Destinations of one seed are gathered in a small h
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from gelgt.compiled import compiled
@@ -72,9 +71,10 @@ def one_walk(
             at = first_before_children(graph, node, stop, limit)
             while at < stop and taken < fanout and new < nodes.shape[1]:
                 child = np.int64(graph.indices[at])
-                if first <= child < after and graph.parents[
-                    block + (child - first) * keys + key
-                ] == node:
+                if (
+                    first <= child < after
+                    and graph.parents[block + (child - first) * keys + key] == node
+                ):
                     nodes[there, new] = child
                     times[there, new] = time if is_end else max(time, graph.list_time[at])
                     new, taken = new + 1, taken + 1
@@ -97,7 +97,7 @@ def first_before_children(graph: GraphArrays, node: Any, stop: Any, limit: Any) 
     return first_before(graph.list_time, graph.indptr[node] + filled, stop, limit)
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@compiled
 def walk_paths(
     graph: GraphArrays,
     steps: Any,
@@ -134,7 +134,7 @@ def walk_paths(
     size = 1
     while size < 2 * rows.shape[1] + 2:
         size *= 2
-    for s in numba.prange(len(seeds)):
+    for s in range(len(seeds)):
         slots = np.full(size, NONE)
         nodes = np.empty((2, width), np.int64)
         times = np.empty((2, width), np.int64)
@@ -155,9 +155,7 @@ def walk_paths(
 
 
 @compiled
-def popularity(
-    row: Any, time: Any, limit: Any, reference: Any, window: Any, weights: Any
-) -> None:
+def popularity(row: Any, time: Any, limit: Any, reference: Any, window: Any, weights: Any) -> None:
     """Add up the links of each destination before a limit, each with the weight 1 / (1 + age in
     windows).
 

@@ -53,9 +53,7 @@ class Recommender(nn.Module):
     edges: Tensor
     keys: Tensor
 
-    def __init__(
-        self, width: int, pairs: int, lookups: int, columns: TableColumns
-    ) -> None:
+    def __init__(self, width: int, pairs: int, lookups: int, columns: TableColumns) -> None:
         super().__init__()
         self.width = width
         self.register_buffer("edges", torch.zeros(pairs, QUANTILES))
@@ -124,7 +122,8 @@ class Recommender(nn.Module):
     def everywhere(self, seeds: Tensor, items: Tensor) -> Tensor:
         """(B, N) scores of destinations without their ties."""
         query = self.query(seeds)
-        return query @ items.T / self.width**0.5 + self.base(query)
+        scores: Tensor = query @ items.T / self.width**0.5 + self.base(query)
+        return scores
 
     def candidates(self, seeds: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """(B, M) what is added for candidates.

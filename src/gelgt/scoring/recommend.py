@@ -79,6 +79,7 @@ class RecommendScorer:
         self.model, self.device = Ensemble.of(model), torch.device(device)
         self.destinations, self.data = destinations, destinations.data
         self.networks = self.model.networks
+        self.recommenders = [n.recommender for n in self.networks if n.recommender is not None]
         self.scorers = [
             Scorer(network, self.data, device, precision=precision, batch_size=batch_size)
             for network in self.networks
@@ -111,22 +112,20 @@ class RecommendScorer:
         """The same, some seeds at a time."""
         vectors = [scorer.outputs(seeds) for scorer in self.scorers]
         with torch.inference_mode():
-            items = [self._items(network.recommender) for network in self.networks]
+            items = [self._items(recommender) for recommender in self.recommenders]
             for start in range(0, len(seeds), SEEDS):
                 places = np.arange(start, min(start + SEEDS, len(seeds)))
                 few = seeds.take(places)
                 of_few = [each[start : start + len(places)] for each in vectors]
                 yield self._few(few, of_few, items, wish)
 
-    def _few(
-        self, seeds: Seeds, vectors: list[Tensor], items: list[Tensor], wish: Wish
-    ) -> Ranked:
+    def _few(self, seeds: Seeds, vectors: list[Tensor], items: list[Tensor], wish: Wish) -> Ranked:
         finder = self.destinations.finder
         candidates = finder.find(seeds)
         columns = self.destinations.reader.read(seeds, candidates).whole()
         row = torch.from_numpy(candidates.row).to(self.device)
         values = torch.from_numpy(columns).to(self.device)
-        pairs = [PairInput(row, network.recommender.normal(values)) for network in self.networks]
+        pairs = [PairInput(row, each.normal(values)) for each in self.recommenders]
         limits = torch.from_numpy(finder.limits(seeds)).to(self.device)
         best = torch.full((len(seeds), 0), -torch.inf, device=self.device)
         rows = torch.full((len(seeds), 0), -1, dtype=torch.int64, device=self.device)
@@ -136,11 +135,9 @@ class RecommendScorer:
             last = min(first + ROWS, self.destinations.size)
             score = torch.stack(
                 [
-                    network.recommender.scores(
-                        vector.to(self.device), each[first:last], of_network, first
-                    )
-                    for network, vector, each, of_network in zip(
-                        self.networks, vectors, items, pairs
+                    recommender.scores(vector.to(self.device), each[first:last], of_network, first)
+                    for recommender, vector, each, of_network in zip(
+                        self.recommenders, vectors, items, pairs, strict=True
                     )
                 ]
             ).mean(0)

@@ -14,6 +14,7 @@ Whoever does not exist yet at the seed time gets the base rate from LightGBM as 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.progress import Progress
 
-Predictions = dict[str, NDArray[np.float64]]  # by split
+Predictions = dict[str, NDArray[Any]]  # by split
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """`RankObjective`: the loss of recommendations, a softmax over destinations.
 
-For each seed the loss is the mean of −log p over its positives, where p is the softmax of the scores
-of all destinations that exist at its seed time. Where the table is large, of its rows only the
-positives and candidates of the batch and a random sample enter; the sampled ones stand for the rest.
+For each seed the loss is the mean of −log p over its positives, where p is the softmax of the
+scores of all destinations that exist at its seed time. Where the table is large, only the positives
+and candidates of the batch and a random sample of its rows enter; the sample stands for the rest.
 """
 
 import math
@@ -73,7 +73,7 @@ class RankObjective:
             return self._all, torch.zeros((), device=self.device)
         known = torch.unique(torch.cat([positives.flatten(), candidates.flatten()]))
         known = known[known >= 0]
-        generator = np.random.default_rng(index.numpy().tobytes())
+        generator = np.random.default_rng(index.numpy())
         drawn = torch.from_numpy(generator.choice(size, SAMPLED, replace=False)).to(self.device)
         drawn = drawn[~torch.isin(drawn, known)]
         rows = torch.cat([known, drawn]).sort()

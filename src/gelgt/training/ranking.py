@@ -1,6 +1,7 @@
 """A run that recommends: the stages of `train_run` for a table of destinations.
 
-    candidates and their columns → baselines → networks → validation → retrain on known labels → test
+candidates and their columns → baselines → networks → validation score → retrain on known labels
+→ test score
 """
 
 from dataclasses import replace
@@ -33,6 +34,7 @@ from gelgt.training.profile import profile
 from gelgt.training.recommend import RecommendData, is_positive
 from gelgt.training.write import Result, write_run
 
+KIND = "recommendation"
 MOST_RANKED = 8_000  # training seeds whose candidates LightGBM learns
 
 
@@ -126,7 +128,7 @@ def _score_baselines(job: Job) -> Baselines:
     baselines = rank_baselines(job)
     labels = ranking_data(job).labels("val")
     scores = {
-        name: score("recommendation", labels, of_splits["val"]).get("map", float("nan"))
+        name: score(KIND, labels, of_splits["val"]).get("map", float("nan"))
         for name, of_splits in baselines.predictions.items()
     }
     job.progress.baselines("map", scores)
@@ -162,7 +164,7 @@ def rank_baselines(job: Job) -> Baselines:
     truth = data.labels("val")
     best = max(
         WINDOWS,
-        key=lambda n: score("recommendation", truth, made[f"popular in {n}"]["val"]).get("map", 0.0),
+        key=lambda n: score(KIND, truth, made[f"popular in {n}"]["val"]).get("map", 0.0),
     )
     popular = made[f"popular in {best}"]
     made = {name: each for name, each in made.items() if not name.startswith("popular in")}
@@ -190,8 +192,6 @@ def _rank_rows(data: RecommendData, seeds: Seeds, labels: NDArray[np.int64]) -> 
     return RankRows(candidates.row, columns, is_positive(candidates, labels))
 
 
-def _existing(
-    data: RecommendData, seeds: Seeds, ranking: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _existing(data: RecommendData, seeds: Seeds, ranking: NDArray[np.int64]) -> NDArray[np.int64]:
     """Nothing for entities that do not exist yet."""
     return np.where(data.exists(seeds)[:, None], ranking, -1)

@@ -64,9 +64,7 @@ class RecommendData(TrainingData):
             usable = np.sort(generator.choice(usable, most, replace=False))
         return seeds.take(usable), right[usable]
 
-    def learned(
-        self, split: str, config: TrainConfig
-    ) -> tuple[Seeds, NDArray[np.int64]]:
+    def learned(self, split: str, config: TrainConfig) -> tuple[Seeds, NDArray[np.int64]]:
         return self.some(*super().learned(split, config), MOST_SEEDS)
 
     def lookups(self, config: TrainConfig) -> NDArray[np.int64]:
@@ -89,7 +87,7 @@ class RecommendData(TrainingData):
     def add_recommender(self, model: RelationalModel, config: RunConfig) -> None:
         """A recommender that starts from the training pairs: their quantiles, and lookups of the
         destinations that the labels name."""
-        seeds, labels = self.some(*self.learned("train", config.train))
+        seeds, _ = self.some(*self.learned("train", config.train))
         known = torch.from_numpy(self.lookups(config.train))
         pairs = self.pairs(seeds).take(torch.arange(len(seeds)), torch.device("cpu"))
         there = pairs.columns[pairs.row >= 0]
