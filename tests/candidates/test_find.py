@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frame_walk import Walk
-from tiny_database import DAY, START, Tiny
 
+from frame_walk import Walk
 from gelgt.candidates import CandidateFinder, destination_paths
 from gelgt.candidates.columns import WINDOWS, PairReader
 from gelgt.candidates.find import BOUNDS
@@ -16,6 +15,7 @@ from gelgt.config import SamplingConfig
 from gelgt.graph import TIMELESS
 from gelgt.sampling import Seeds, make_seeds
 from gelgt.tasks.task import Definition
+from tiny_database import DAY, START, Tiny
 
 WINDOW = 5 * DAY
 

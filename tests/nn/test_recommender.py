@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tiny_database import Tiny
 
 from gelgt.nn.encoders import TableColumns
 from gelgt.nn.recommender import PairInput, Recommender
+from tiny_database import Tiny
 
 WIDTH, PAIRS = 16, 5
 
@@ -39,7 +39,7 @@ def test_candidates_get_their_local_score_on_top(made: Recommender, tiny: Tiny) 
     for seed, place in ((0, 0), (0, 1), (1, 0)):
         item = items[row[seed, place]]
         one = made.candidates(
-            seeds[seed : seed + 1], item[None, None], pairs.columns[seed : seed + 1, place : place + 1]
+            seeds[seed][None], item[None, None], pairs.columns[seed, place][None, None]
         )
         expected[seed, row[seed, place]] += one[0, 0]
     scores = made.scores(seeds, items, pairs)
