@@ -104,11 +104,7 @@ def test_more_than_there_are_gives_all_that_exist(predictor: Predictor, twins: T
     with sqlite3.connect(twins.folder / "whole.db") as connection:
         listed = pd.read_sql("SELECT * FROM products", connection)
     times = [name for name in listed.columns if name.endswith("_at")]
-    exist = (
-        len(listed)
-        if not times
-        else int((pd.to_datetime(listed[times[0]]) < early).sum())
-    )
+    exist = len(listed) if not times else int((pd.to_datetime(listed[times[0]]) < early).sum())
     table = predictor.predict(at=early, recommend=Recommend(10_000)).to_pandas()
     assert (table.groupby("id").size() == exist).all()
 

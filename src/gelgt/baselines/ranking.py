@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.candidates.find import CandidateFinder, Candidates
+from gelgt.candidates.orders import LinkOrder
 from gelgt.graph import TIMELESS
 from gelgt.sampling import Seeds
 
-WINDOWS = (1, 2, 4, 16)  # of `popular`
+RECENT = LinkOrder(0)
+POPULAR = tuple(LinkOrder(windows) for windows in (1, 2, 4, 16))
 SELDOM = 0.02  # of labels that were had before: fewer, and what was had is left out
 ROUNDS, STOP_AFTER = 600, 40
 OTHERS = 60  # candidates that are no positives beside each seed, in LightGBM's rows
@@ -57,41 +59,17 @@ class LinkRankings:
         row = np.take_along_axis(np.where(count > 0, candidates.row, -1), order, 1)
         return self._cut(row)
 
-    def popular(self, seeds: Seeds, candidates: Candidates, windows: int) -> NDArray[np.int64]:
-        """(S, k) what everyone has had in the last windows."""
-        since = self.finder.references(seeds) - windows * self.finder.window
-        return self._by_time(seeds, candidates, since, is_counted=True)
-
-    def recent(self, seeds: Seeds, candidates: Candidates) -> NDArray[np.int64]:
-        """(S, k) what anyone has had, the newest first."""
-        since = np.full(len(seeds), TIMELESS)
-        return self._by_time(seeds, candidates, since, is_counted=False)
-
-    def _by_time(
-        self, seeds: Seeds, candidates: Candidates, since: NDArray[np.int64], *, is_counted: bool
-    ) -> NDArray[np.int64]:
-        """One order for all seeds of a time, without what each has had where that is left out."""
-        finder, links = self.finder, self.finder.links
+    def by_order(self, seeds: Seeds, candidates: Candidates, order: LinkOrder) -> NDArray[np.int64]:
+        """(S, k) the first of an order, without what each entity has had where that is left out."""
+        finder = self.finder
         out = np.full((len(seeds), self.k), -1, np.int64)
-        limits = finder.limits(seeds)
+        limits, references = finder.limits(seeds), finder.references(seeds)
         had = candidates.count[:, :, finder.link_paths].sum(2) > 0
-        moments, which = np.unique(np.stack([since, limits], 1), axis=0, return_inverse=True)
-        for place, (first, limit) in enumerate(moments):
-            begin, end = np.searchsorted(links.time, [first, limit])
-            rows, times = links.row[begin:end], links.time[begin:end]
-            there = finder.times[rows] < limit  # always is where the table has no time
-            rows, times = rows[there], times[there]
-            newest = np.full(finder.size, TIMELESS)
-            np.maximum.at(newest, rows, times)
-            count = np.bincount(rows, minlength=finder.size)
-            some = np.flatnonzero(count)
-            keys = (some, -newest[some], -count[some]) if is_counted else (some, -newest[some])
-            order = some[np.lexsort(keys)]
-            for seed in np.flatnonzero(which.reshape(-1) == place):
-                mine = order
-                if self.new_only:
-                    mine = order[~np.isin(order, candidates.row[seed][had[seed]])]
-                out[seed, : min(self.k, len(mine))] = mine[: self.k]
+        for seed in range(len(seeds)):
+            rows = order.rows(finder, int(limits[seed]), int(references[seed]))
+            if self.new_only:
+                rows = rows[~np.isin(rows, candidates.row[seed][had[seed]])]
+            out[seed, : min(self.k, len(rows))] = rows[: self.k]
         return out
 
     def _cut(self, row: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,7 +8,9 @@ items   how often everyone was linked to the destination in the last windows, ov
         if it were the entity: counts, gaps, its own numbers
 """
 
+import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ HOPS = 2  # of the destination's history
 COLUMNS = 40  # most columns of it
 TIES = ("log count", "share", "days since")  # of a path
 WINDOWS = (1, 2, 4, 16)  # in which everyone's links are counted
+KEPT = 200_000  # destinations and times whose columns are kept
 PER_POSITIVE = 4  # other candidates beside each positive, where columns are chosen
 
 
@@ -101,7 +104,25 @@ class PairReader:
         place = np.zeros(candidates.row.shape, np.int64)
         place[is_there] = which.reshape(-1)
         rows, times = pairs % max(self.finder.size, 1), moments[pairs // max(self.finder.size, 1)]
-        return PairColumns(ties.reshape(*candidates.row.shape, -1), place, self.items(rows, times))
+        items = self._kept_items(rows, times)
+        return PairColumns(ties.reshape(*candidates.row.shape, -1), place, items)
+
+    def _kept_items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
+        """`items`, which those who ask again for the same seeds get again."""
+        if len(rows) > KEPT:
+            return self.items(rows, times)
+        content = rows.tobytes() + times.tobytes()
+        name = hashlib.blake2b(content, digest_size=16).hexdigest()
+        kept = self._kept
+        if name not in kept:
+            while kept and sum(map(len, kept.values())) + len(rows) > KEPT:
+                kept.pop(next(iter(kept)))
+            kept[name] = self.items(rows, times)
+        return kept[name]
+
+    @cached_property
+    def _kept(self) -> dict[str, NDArray[np.float32]]:
+        return {}
 
     def items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
         """(U, F) the columns of destinations at some times."""

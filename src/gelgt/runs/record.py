@@ -123,6 +123,8 @@ class RankingFacts(Part):
         popular: The share that is among what everyone has had lately.
         covered: The share that is among all candidates.
         repeats: The share that the entity has had before.
+        prior: The windows of the order by everyone's links that is added to the networks' scores,
+            0 for the newest link first; and its weight.
     """
 
     table: str
@@ -132,6 +134,8 @@ class RankingFacts(Part):
     popular: float = 0.0
     covered: float = 0.0
     repeats: float = 0.0
+    prior: int = 0
+    prior_weight: float = 0.0
 
 
 class TimeFacts(Part):

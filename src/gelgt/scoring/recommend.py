@@ -4,7 +4,7 @@ Destinations are scored in chunks, and of each chunk the best are kept. Rows tha
 the seed time are never among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
+from gelgt.candidates.orders import LinkOrder
 from gelgt.graph import TIMELESS
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -56,6 +58,22 @@ class Wish:
     new_only: bool = False
 
 
+@dataclass(frozen=True)
+class Prior:
+    """What everyone's links say, beside the networks.
+
+    Attributes:
+        windows: Of the order by links, see `LinkOrder`.
+        weight: Of the negative logarithm of a destination's rank in it.
+    """
+
+    windows: int = 0
+    weight: float = 0.0
+
+
+NO_PRIOR = Prior()
+
+
 class RecommendScorer:
     """Ranks destinations by the mean score of an ensemble's networks.
 
@@ -63,6 +81,7 @@ class RecommendScorer:
         model: One network or several, each with a recommender.
         destinations: What they score.
         device: Where the networks are.
+        prior: Is added to the scores.
         precision: Of the networks over subgraphs; see `Scorer`.
         batch_size: Likewise.
     """
@@ -73,9 +92,11 @@ class RecommendScorer:
         destinations: Destinations,
         device: torch.device | str = "cpu",
         *,
+        prior: Prior = NO_PRIOR,
         precision: str = "auto",
         batch_size: int | None = None,
     ) -> None:
+        self.prior = prior
         self.model, self.device = Ensemble.of(model), torch.device(device)
         self.destinations, self.data = destinations, destinations.data
         self.networks = self.model.networks
@@ -88,19 +109,30 @@ class RecommendScorer:
     def predict(self, seeds: Seeds) -> Parts:
         """(S, k) the best rows of seeds, in their order, k being the task's; -1 for entities that
         do not exist yet at their seed time."""
+        if not self.prior.weight:
+            rows = self.compared(seeds, [NO_PRIOR])[0]
+            return Parts(rows, {NETWORK: rows})
+        together, alone = self.compared(seeds, [self.prior, NO_PRIOR])
+        return Parts(together, {NETWORK: alone})
+
+    def compared(self, seeds: Seeds, priors: Sequence[Prior]) -> list[NDArray[np.int64]]:
+        """The same with each of several priors."""
         k = self.data.task.eval_k or DEFAULT_K
         there = np.flatnonzero(self.data.exists(seeds))
-        out = np.full((len(seeds), k), -1, np.int64)
-        out[there] = self.rank(seeds.take(there), Wish(k)).row
-        return Parts(out, {NETWORK: out})
+        parts = list(self._ranked(seeds.take(there), Wish(k), priors))
+        out = [np.full((len(seeds), k), -1, np.int64) for _ in priors]
+        for place, rows in enumerate(out):
+            if parts:
+                rows[there] = np.concatenate([part[place].row for part in parts])
+        return out
 
     def vectors(self, seeds: Seeds) -> Tensor:
         """(S, d) seed vectors of the first network."""
         return self.scorers[0].vectors(seeds)
 
     def rank(self, seeds: Seeds, wish: Wish) -> Ranked:
-        """The best destinations of seeds, in their order."""
-        parts = list(self.ranked(seeds, wish))
+        """The best destinations of seeds that exist, in their order."""
+        parts = [part[0] for part in self._ranked(seeds, wish, [self.prior])]
         if not parts:
             return Ranked(np.zeros((0, wish.k), np.int64), np.zeros((0, wish.k), np.float32))
         return Ranked(
@@ -108,58 +140,86 @@ class RecommendScorer:
             np.concatenate([part.score for part in parts]),
         )
 
-    def ranked(self, seeds: Seeds, wish: Wish) -> Iterator[Ranked]:
-        """The same, some seeds at a time."""
-        vectors = [scorer.outputs(seeds) for scorer in self.scorers]
+    def _ranked(self, seeds: Seeds, wish: Wish, priors: Sequence[Prior]) -> Iterator[list[Ranked]]:
+        """Some seeds at a time, a ranking for each prior."""
+        vectors = [scorer.outputs(seeds).to(self.device) for scorer in self.scorers]
         with torch.inference_mode():
             items = [self._items(recommender) for recommender in self.recommenders]
             for start in range(0, len(seeds), SEEDS):
                 places = np.arange(start, min(start + SEEDS, len(seeds)))
-                few = seeds.take(places)
                 of_few = [each[start : start + len(places)] for each in vectors]
-                yield self._few(few, of_few, items, wish)
+                yield self._few(seeds.take(places), of_few, items, wish, priors)
 
-    def _few(self, seeds: Seeds, vectors: list[Tensor], items: list[Tensor], wish: Wish) -> Ranked:
-        finder = self.destinations.finder
-        candidates = finder.find(seeds)
-        columns = self.destinations.reader.read(seeds, candidates).whole()
-        row = torch.from_numpy(candidates.row).to(self.device)
-        values = torch.from_numpy(columns).to(self.device)
+    def _few(
+        self,
+        seeds: Seeds,
+        vectors: list[Tensor],
+        items: list[Tensor],
+        wish: Wish,
+        priors: Sequence[Prior],
+    ) -> list[Ranked]:
+        destinations, device = self.destinations, self.device
+        given = destinations.pairs(seeds)
+        row, values = given.row.to(device), given.columns.to(device)
         pairs = [PairInput(row, each.normal(values)) for each in self.recommenders]
-        limits = torch.from_numpy(finder.limits(seeds)).to(self.device)
-        best = torch.full((len(seeds), 0), -torch.inf, device=self.device)
-        rows = torch.full((len(seeds), 0), -1, dtype=torch.int64, device=self.device)
-        had = torch.from_numpy(finder.had(seeds)).to(self.device) if wish.new_only else None
-        excluded = self._excluded(wish)
-        for first in range(0, self.destinations.size, ROWS):
-            last = min(first + ROWS, self.destinations.size)
+        best = [_Best(len(seeds), wish.k, device) for _ in priors]
+        hidden = self._hidden(seeds, wish)
+        for first in range(0, destinations.size, ROWS):
+            last = min(first + ROWS, destinations.size)
             score = torch.stack(
                 [
-                    recommender.scores(vector.to(self.device), each[first:last], of_network, first)
+                    recommender.scores(vector, each[first:last], of_network, first)
                     for recommender, vector, each, of_network in zip(
                         self.recommenders, vectors, items, pairs, strict=True
                     )
                 ]
             ).mean(0)
+            score.masked_fill_(hidden(first, last), -torch.inf)
+            for prior, so_far in zip(priors, best):
+                so_far.add(
+                    score + self._prior(seeds, prior)[:, first:last] if prior.weight else score,
+                    first,
+                )
+        return [each.ranked() for each in best]
+
+    def _prior(self, seeds: Seeds, prior: Prior) -> Tensor:
+        """(S, D) what is added to the scores."""
+        finder = self.destinations.finder
+        moments = np.stack([finder.limits(seeds), finder.references(seeds)], 1)
+        moments, which = np.unique(moments, axis=0, return_inverse=True)
+        order = self._orders.setdefault(prior.windows, LinkOrder(prior.windows))
+        each = [order.prior(finder, int(limit), int(ref)) for limit, ref in moments]
+        values = torch.from_numpy(prior.weight * np.stack(each)).to(self.device)
+        return values[torch.from_numpy(which.reshape(-1)).to(self.device)]
+
+    def _hidden(self, seeds: Seeds, wish: Wish) -> Callable[[int, int], Tensor]:
+        """Which of the destinations from one to another may not be recommended: (S, n)."""
+        finder, device = self.destinations.finder, self.device
+        limits = torch.from_numpy(finder.limits(seeds)).to(device)[:, None]
+        had = torch.from_numpy(finder.had(seeds)).to(device) if wish.new_only else None
+        allowed = None
+        if wish.allowed is not None:
+            allowed = torch.zeros(self.destinations.size, dtype=torch.bool, device=device)
+            allowed[torch.from_numpy(wish.allowed).to(device)] = True
+
+        def hidden(first: int, last: int) -> Tensor:
             times = self._times[first:last]
-            score.masked_fill_((times >= limits[:, None]) & (times != TIMELESS), -torch.inf)
-            if excluded is not None:
-                score.masked_fill_(excluded[first:last], -torch.inf)
+            out = (times >= limits) & (times != TIMELESS)
+            if allowed is not None:
+                out |= ~allowed[first:last]
             if had is not None:
                 here = (had >= first) & (had < last)
                 place = torch.where(here, had - first, 0)
-                out = torch.zeros_like(score).scatter_add_(1, place, here.to(score.dtype))
-                score.masked_fill_(out > 0, -torch.inf)
-            here_best, here_rows = score.topk(min(wish.k, last - first), 1)
-            best, rows = torch.cat([best, here_best], 1), torch.cat([rows, here_rows + first], 1)
-            best, order = best.topk(min(wish.k, best.shape[1]), 1)
-            rows = rows.gather(1, order)
-        rows = torch.where(best == -torch.inf, -1, rows)
-        short = (0, wish.k - rows.shape[1])
-        return Ranked(
-            torch.nn.functional.pad(rows, short, value=-1).cpu().numpy(),
-            torch.nn.functional.pad(best, short, value=-torch.inf).float().cpu().numpy(),
-        )
+                out |= (
+                    torch.zeros_like(out, dtype=torch.int32).scatter_add_(1, place, here.int()) > 0
+                )
+            return out
+
+        return hidden
+
+    @cached_property
+    def _orders(self) -> dict[int, LinkOrder]:
+        return {}
 
     @cached_property
     def _times(self) -> Tensor:
@@ -178,10 +238,27 @@ class RecommendScorer:
         ]
         return torch.cat(parts) if parts else torch.zeros(0, recommender.width, device=self.device)
 
-    def _excluded(self, wish: Wish) -> Tensor | None:
-        """(D,) rows that may not be recommended; None where all may be."""
-        if wish.allowed is None:
-            return None
-        out = torch.ones(self.destinations.size, dtype=torch.bool, device=self.device)
-        out[torch.from_numpy(wish.allowed).to(self.device)] = False
-        return out
+
+class _Best:
+    """The best k of the scores so far."""
+
+    def __init__(self, seeds: int, k: int, device: torch.device) -> None:
+        self.k = k
+        self.score = torch.zeros(seeds, 0, device=device)
+        self.row = torch.zeros(seeds, 0, dtype=torch.int64, device=device)
+
+    def add(self, score: Tensor, first: int) -> None:
+        """Scores (S, n) of the destinations from `first` on."""
+        here, rows = score.topk(min(self.k, score.shape[1]), 1)
+        every, rows = torch.cat([self.score, here], 1), torch.cat([self.row, rows + first], 1)
+        self.score, order = every.topk(min(self.k, every.shape[1]), 1)
+        self.row = rows.gather(1, order)
+
+    def ranked(self) -> Ranked:
+        """With -1 where there are fewer than k."""
+        row = torch.where(self.score == -torch.inf, -1, self.row)
+        short = (0, self.k - row.shape[1])
+        return Ranked(
+            functional.pad(row, short, value=-1).cpu().numpy(),
+            functional.pad(self.score, short, value=-torch.inf).float().cpu().numpy(),
+        )

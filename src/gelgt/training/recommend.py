@@ -20,7 +20,7 @@ from gelgt.nn.recommender import Recommender
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
-from gelgt.scoring.recommend import RecommendScorer
+from gelgt.scoring.recommend import NO_PRIOR, Prior, RecommendScorer
 from gelgt.training.data import TrainingData
 from gelgt.training.rank_objective import Pairs, RankObjective
 
@@ -116,9 +116,13 @@ class RecommendData(TrainingData):
         )
 
     def scorer(
-        self, model: Ensemble, device: torch.device, precision: str = "auto"
+        self,
+        model: Ensemble,
+        device: torch.device,
+        precision: str = "auto",
+        prior: Prior = NO_PRIOR,
     ) -> RecommendScorer:
-        return RecommendScorer(model, self.destinations, device, precision=precision)
+        return RecommendScorer(model, self.destinations, device, prior=prior, precision=precision)
 
 
 def is_positive(candidates: Candidates, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
