@@ -100,7 +100,7 @@ def test_null_references_where_they_are_known(
 @every_twin
 def test_tasks(name: str, database: Open, schemas: dict[str, Any]) -> None:
     db, published = database(name), {task["name"]: task for task in schemas[name]["tasks"]}
-    assert list(twin_tasks(name, trainable=False)) == list(published)
+    assert list(twin_tasks(name, recommendations=True)) == list(published)
     assert list(twin_tasks(name)) == [
         task for task, spec in published.items() if spec["task_type"] != "recommendation"
     ]
@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_files(twin: Twin, tmp_path: Path) -> None:
     )
     files = [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()]
     assert len(files) == 1 + len(read_facts("rel-stack").tables) + 4 * len(
-        twin_tasks("rel-stack", trainable=False)
+        twin_tasks("rel-stack", recommendations=True)
     )
     assert filecmp.cmpfiles(twin("rel-stack"), again, files, shallow=False) == (files, [], [])
     assert not filecmp.cmp(
@@ -216,7 +216,7 @@ def test_the_awkward_parts_are_there(twin: Twin) -> None:
 def test_labels_lie_in_their_splits(name: str, database: Open) -> None:
     db = database(name)
     val, test = np.datetime64(str(db.val_timestamp)), np.datetime64(str(db.test_timestamp))
-    for task_name in twin_tasks(name, trainable=False):
+    for task_name in twin_tasks(name, recommendations=True):
         task = db.task(task_name)
         times = {split: task.table(split).column(task.time_col).to_numpy() for split in SPLITS}
         if task.kind == "autocomplete":
@@ -251,12 +251,12 @@ def test_relbench_reads_them_and_makes_the_same_labels(name: str, twin: Twin) ->
     import relbench
 
     dataset = relbench.load_dataset(twin(name))
-    assert dataset.get_task_names() == sorted(twin_tasks(name, trainable=False))
+    assert dataset.get_task_names() == sorted(twin_tasks(name, recommendations=True))
     known, every = dataset.get_db(), dataset.get_db(upto_test_timestamp=False)
     assert {t: len(known.table_dict[t].df) for t in known.table_dict} != {
         t: len(every.table_dict[t].df) for t in every.table_dict
     }
-    for task_name in twin_tasks(name, trainable=False):
+    for task_name in twin_tasks(name, recommendations=True):
         stored, made = dataset.load_task(task_name), dataset.load_task(task_name, regenerate=True)
         whole = every if stored.kind == "forecast" else made.get_db(upto_test_timestamp=False)
         for split in SPLITS:

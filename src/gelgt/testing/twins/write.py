@@ -21,9 +21,8 @@ from gelgt.testing.twins.rows import make_tables
 _LINK = {"entity_table": "src_entity_table", "entity_col": "src_entity_col"}
 
 
-def twin_tasks(name: str, trainable: bool = True) -> tuple[str, ...]:
-    """The names of a twin's tasks; without recommendations, which gelgt does not train, unless
-    `trainable` is false.
+def twin_tasks(name: str, recommendations: bool = False) -> tuple[str, ...]:
+    """The names of a twin's tasks that predict a value; with `recommendations` of all its tasks.
 
     Example:
         >>> twin_tasks("rel-hm")
@@ -33,7 +32,7 @@ def twin_tasks(name: str, trainable: bool = True) -> tuple[str, ...]:
     return tuple(
         task
         for task, spec in tasks.items()
-        if not (trainable and spec["task_type"] == "recommendation")
+        if recommendations or spec["task_type"] != "recommendation"
     )
 
 
