@@ -252,11 +252,17 @@ def _list(rows: Rankings, model: str, row: int) -> str:
     """The keys of one list."""
     ranked, hits = rows.lists[model][row][:SHOWN], rows.hits[model][row][:SHOWN]
     keys = [
-        f'<b class="better">✓\u00a0{escape(cut(rows.keys[place], 24))}</b>'
-        if hit
-        else escape(cut(rows.keys[place], 24))
+        _key(rows.keys[place], bool(hit))
         for place, hit in zip(ranked, hits, strict=True)
         if place >= 0
     ]
     more = ", …" if (rows.lists[model][row][SHOWN:] >= 0).any() else ""
     return (", ".join(keys) + more) or MISSING
+
+
+def _key(key: str, is_hit: bool) -> str:
+    """A key that no line breaks, marked where it was right."""
+    shown = escape(cut(key, 24))
+    if is_hit:
+        return f'<b class="day better">✓\u00a0{shown}</b>'
+    return f'<span class="day">{shown}</span>'
