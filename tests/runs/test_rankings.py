@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from relbench.metrics import map as relbench_map
 
 from gelgt.errors import GelgtError
 from gelgt.metrics import score
@@ -53,7 +54,7 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     assert "2024, 2" in found.keys
 
 
-def test_map_equals_the_training_metric(tmp_path: Path) -> None:
+def test_map_equals_that_of_training_and_of_relbench(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows = 40
     ranked = np.array([generator.choice(30, 6, replace=False) for _ in range(rows)])
@@ -63,6 +64,8 @@ def test_map_equals_the_training_metric(tmp_path: Path) -> None:
     found = read(tmp_path, 6, prediction=ranked.tolist(), label=lists)
     expected = score("recommendation", right, ranked)["map"]
     assert value("map", found.predictions, "gelgt") == pytest.approx(expected)
+    counts = (right >= 0).sum(1)
+    assert relbench_map(found.hits["gelgt"], counts) == pytest.approx(expected)
     intervals = bootstrap("map", found.predictions)
     assert intervals is not None
     own = intervals.models["gelgt"]
