@@ -39,7 +39,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 # numba does not see changes in what a compiled function calls from another file
 # (src/gelgt/compiled.py).
 for kernel in Path(gelgt.__file__).parent.rglob("__pycache__/*.nbc"):
-    sources = [*kernel.parent.parent.glob("*.py"), Path(gelgt.__file__).with_name("hashing.py")]
+    package = Path(gelgt.__file__).parent
+    sources = [
+        *kernel.parent.parent.glob("*.py"),
+        package / "hashing.py",
+        package / "sampling" / "search.py",
+    ]
     if kernel.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         kernel.unlink(missing_ok=True)
 

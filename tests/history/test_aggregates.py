@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from frame_walk import DAY, START, TIMES, Walk
 
 import gelgt
+from frame_walk import DAY, START, TIMES, Walk
 from gelgt.config import SamplingConfig
 from gelgt.features import open_features
 from gelgt.history import Aggregates, TaskData, aggregates

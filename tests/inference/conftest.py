@@ -41,6 +41,8 @@ SENTENCES = {
     "multiclass": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
     "products": "PREDICT COUNT(order_items.*, 0, 10, days) > 0 FOR EACH products.sku",
     "autocomplete": "PREDICT orders.is_gift FOR EACH orders.id",
+    "recommendation": "PREDICT LIST_DISTINCT(order_items.product_sku, 0, 20, days) "
+    "FOR EACH customers.id",
 }
 
 

@@ -95,8 +95,6 @@ class Predictor:
         if isinstance(self.scorer, RecommendScorer):
             yield from self._recommended(self.scorer, rows, times, recommend or Recommend())
             return
-        if recommend is not None and not recommend.is_plain:
-            recommend.wish(self.db, self.task)  # says that nothing is recommended here
         yield from self._tables(rows, times, self._predicted)
 
     def _recommended(
@@ -142,6 +140,8 @@ class Predictor:
         Raises:
             GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
         """
+        if recommend is not None and not recommend.is_plain:
+            recommend.wish(self.db, self.task)  # raises before anything is done
         chosen = self.seeds(entities, at, frame)
         tables = self.predict_table(chosen.rows, chosen.times, recommend)
         return Prediction(pa.concat_tables(tables), chosen.notices)

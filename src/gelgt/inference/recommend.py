@@ -56,11 +56,15 @@ class Recommend:
             raise GelgtError(
                 "bad_option", f"{self.k} rows cannot be recommended.", hint="Ask for at least 1."
             )
-        allowed = (
-            None
-            if self.allowed is None
-            else np.unique(find_rows(db, task.dst_entity_table, self.allowed))
-        )
+        allowed = None
+        if self.allowed is not None:
+            if not len(self.allowed):
+                raise GelgtError(
+                    "bad_option",
+                    "No key is allowed, so nothing can be recommended.",
+                    hint=f"Give keys of '{task.dst_entity_table}', or leave the list out.",
+                )
+            allowed = np.unique(find_rows(db, task.dst_entity_table, self.allowed))
         return Wish(self.k or task.eval_k or DEFAULT_K, allowed, self.new_only)
 
 

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from gelgt.graph import TIMELESS
+from gelgt.metrics import is_among
 from gelgt.nn.recommender import PairInput, Recommender
 from gelgt.scoring.destinations import Destinations
 
 DENSE = 20_000  # destinations up to which all are scored in every step
 SAMPLED = 4_096  # random destinations of a step otherwise
+OTHERS = 96  # candidates of a seed that are no positives
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,16 @@ class RankObjective:
         index = index.cpu()
         positives = self.positives[index].to(self.device)
         limits = self.limits[index].to(self.device)
-        pairs = self.pairs.take(index, self.device)
-        rows, weight = self._rows(positives, pairs.row, index)
+        few = self.pairs.take(index, self.positives[index], self.device)
+        rows, weight = self._rows(positives, few.pairs.row, index)
         items = self.recommender.vectors(self._frame(rows), self._places[rows])
-        scores = self.recommender.scores(
-            out.float(), items, PairInput(_places_in(rows, pairs.row), pairs.columns)
-        )
+        place = _places_in(rows, few.pairs.row)
+        scores = self.recommender.scores(out.float(), items, PairInput(place, few.pairs.columns))
         times = self._times[rows]
         hidden = (times >= limits[:, None]) & (times != TIMELESS)
-        total = torch.logsumexp((scores + weight).masked_fill(hidden, -torch.inf), 1)
+        weights = weight + _scattered(few.weight, place, len(rows))
+        weights = weights + _scattered(few.left_out, _places_in(rows, few.left_row), len(rows))
+        total = torch.logsumexp((scores + weights).masked_fill(hidden, -torch.inf), 1)
         place = _places_in(rows, positives)
         right = scores.gather(1, place.clamp(min=0))
         count = (place >= 0).sum(1)
@@ -120,20 +123,72 @@ class Pairs:
     place: Tensor
     items: Tensor
 
+    def columns(self) -> Tensor:
+        """(n, F) the columns of all pairs."""
+        is_there = self.row >= 0
+        return torch.cat([self.ties[is_there].float(), self.items[self.place[is_there].long()]], 1)
+
     def normal(self, recommender: Recommender) -> "Pairs":
         """The same on the scale that a recommender reads."""
         ties = recommender.normal(self.ties.float()).half()
         return replace(self, ties=ties, items=recommender.normal(self.items, ties.shape[2]))
 
-    def take(self, index: Tensor, device: torch.device) -> PairInput:
-        """Those of some seeds, up to their last candidate."""
+    def take(self, index: Tensor, positives: Tensor, device: torch.device) -> "Few":
+        """Those of some seeds: the positives, and some of the others, drawn by the seeds' places.
+
+        Args:
+            positives: (B, Y) of these seeds.
+        """
         row = self.row[index].long()
-        used = max(1, int((row >= 0).sum(1).max())) if len(row) else 1
-        row = row[:, :used]
-        columns = torch.cat(
-            [self.ties[index, :used].float(), self.items[self.place[index, :used].long()]], 2
+        is_there = row >= 0
+        is_right = torch.from_numpy(is_among(row.numpy(), positives.numpy()))
+        draw = torch.from_numpy(np.random.default_rng(index.numpy()).random(row.shape))
+        order = torch.where(is_right, -1.0, torch.where(is_there, draw, 2.0)).argsort(1)
+        right, others = is_right.sum(1), (is_there & ~is_right).sum(1)
+        kept = others.clamp(max=OTHERS)
+        width = max(1, int((right + kept).max())) if len(row) else 1
+        within = torch.arange(row.shape[1])[None]
+        taken, rest = order[:, :width], order[:, width:]
+        # behind the kept candidates of a seed stand others that it leaves out, or none at all
+        is_kept = (within < (right + kept)[:, None])[:, :width]
+        row_kept = torch.where(is_kept, row.gather(1, taken), -1)
+        left = torch.cat([torch.where(is_kept, -1, row.gather(1, taken)), row.gather(1, rest)], 1)
+        stands_for = (others / kept.clamp(min=1)).log().clamp(min=0.0)[:, None]
+        weight = torch.where(
+            (row_kept >= 0) & (within[:, :width] >= right[:, None]), stands_for, 0.0
         )
-        return PairInput(row.to(device), columns.to(device))
+        place = self.place[index].gather(1, taken).long()
+        ties = self.ties[index].gather(1, taken[..., None].expand(-1, -1, self.ties.shape[2]))
+        columns = torch.cat([ties.float(), self.items[place]], 2)
+        return Few(
+            PairInput(row_kept.to(device), columns.to(device)),
+            weight.to(device),
+            left.to(device),
+            torch.where(left >= 0, -torch.inf, 0.0).to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Few:
+    """Candidates of a batch.
+
+    Attributes:
+        pairs: The positives among them, and some others.
+        weight: (B, W) the logarithm of how many each stands for.
+        left_row: (B, L) candidates that are left out, -1 for none.
+        left_out: (B, L) -inf for them.
+    """
+
+    pairs: PairInput
+    weight: Tensor
+    left_row: Tensor
+    left_out: Tensor
+
+
+def _scattered(values: Tensor, place: Tensor, size: int) -> Tensor:
+    """(B, size) values (B, n) at their places, 0 elsewhere; a place of -1 is left out."""
+    out = torch.zeros(len(values), size, device=values.device)
+    return out.scatter_add_(1, place.clamp(min=0), torch.where(place >= 0, values, 0.0))
 
 
 def _places_in(rows: Tensor, wanted: Tensor) -> Tensor:

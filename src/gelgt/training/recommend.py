@@ -89,8 +89,7 @@ class RecommendData(TrainingData):
         destinations that the labels name."""
         seeds, _ = self.some(*self.learned("train", config.train))
         known = torch.from_numpy(self.lookups(config.train))
-        pairs = self.pairs(seeds).take(torch.arange(len(seeds)), torch.device("cpu"))
-        there = pairs.columns[pairs.row >= 0]
+        there = self.pairs(seeds).columns()
         model.recommender = Recommender(
             config.model.width, there.shape[1], len(known), self.destinations.columns
         )
