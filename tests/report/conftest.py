@@ -19,8 +19,11 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from gelgt.metrics import score
+
 sys.path.insert(0, str(Path(__file__).parent))  # for pages.py
 
+K = 5  # recommendations
 CLASSES = ["delivered", "returned", "lost"]
 LABELS = ["garden", "kitchen", "toys", "books"]
 MakeRun = Callable[..., Path]
@@ -64,6 +67,8 @@ def _rows(
     kind: str, rows: int, generator: np.random.Generator
 ) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     signal, noise = generator.normal(size=rows), generator.normal(size=rows)
+    if kind == "recommendation":
+        return _lists(rows, generator)
     if kind == "regression":
         label = np.round(np.maximum(5 + 3 * signal + noise, 0), 2)
         found = {
@@ -116,6 +121,38 @@ def _rows(
     }
 
 
+def _lists(
+    rows: int, generator: np.random.Generator
+) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Lists of product keys: popular ones are right more often, and recommended still more
+    often."""
+    products = np.array([f"SKU-{i:03}" for i in range(40)])
+    chance = 1 / np.arange(1, 41)
+    chance /= chance.sum()
+    right = [
+        generator.choice(40, generator.integers(1, 6), replace=False, p=chance) for _ in range(rows)
+    ]
+    found = {
+        "gelgt": np.array(
+            [np.concatenate([each[:1], np.setdiff1d(np.arange(8), each[:1])])[:K] for each in right]
+        ),
+        "popular": np.tile(np.arange(K), (rows, 1)),
+        "past": np.array([generator.choice(40, K, replace=False) for _ in range(rows)]),
+    }
+    columns: dict[str, Any] = {
+        "prediction": [products[each].tolist() for each in found["gelgt"]],
+        "label": [products[each].tolist() for each in right],
+    }
+    columns |= {
+        f"baseline:{model}": [products[each].tolist() for each in found[model]]
+        for model in ("past", "popular")
+    }
+    padded = np.full((rows, 5), -1)
+    for row, each in enumerate(right):
+        padded[row, : len(each)] = each
+    return columns, {m: score("recommendation", padded, ranked) for m, ranked in found.items()}
+
+
 def _binary(label: np.ndarray, chance: np.ndarray) -> dict[str, float]:
     return {
         "roc_auc": roc_auc_score(label, chance),
@@ -145,7 +182,20 @@ def _metrics(
     classes = {"multiclass_classification": CLASSES, "multilabel_classification": LABELS}.get(
         kind, []
     )
+    ranking = {
+        "table": "products",
+        "k": K,
+        "size": 420,
+        "locality": {
+            "customers ← orders → products": 0.31,
+            "customers ← support_tickets → orders ← order_items → products": 0.125,
+        },
+        "popular": 0.5,
+        "covered": 0.625,
+        "repeats": 0.04,
+    }
     return {
+        **({"ranking": ranking} if kind == "recommendation" else {}),
         "format": 1,
         "run": "runs/shop-churn",
         "model": "gelgt",

@@ -23,11 +23,13 @@ KINDS = (
     "regression",
     "multiclass_classification",
     "multilabel_classification",
+    "recommendation",
 )
 MakeRun = Callable[..., Path]
 VOID = {"meta", "br"}
 ANCHORS = [
     "scores",
+    "recommendations",
     "learning",
     "outcome",
     "calibration",
@@ -81,8 +83,12 @@ def page(folder: Path) -> str:
 def test_sections_in_order_and_self_contained(made_run: MakeRun, kind: str) -> None:
     text = page(made_run(kind))
     anchors = re.findall(r'<section id="(\w+)"', text)
-    has_calibration = kind in ("binary_classification", "regression")
-    assert anchors == [a for a in ANCHORS if a != "calibration" or has_calibration]
+    absent = {
+        "binary_classification": {"recommendations"},
+        "regression": {"recommendations"},
+        "recommendation": {"outcome", "calibration"},
+    }.get(kind, {"recommendations", "calibration"})
+    assert anchors == [anchor for anchor in ANCHORS if anchor not in absent]
     assert "Left out" not in text
     parsed = Page(text)
     assert "script" not in parsed.tags
@@ -193,8 +199,9 @@ def test_least_run_there_can_be(tmp_path: Path) -> None:
         {"task": {"name": "t", "task_type": "recommendation"}, "metric": "map", "metrics": {}},
     )
     text = page(tmp_path)
-    assert "This run has no map yet." in text
-    assert "no chart for tasks of type recommendation" in text
+    assert "This run has no MAP yet." in text
+    assert "the run folder has no predictions with labels" in text
+    assert "no chart for tasks of type" not in text
 
 
 def test_empty_profile_and_unlabelled_predictions(made_run: MakeRun) -> None:

@@ -27,7 +27,13 @@ def evaluate_command(
     newer rows, the labels are computed from those rows.
     """
     one_of("--split", split, ("test", "val", "train"))
-    from gelgt.cli.scores import baseline_words, print_scores, regime_words, score_rows
+    from gelgt.cli.scores import (
+        baseline_words,
+        print_scores,
+        ranking_lines,
+        regime_words,
+        score_rows,
+    )
     from gelgt.cli.waiting import working
     from gelgt.inference import evaluate_run
 
@@ -51,7 +57,9 @@ def evaluate_command(
     )
     rows = score_rows(record.model, scored["metrics"], scored["parts"], scored["tree_share"])
     print_scores(record.metric, rows | scored["baselines"], (split,))
-    if scored["baselines"]:
+    if record.ranking is not None:
+        say(*ranking_lines(record))
+    elif scored["baselines"]:
         say(*baseline_words(scored["baseline_labels"]))
     for text in scored["notices"]:
         note(f"note: {text}")

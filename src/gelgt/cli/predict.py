@@ -215,8 +215,12 @@ def _predict(
     if out is None:
         _print(predictor, rows, recommend)
         return
+    is_list = predictor.task.dst_entity_table is not None
+    what = (
+        f"Recommendations for {len(rows):,} entities" if is_list else f"{len(rows):,} predictions"
+    )
     say(
-        f"{len(rows):,} predictions written to {out} in {result['seconds']:.1f} s "
+        f"{what} written to {out} in {result['seconds']:.1f} s "
         f"({result['rows_per_second']:,} per second once the source was open)"
     )
 

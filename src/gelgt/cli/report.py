@@ -27,7 +27,8 @@ def report_command(
     """Write the report of a run as one HTML file.
 
     It shows scores beside baselines, the learning curve, ROC curve or residuals, calibration,
-    scores over time, and the temporal kernels and attention that the model learned.
+    scores over time, and the temporal kernels and attention that the model learned; for
+    recommendations also hits by rank, coverage and popularity bias.
     """
     from gelgt.report import write_report
 
@@ -68,9 +69,12 @@ def _print_next(result: dict[str, Any], out: Path) -> None:
             "from the checkpoint."
         )
     folder = shlex.quote(str(out))
-    commands = {
-        f"gelgt predict  {folder} --all --out predictions.parquet": "all eligible entities, now"
-    }
+    if result["ranking"] is None:
+        predict, meaning = "--all --out predictions.parquet", "all eligible entities, now"
+    else:
+        predict = "--all --k 5 --new-only --out recommendations.parquet"
+        meaning = "five rows that are new to each eligible entity, now"
+    commands = {f"gelgt predict  {folder} {predict}": meaning}
     if (result["retrain"] or {}).get("labels") != "all":
         commands[f"gelgt evaluate {folder}"] = "the test scores again, from the weights"
     width = max(map(len, commands))

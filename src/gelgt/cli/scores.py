@@ -7,6 +7,7 @@ from typing import Any
 
 from gelgt.cli.output import print_table, say
 from gelgt.runs.record import Profile, Retrained, RunRecord, TimeFacts
+from gelgt.runs.words import ranking_words, repeat_words, score_words
 
 Scores = Mapping[str, float | None]
 # what of metrics.json `gelgt train --json` prints
@@ -28,6 +29,7 @@ RUN_KEYS = {
     "parameters",
     "retrain",
     "time",
+    "ranking",
 }
 TASK_KEYS = {"name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp"}
 
@@ -79,6 +81,17 @@ def baseline_words(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
+def ranking_lines(record: RunRecord) -> list[str]:
+    """What the scores and the baselines of a recommendation are."""
+    words = ranking_words(record)
+    width = max(map(len, words), default=0)
+    lines = [f"  {name:<{width}}  {meaning}" for name, meaning in words.items()]
+    return [
+        score_words(record),
+        *(["", "baselines", *lines, repeat_words(record)] if lines else []),
+    ]
+
+
 def print_run(
     record: RunRecord,
     profile: Profile | None,
@@ -94,7 +107,9 @@ def print_run(
     say("", f"{record.task.name}: scores beside baselines ({regime_words(record)})", style="bold")
     rows = score_rows(record.model, record.metrics, record.parts, record.tree_share)
     print_scores(record.metric, rows | record.baselines | dict(extra or {}))
-    if record.baselines:
+    if record.ranking is not None:
+        say(*ranking_lines(record))
+    elif record.baselines:
         say(*baseline_words(record.baseline_labels))
     if record.retrain is not None:
         say("", retrain_words(record.retrain))

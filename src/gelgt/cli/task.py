@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gelgt.tasks import Task
 
 SAMPLE = 5  # training labels that are shown
+SHOWN_KEYS = 6  # of the keys of a recommendation's label
 
 
 @bundled
@@ -46,6 +47,7 @@ def task_command(
 
 def task_json(task: "Task") -> dict[str, Any]:
     """What `gelgt task --json` prints."""
+    recommended = {"dst_entity_table": task.dst_entity_table, "eval_k": task.eval_k}
     return {
         "name": task.name,
         "kind": task.kind,
@@ -59,25 +61,38 @@ def task_json(task: "Task") -> dict[str, Any]:
         **task.preview().to_dict(),
         "sql": task.sql,
         "notices": list(task.notices),
+        **({} if task.dst_entity_table is None else recommended),
     }
+
+
+def task_words(task: "Task") -> str:
+    """What is predicted for whom."""
+    if task.dst_entity_table is not None:
+        return (
+            f"{task.name}: recommends rows of {task.dst_entity_table} to each row of "
+            f"{task.entity_table}"
+        )
+    return (
+        f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}"
+    )
 
 
 def print_task(task: "Task") -> None:
     """The labels of a task: counts by split, a sample, and the SQL."""
+    from gelgt.tasks.build import DEFAULT_K
     from gelgt.tasks.task import SPLITS
     from gelgt.tasks.times import duration_text, time_text
 
     preview = task.preview()
-    say(
-        f"{task.name}: {str(task.task_type).replace('_', ' ')} for each row of {task.entity_table}",
-        style="bold",
-    )
+    say(task_words(task), style="bold")
     if task.timedelta is not None:
         splits = (
             f"validation from {time_text(task.val_timestamp)}, test from "
             f"{time_text(task.test_timestamp)}"
         )
         say(f"window {duration_text(task.timedelta)}, {splits}")
+    if task.dst_entity_table is not None:
+        say(f"the first {task.eval_k or DEFAULT_K} recommendations are evaluated")
     say("")
     rows = []
     for split in SPLITS:
@@ -109,6 +124,8 @@ def _target(stats: Any) -> str:
     if "classes" in stats:
         largest = sorted(stats["classes"].items(), key=lambda entry: -entry[1])[:4]
         return ", ".join(f"{value} {count:,}" for value, count in largest)
+    if "mean_length" in stats:
+        return f"{stats['mean_length']:.1f} keys on average"
     return ", ".join(f"{k} {v:.3g}" for k, v in stats.items()) or "–"
 
 
@@ -119,20 +136,28 @@ def _print_sample(task: "Task") -> None:
         return
     newest = table.slice(max(0, table.num_rows - SAMPLE))
     entities = newest.column(task.entity_col).to_pylist()
-    keys = task.database.keys(task.entity_table)
-    entity_keys = (
-        [tuple(keys.column(c)[row].as_py() for c in keys.column_names) for row in entities]
-        if keys is not None
-        else [(row,) for row in entities]
-    )
+    entity_keys = _keys(task, task.entity_table, entities)
     times = newest.column(task.time_col).to_pylist() if task.time_col else ["–"] * len(entities)
     labels = newest.column(task.label_col).to_pylist()
     shown = [
-        (str(time), ", ".join(map(str, key)), str(_label(task, label)))
+        (str(time), key, _label(task, label))
         for time, key, label in zip(times, entity_keys, labels)
     ]
     print_table([task.time_col or "time", f"{task.entity_table} key", task.label_col], shown)
 
 
-def _label(task: "Task", label: Any) -> Any:
-    return task.classes[label] if task.classes and isinstance(label, int) else label
+def _keys(task: "Task", table: str, rows: list[int]) -> list[str]:
+    """The source's keys of some rows; row numbers where a table has none."""
+    keys = task.database.keys(table)
+    if keys is None:
+        return [str(row) for row in rows]
+    return [", ".join(str(keys.column(c)[row]) for c in keys.column_names) for row in rows]
+
+
+def _label(task: "Task", label: Any) -> str:
+    if task.dst_entity_table is not None:
+        keys = _keys(task, task.dst_entity_table, label[:SHOWN_KEYS])
+        return "; ".join(keys) + (
+            f" and {len(label) - SHOWN_KEYS:,} more" if label[SHOWN_KEYS:] else ""
+        )
+    return str(task.classes[label] if task.classes and isinstance(label, int) else label)

@@ -150,10 +150,13 @@ def train_command(
 ) -> None:
     """Train a model on a task and write a run folder.
 
-    The model is scored beside baselines (LightGBM, the entity's past labels); report.html
-    describes the run. Example:
+    The model is scored beside baselines (LightGBM, the entity's past labels; what is popular, where
+    rows are recommended); report.html describes the run. Examples:
 
     gelgt train shop.db "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id"
+
+    gelgt train shop.db
+    "PREDICT LIST_DISTINCT(order_items.product_sku, 0, 30, days) FOR EACH customers.id"
 
     Ctrl-C ends training early and keeps the best weights so far; --resume continues from there.
     """
@@ -165,6 +168,7 @@ def train_command(
         check_out(out, training.resume)
     from gelgt.cli.progress import training_progress
     from gelgt.cli.report import finish
+    from gelgt.cli.task import task_words
     from gelgt.training import in_regime
 
     with training_progress() as progress:
@@ -172,8 +176,7 @@ def train_command(
         rows = sum(map(db.num_rows, db.table_names))
         progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
         labels = task.make(db)
-        kind = str(labels.task_type).replace("_", " ")
-        progress.phase("task", f"{labels.name}: {kind} for each row of {labels.entity_table}")
+        progress.phase("task", task_words(labels))
         options = training.options(typed_command(source.source, db.source), began)
         config = training.config(labels.task_type)
         # refuses options that do not go together before a folder is made

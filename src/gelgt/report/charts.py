@@ -176,11 +176,13 @@ class Plot:
         )
 
 
-def shares(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
-    """Two horizontal bars under each name, which fits a phone; rows are (name, first share, second
-    share)."""
-    step, top = 50, 4
-    largest = max((max(a, b or 0) for _, a, b in rows), default=1) or 1
+def shares(
+    title: str, rows: Sequence[tuple[str, float, float | None]], is_whole: bool = False
+) -> str:
+    """One or two horizontal bars under each name, which fits a phone; rows are (name, first share,
+    second share). The longest bar is the largest share, or 100 % where `is_whole`."""
+    step, top = 50 if any(second is not None for _, _, second in rows) else 39, 4
+    largest = 1.0 if is_whole else max((max(a, b or 0) for _, a, b in rows), default=1) or 1
     parts = []
     for i, (name, first, second) in enumerate(rows):
         y = top + i * step

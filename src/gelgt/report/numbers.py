@@ -15,6 +15,9 @@ _WORDS = {
     "entity-mean": "entity mean",
     "entity-median": "entity median",
     "global-mean": "global mean",
+    "past": "entity's past",
+    "recent": "most recent",
+    "popular": "most popular",
 }
 
 

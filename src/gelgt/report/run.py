@@ -3,7 +3,7 @@
     metrics.json                 required: task, data, scores, baselines, epochs, timings, versions,
                                  configuration
     predictions/val.parquet      optional: keys, time, prediction, probability…, label,
-                                 baseline:NAME
+                                 baseline:NAME; lists of keys where the run recommends
     predictions/test.parquet     optional
     profile.json                 optional: the learned bias against age, the share of attention by
                                  table and hop
@@ -20,6 +20,7 @@ from pathlib import Path
 from gelgt.errors import GelgtError
 from gelgt.runs.intervals import Bootstrap, bootstrap
 from gelgt.runs.predictions import Predictions, read_predictions
+from gelgt.runs.rankings import RECOMMENDATION, Rankings, read_rankings
 from gelgt.runs.record import FORMAT, Profile, RunRecord, read_record
 
 _SECRET = re.compile(
@@ -69,6 +70,24 @@ class Run:
         return self._predictions("test")
 
     @cached_property
+    def rankings(self) -> dict[str, Rankings]:
+        """What a run recommends, by split; empty for other tasks and for splits without labels."""
+        if not self.is_recommendation:
+            return {}
+        facts = self.record.ranking
+        paths = {split: self._path(split) for split in ("val", "test")}
+        found = {
+            split: read_rankings(path, self.record.model, facts.k if facts else None)
+            for split, path in paths.items()
+            if path.is_file()
+        }
+        return {split: rankings for split, rankings in found.items() if rankings is not None}
+
+    @property
+    def is_recommendation(self) -> bool:
+        return self.record.task.task_type == RECOMMENDATION
+
+    @cached_property
     def intervals(self) -> Bootstrap | None:
         """Intervals of the main metric on test; None where predictions are missing or too few."""
         return bootstrap(self.record.metric, self.test) if self.test is not None else None
@@ -112,13 +131,19 @@ class Run:
         pass on, checks again."""
         return without_secrets(self.record.data.source)
 
+    def _path(self, split: str) -> Path:
+        return self.folder / "predictions" / f"{split}.parquet"
+
     def _predictions(self, split: str) -> Predictions | None:
-        path = self.folder / "predictions" / f"{split}.parquet"
+        path, record = self._path(split), self.record
         if not path.is_file():
             return None
-        record = self.record
-        classes = [str(c) for c in record.task.classes]
-        predictions = read_predictions(path, record.task.task_type, record.model, classes)
+        if self.is_recommendation:
+            rankings = self.rankings.get(split)
+            predictions = None if rankings is None else rankings.predictions
+        else:
+            classes = [str(c) for c in record.task.classes]
+            predictions = read_predictions(path, record.task.task_type, record.model, classes)
         if predictions is None:
             return None
         scores = predictions.scores

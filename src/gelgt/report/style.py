@@ -78,7 +78,7 @@ td.best{font-weight:700}
 .day{white-space:nowrap}
 .configuration{columns:2;column-gap:36px}
 .configuration .scroll{break-inside:avoid}
-.figures+.scroll,.scroll+.figures{margin-top:24px}
+.figures+.scroll,.scroll+.figures,.note+.figures{margin-top:24px}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,320px),1fr));
 gap:28px 36px;margin:0 0 20px}
 figure{margin:0;min-width:0;break-inside:avoid}

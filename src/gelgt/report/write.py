@@ -12,6 +12,7 @@ from gelgt.report.sections import (
     learning,
     outcome,
     profile,
+    recommendation,
     scores,
     setup,
     slices,
@@ -49,7 +50,17 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 
 def page(run: Run) -> str:
     """The whole document."""
-    modules = (scores, learning, outcome, calibration, slices, profile, attention, setup)
+    modules = (
+        scores,
+        recommendation,
+        learning,
+        outcome,
+        calibration,
+        slices,
+        profile,
+        attention,
+        setup,
+    )
     sections: list[Section] = [
         section for module in modules if (section := module.section(run)) is not None
     ]

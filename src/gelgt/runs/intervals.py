@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gelgt.runs.predictions import Array, Predictions
+from gelgt.runs.rankings import average_precision
 
 Scorer = Callable[[Array], float]
 RESAMPLES, FEW_ROWS, RESAMPLES_FEW, MOST_ROWS = 200, 5_000, 1_000, 25_000
@@ -50,6 +51,8 @@ def value(metric: str, predictions: Predictions, model: str) -> float | None:
 
 def _row_values(metric: str, label: Array, score: Array) -> Array | None:
     """The metrics that are a mean over rows."""
+    if metric == "map" and score.ndim == 2:
+        return average_precision(label, score)
     if metric == "mae" and score.ndim == 1:
         return np.asarray(np.abs(score - label))
     if metric == "mse" and score.ndim == 1:

@@ -6,6 +6,8 @@ that have a column.
     regression                    (n,)                   (n,) predicted value
     multiclass_classification     (n,) index of a class  (n, C) probability of each class
     multilabel_classification     (n, C) 0 or 1          (n, C) probability of each label
+    recommendation                (n,) how many rows     (n, k) whether each recommendation was
+                                  were right             right; read by `rankings.py`
 
 Of the keys only the entity of each row is kept, as a number: rows of one entity are alike, so
 intervals draw entities. Rows without a label or with a score that is not a number are left out and
@@ -31,8 +33,8 @@ BINARY, REGRESSION, MULTICLASS, MULTILABEL = TASK_TYPES = (
     "multiclass_classification",
     "multilabel_classification",
 )
-_REPAIR = "Copy the run folder again, or train again."
-_BASELINE, _PROBABILITY = "baseline:", "probability_"
+REPAIR = "Copy the run folder again, or train again."
+BASELINE, _PROBABILITY = "baseline:", "probability_"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def read_predictions(
     """
     import pyarrow as pa
 
-    table = _read_table(path)
+    table = read_table(path)
     if "label" not in table.column_names or task_type not in TASK_TYPES:
         return None
     try:
@@ -90,7 +92,7 @@ def read_predictions(
         rows = replace(read(table, model, classes, task_type), entity=entity_numbers(table))
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         message = f"{path} does not hold the predictions of a {task_type} task: {error}."
-        raise GelgtError("broken_run", message, hint=_REPAIR) from None
+        raise GelgtError("broken_run", message, hint=REPAIR) from None
     is_usable = ~np.isnan(rows.label.astype(float)).reshape(len(rows), -1).any(axis=1)
     is_usable &= np.isfinite(rows.scores[model]).reshape(len(rows), -1).all(axis=1)
     usable = rows.take(is_usable)
@@ -100,8 +102,8 @@ def read_predictions(
     return replace(usable, scores=scores, left_out=int((~is_usable).sum()))
 
 
-def _read_table(path: Path) -> "pa.Table":
-    """The columns of a file that are needed here."""
+def read_table(path: Path) -> "pa.Table":
+    """The columns of a file that hold keys, times, predictions, labels or baselines."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -111,12 +113,12 @@ def _read_table(path: Path) -> "pa.Table":
             name
             for name in names
             if name in ("time", "prediction", "probability", "label")
-            or name.startswith((_BASELINE, _PROBABILITY))
+            or name.startswith((BASELINE, _PROBABILITY))
         ]
-        return pq.ParquetFile(path).read(columns=[*_key_columns(names), *columns])
+        return pq.ParquetFile(path).read(columns=[*key_columns(names), *columns])
     except (pa.ArrowException, OSError) as error:
         message = f"{path} is not readable Parquet: {error}."
-        raise GelgtError("broken_run", message, hint=_REPAIR) from None
+        raise GelgtError("broken_run", message, hint=REPAIR) from None
 
 
 def entity_numbers(table: "pa.Table") -> Array | None:
@@ -124,7 +126,7 @@ def entity_numbers(table: "pa.Table") -> Array | None:
     entity comes twice."""
     import pyarrow.compute as pc
 
-    keys = _key_columns(table.column_names)
+    keys = key_columns(table.column_names)
     if not keys:
         return None
     numbers = np.zeros(len(table), np.int64)
@@ -138,7 +140,7 @@ def entity_numbers(table: "pa.Table") -> Array | None:
     return None if numbers.max(initial=-1) + 1 == len(numbers) else numbers
 
 
-def _key_columns(names: Sequence[str]) -> list[str]:
+def key_columns(names: Sequence[str]) -> list[str]:
     """The columns of the entity's key, which stand before the time."""
     return list(names[: names.index("time")]) if "time" in names else []
 
@@ -147,9 +149,9 @@ def _by_value(table: "pa.Table", model: str, classes: Sequence[str], task_type: 
     has_probability = task_type == BINARY and "probability" in table.column_names
     scores = {model: _floats(table, "probability" if has_probability else "prediction")}
     for name in table.column_names:
-        if name.startswith(_BASELINE) and name[len(_BASELINE) :] != model:
-            scores[name[len(_BASELINE) :]] = _floats(table, name)
-    return Predictions(_floats(table, "label"), scores, _times(table))
+        if name.startswith(BASELINE) and name[len(BASELINE) :] != model:
+            scores[name[len(BASELINE) :]] = _floats(table, name)
+    return Predictions(_floats(table, "label"), scores, times_of(table))
 
 
 def _by_class(table: "pa.Table", model: str, classes: Sequence[str], task_type: str) -> Predictions:
@@ -175,7 +177,7 @@ def _by_class(table: "pa.Table", model: str, classes: Sequence[str], task_type: 
         if task_type == MULTILABEL
         else np.array([_place(v, places) for v in labels], dtype=float)
     )
-    return Predictions(truth, {model: score}, _times(table), tuple(names))
+    return Predictions(truth, {model: score}, times_of(table), tuple(names))
 
 
 def _place(value: Any, places: dict[str, int]) -> float:
@@ -206,7 +208,8 @@ def _floats(table: "pa.Table", name: str) -> Array:
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
 
 
-def _times(table: "pa.Table") -> Array | None:
+def times_of(table: "pa.Table") -> Array | None:
+    """Seed times in seconds; None where there are none, or where one is missing."""
     import pyarrow as pa
 
     if "time" not in table.column_names or not pa.types.is_timestamp(table["time"].type):

@@ -18,6 +18,7 @@ from gelgt.report.numbers import (
 )
 from gelgt.report.run import Run
 from gelgt.runs.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION
+from gelgt.runs.record import TaskFacts
 
 REGIMES = {
     "frozen": "no seed sees rows after the test time",
@@ -48,6 +49,9 @@ def header(run: Run) -> str:
 def task_words(run: Run) -> str:
     """The task as a sentence."""
     task = run.record.task
+    table = f"<b class='name'>{escape(task.entity_table)}</b>"
+    if run.is_recommendation:
+        return f"Recommends to each row of {table} {_recommended(run)}{_when(task)}."
     target = f"<b class='name'>{escape(task.target or task.name)}</b>"
     what = {
         BINARY: f"whether {target} is true (yes or no)",
@@ -55,9 +59,21 @@ def task_words(run: Run) -> str:
         MULTICLASS: f"which of {len(task.classes) or 'several'} classes {target} has",
         MULTILABEL: f"which of {len(task.classes) or 'several'} labels {target} has",
     }.get(task.task_type, target)
+    return f"Predicts {what} for each row of {table}{_when(task)}."
+
+
+def _recommended(run: Run) -> str:
+    """What a recommendation chooses from."""
+    facts, target = run.record.ranking, escape(run.record.task.target or "the key")
+    if facts is None:
+        return f"the rows that <b class='name'>{target}</b> will name"
+    table = f"<b class='name'>{escape(facts.table)}</b>"
+    return f"the {facts.k} rows of {table} that {target} will most likely name"
+
+
+def _when(task: TaskFacts) -> str:
     window = (task.timedelta or "0 days").removesuffix(" 00:00:00")  # as pandas writes whole days
-    when = "" if window.startswith("0 ") else f", over the {escape(window)} after the seed time"
-    return f"Predicts {what} for each row of <b class='name'>{escape(task.entity_table)}</b>{when}."
+    return "" if window.startswith("0 ") else f", over the {escape(window)} after the seed time"
 
 
 def verdict(run: Run) -> str:
@@ -66,23 +82,18 @@ def verdict(run: Run) -> str:
     ours = run.score(record.model, split)
     if ours is None or not is_number(ours):
         return f"This run has no {escape(word(record.metric))} yet."
-    baselines = {
-        name: value
-        for name in record.baselines
-        if (value := run.score(name, split)) is not None and is_number(value)
-    }
+    best = best_baseline(run, split)
     reaches = (
         f"{escape(word(record.model))} reaches a {split_word(split)} {escape(word(record.metric))} "
         "of"
     )
-    if not baselines:
+    if best is None:
         return f"{reaches} {score(ours)}. No baseline was scored beside it."
-    best = (min if is_lower_better(record.metric) else max)(baselines, key=baselines.__getitem__)
-    gap = difference(ours, baselines[best], record.metric)
+    theirs = run.score(best, split)
+    gap = difference(ours, theirs, record.metric)
     than = "as" if gap == "the same" else "than"
     sentence = (
-        f"{reaches} {score(ours, (baselines[best],))}, {gap} {than} the best baseline, "
-        f"{escape(word(best))}."
+        f"{reaches} {score(ours, (theirs,))}, {gap} {than} the best baseline, {escape(word(best))}."
     )
     gain = run.intervals.gains.get(best) if run.intervals and split == "test" else None
     if gain is None:
@@ -95,6 +106,18 @@ def verdict(run: Run) -> str:
     if gain.low <= 0 <= gain.high:
         return f"{sentence} {interval} contains 0: it may be chance."
     return f"{sentence} {interval} does not contain 0: it is more than chance."
+
+
+def best_baseline(run: Run, split: str) -> str | None:
+    """The baseline with the best score of a split."""
+    scores = {
+        name: value
+        for name in run.record.baselines
+        if (value := run.score(name, split)) is not None and is_number(value)
+    }
+    if not scores:
+        return None
+    return (min if is_lower_better(run.record.metric) else max)(scores, key=scores.__getitem__)
 
 
 def main_split(run: Run) -> str:
@@ -210,6 +233,12 @@ def _facts(run: Run) -> list[tuple[str, str]]:
             else "",
         ),
         ("Graph", graph),
+        (
+            "Recommended table",
+            f"{escape(record.ranking.table)}, {count(record.ranking.size)} rows"
+            if record.ranking is not None
+            else "",
+        ),
         ("Label rows", "<br>".join(rows)),
         ("Validation from", escape(moment(task.val_timestamp)) if task.val_timestamp else ""),
         ("Test from", escape(moment(task.test_timestamp)) if task.test_timestamp else ""),

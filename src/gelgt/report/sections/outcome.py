@@ -32,7 +32,10 @@ _AIDS = {
 }
 
 
-def section(run: Run) -> Section:
+def section(run: Run) -> Section | None:
+    """None for recommendations, which have a section of their own."""
+    if run.is_recommendation:
+        return None
     kind = run.record.task.task_type
     aid = _AIDS.get(kind, "Predictions against labels.")
     title = _TITLES.get(kind, "Predictions")

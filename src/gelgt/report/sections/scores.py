@@ -18,6 +18,7 @@ from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
 from gelgt.report.sections.headline import split_word
 from gelgt.runs.intervals import Bootstrap, Interval, value
+from gelgt.runs.words import ranking_words, repeat_words, score_words
 
 
 def section(run: Run) -> Section:
@@ -55,7 +56,9 @@ def _shown(run: Run) -> list[str]:
 
 
 def _labels(run: Run) -> str:
-    """Which labels the baselines learned."""
+    """Which labels the baselines learned; for a recommendation, what they are."""
+    if run.is_recommendation:
+        return _ranking_baselines(run)
     labels = run.record.baseline_labels
     if "train" not in labels:
         return ""
@@ -68,6 +71,18 @@ def _labels(run: Run) -> str:
         f"LightGBM learned the same {count(labels['train'])} labels as the model{test}; the "
         "entity's past labels are those whose windows have closed by the seed time."
     )
+
+
+def _ranking_baselines(run: Run) -> str:
+    record = run.record
+    if record.ranking is None:
+        return ""
+    words = "; ".join(
+        f"<b>{escape(word(name))}</b>: {escape(meaning)}"
+        for name, meaning in ranking_words(record).items()
+    )
+    beside = f"<br>Baselines: {words}. {escape(repeat_words(record))}" if words else ""
+    return note(escape(score_words(record)) + beside)
 
 
 def _metrics(run: Run, model: str, split: str) -> list[str]:

@@ -94,9 +94,12 @@ def _history(run: Run) -> list[str]:
         f"{len(history.columns):,} of {history.proposed:,} columns that the schema gives, judged "
         f"on {history.rows:,} training rows by what a quick LightGBM gains from them"
     )
+    title = "History columns"
+    if run.record.ranking is not None:  # those of the rows that are recommended
+        title += f" of {escape(run.record.ranking.table)}"
     words = f"{about}. Left out: {left_out or 'none'}. metrics.json lists all."
     body = table(["Column", "share of the gain"], rows) + paragraph(escape(words))
-    return [f"<figure><h3>History columns</h3>{body}</figure>"]
+    return [f"<figure><h3>{title}</h3>{body}</figure>"]
 
 
 def _tables(run: Run) -> list[str]:

@@ -31,7 +31,10 @@ class Slice:
         return self.first if self.first == self.last else f"{self.first} to {self.last}"
 
 
-def section(run: Run) -> Section:
+def section(run: Run) -> Section | None:
+    """None for recommendations with one seed time in each split, which have no course of time."""
+    if run.is_recommendation and not _has_several_times(run):
+        return None
     title, metric = "Score over time", word(run.record.metric)
     named = escape(heading(run.record.metric))
     aid = (
@@ -61,6 +64,13 @@ def section(run: Run) -> Section:
     if any(part.scores.get(m) is None for part in parts for m in models):
         html += note("–: the slice has one class only, for which the metric is undefined.")
     return Section("slices", title, aid, html)
+
+
+def _has_several_times(run: Run) -> bool:
+    return any(
+        p is not None and p.time is not None and len(np.unique(p.time)) > 1
+        for p in (run.val, run.test)
+    )
 
 
 def slices(run: Run) -> list[Slice]:
