@@ -60,7 +60,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 # Rounds of the forests in a tiny training, most of whose time they would otherwise take.
-QUICK_ROUNDS = {"training.trees": 15, "history.choose": 15, "baselines.boosting": 30, "baselines.ranking": 15}
+QUICK_ROUNDS = {
+    "training.trees": 15,
+    "history.choose": 15,
+    "baselines.boosting": 30,
+    "baselines.ranking": 15,
+}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,5 @@
-"""Every recommendation of every twin is trained, scored and predicted, by gelgt and by two models of
-the zoo, and RelBench's own evaluation gives the same figures."""
+"""Every recommendation of every twin is trained, scored and predicted, by gelgt and by two models
+of the zoo, and RelBench's own evaluation gives the same figures."""
 
 import json
 from collections.abc import Callable

@@ -8,8 +8,9 @@ lightgbm   trees on the columns of candidates
 Where labels hardly ever name what the entity has had before, `recent` and `popular` leave it out.
 """
 
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ OTHERS = 60  # candidates that are no positives beside each seed, in LightGBM's 
 PARAMETERS = {
     "objective": "binary",
     "learning_rate": 0.05,
-    "num_leaves": 15,
+    "num_leaves": 12,
     "min_data_in_leaf": 50,
     "feature_fraction": 0.5,
     "bagging_fraction": 0.7,
@@ -110,39 +111,65 @@ class RankRows:
         return self.columns[taken], self.is_positive[taken].astype(np.float32)
 
 
-def lightgbm_ranking(
-    train: RankRows,
-    stop: RankRows,
-    scored: Sequence[RankRows],
-    k: int,
-    seed: int = 0,
-    threads: int = 0,
-) -> tuple[list[NDArray[np.int64]], int]:
-    """(S, k) candidates ranked by LightGBM, which stops by the loss on other rows.
+@dataclass(frozen=True)
+class Ranker:
+    """LightGBM that ranks candidates, and the rounds that it took."""
 
-    Returns:
-        The rankings, and the rounds that it took.
+    booster: Any
+    rounds: int
+    is_cut_off: bool = False
+
+    def scores(self, rows: RankRows) -> NDArray[np.float64]:
+        """(S, M) raw scores of candidates; -inf behind the last."""
+        score = np.full(rows.row.shape, -np.inf)
+        is_there = rows.row >= 0
+        if is_there.any():
+            score[is_there] = self.booster.predict(rows.columns[is_there], raw_score=True)
+        return score
+
+    def ranked(self, rows: RankRows, k: int) -> NDArray[np.int64]:
+        """(S, k) candidates, the best first."""
+        order = np.argsort(-self.scores(rows), 1, kind="stable")[:, :k]
+        best = np.full((len(rows.row), k), -1, np.int64)
+        best[:, : order.shape[1]] = np.take_along_axis(rows.row, order, 1)
+        return best
+
+
+def grow_ranker(
+    train: RankRows,
+    stop: RankRows | None,
+    seed: int = 0,
+    *,
+    rounds: int | None = None,
+    seconds: float | None = None,
+) -> Ranker | None:
+    """LightGBM on the candidates of training seeds; None where there is nothing to tell apart.
+
+    Args:
+        stop: Candidates whose loss ends it; None: it takes all of its rounds.
+        rounds: At most so many.
+        seconds: Likewise.
     """
     import lightgbm
 
-    parameters = PARAMETERS | {"seed": seed, "num_threads": threads, "deterministic": True}
     columns, labels = train.sampled(OTHERS, seed)
+    if len(np.unique(labels)) < 2:
+        return None
+    parameters = PARAMETERS | {"seed": seed, "deterministic": True}
     data = lightgbm.Dataset(columns, labels, params=parameters, free_raw_data=True)
+    began, is_cut_off = time.perf_counter(), False
+
+    def until(env: Any) -> None:
+        nonlocal is_cut_off
+        if seconds is not None and time.perf_counter() - began > seconds:
+            is_cut_off = True
+            raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
+
+    watched, callbacks = [], [until]
+    if stop is not None and stop.is_positive.any():
+        watched = [data.create_valid(*stop.sampled(OTHERS, seed))]
+        callbacks.append(lightgbm.early_stopping(STOP_AFTER, verbose=False))
     booster = lightgbm.train(
-        parameters,
-        data,
-        ROUNDS,
-        valid_sets=[data.create_valid(*stop.sampled(OTHERS, seed))],
-        callbacks=[lightgbm.early_stopping(STOP_AFTER, verbose=False)],
+        parameters, data, rounds or ROUNDS, valid_sets=watched or None, callbacks=callbacks
     )
-    rankings = []
-    for rows in scored:
-        score = np.full(rows.row.shape, -np.inf)
-        there = rows.row >= 0
-        if there.any():
-            score[there] = booster.predict(rows.columns[there], num_threads=threads)
-        order = np.argsort(-score, 1, kind="stable")[:, :k]
-        best = np.full((len(rows.row), k), -1, np.int64)
-        best[:, : order.shape[1]] = np.take_along_axis(rows.row, order, 1)
-        rankings.append(best)
-    return rankings, booster.best_iteration
+    return Ranker(booster, booster.best_iteration or booster.current_iteration(), is_cut_off)

@@ -1,6 +1,6 @@
 """`Recommender`: from a seed's vector to a score for every row of the recommended table.
 
-    every destination   s(u, i) = (W h_u) · q_i + a(h_u)
+    every destination   s(u, i) = (W h_u) · q_i + a(W h_u)
     candidates          s(u, i) + local(h_u, q_i, ties of u and i, past of i)
 
 q_i comes from the destination's own columns, so that rows that training never saw have one too, and

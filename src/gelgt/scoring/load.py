@@ -14,7 +14,7 @@ from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.runs.folder import Run
 from gelgt.scoring.destinations import Destinations
-from gelgt.scoring.recommend import NO_PRIOR, Prior, RecommendScorer
+from gelgt.scoring.recommend import ALONE, Mix, RecommendScorer
 from gelgt.scoring.scorer import Scorer
 from gelgt.scoring.seed_data import SeedData, hidden_columns
 from gelgt.sources.database import Database
@@ -88,8 +88,9 @@ def run_scorer(
     if data.target.task_type == "recommendation":
         history, ranking = run.record.history, run.record.ranking
         destinations = Destinations.of(data, () if history is None else tuple(history.read))
-        prior = NO_PRIOR if ranking is None else Prior(ranking.prior, ranking.prior_weight)
+        share = run.record.tree_share
+        mix = ALONE if ranking is None else Mix(share, ranking.prior, ranking.prior_weight)
         return RecommendScorer(
-            model, destinations, device, prior=prior, precision=precision, batch_size=batch_size
+            model, destinations, device, mix=mix, precision=precision, batch_size=batch_size
         )
     return Scorer(model, data, device, precision=precision, batch_size=batch_size)

@@ -21,7 +21,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.recommender import PairInput, Recommender
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
-from gelgt.scoring.parts import NETWORK, Parts
+from gelgt.scoring.parts import NETWORK, TREES, Parts
 from gelgt.scoring.scorer import Scorer
 from gelgt.tasks.build import DEFAULT_K
 
@@ -59,19 +59,21 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Prior:
-    """What everyone's links say, beside the networks.
+class Mix:
+    """What is added up: (1 - share) · networks + share · trees + weight · order by links.
 
     Attributes:
-        windows: Of the order by links, see `LinkOrder`.
+        share: Of the trees, which score candidates alone; others get the least of their scores.
+        windows: Of the order by everyone's links, see `LinkOrder`.
         weight: Of the negative logarithm of a destination's rank in it.
     """
 
+    share: float = 0.0
     windows: int = 0
     weight: float = 0.0
 
 
-NO_PRIOR = Prior()
+ALONE, ONLY_TREES = Mix(), Mix(share=1.0)
 
 
 class RecommendScorer:
@@ -81,7 +83,7 @@ class RecommendScorer:
         model: One network or several, each with a recommender.
         destinations: What they score.
         device: Where the networks are.
-        prior: Is added to the scores.
+        mix: Of networks, trees and an order by links.
         precision: Of the networks over subgraphs; see `Scorer`.
         batch_size: Likewise.
     """
@@ -92,14 +94,14 @@ class RecommendScorer:
         destinations: Destinations,
         device: torch.device | str = "cpu",
         *,
-        prior: Prior = NO_PRIOR,
+        mix: Mix = ALONE,
         precision: str = "auto",
         batch_size: int | None = None,
     ) -> None:
-        self.prior = prior
+        self.mix = mix
         self.model, self.device = Ensemble.of(model), torch.device(device)
         self.destinations, self.data = destinations, destinations.data
-        self.networks = self.model.networks
+        self.networks, self.trees = self.model.networks, self.model.trees
         self.recommenders = [n.recommender for n in self.networks if n.recommender is not None]
         self.scorers = [
             Scorer(network, self.data, device, precision=precision, batch_size=batch_size)
@@ -109,18 +111,18 @@ class RecommendScorer:
     def predict(self, seeds: Seeds) -> Parts:
         """(S, k) the best rows of seeds, in their order, k being the task's; -1 for entities that
         do not exist yet at their seed time."""
-        if not self.prior.weight:
-            rows = self.compared(seeds, [NO_PRIOR])[0]
-            return Parts(rows, {NETWORK: rows})
-        together, alone = self.compared(seeds, [self.prior, NO_PRIOR])
-        return Parts(together, {NETWORK: alone})
+        mixes = [self.mix, ALONE, *([ONLY_TREES] if self.trees is not None else [])]
+        together, *alone = self.compared(seeds, mixes if self.mix != ALONE else mixes[1:])
+        if self.mix == ALONE:
+            alone = [together, *alone]
+        return Parts(together, dict(zip((NETWORK, TREES), alone)), self.mix.share)
 
-    def compared(self, seeds: Seeds, priors: Sequence[Prior]) -> list[NDArray[np.int64]]:
-        """The same with each of several priors."""
+    def compared(self, seeds: Seeds, mixes: Sequence[Mix]) -> list[NDArray[np.int64]]:
+        """The same with each of several mixes."""
         k = self.data.task.eval_k or DEFAULT_K
         there = np.flatnonzero(self.data.exists(seeds))
-        parts = list(self._ranked(seeds.take(there), Wish(k), priors))
-        out = [np.full((len(seeds), k), -1, np.int64) for _ in priors]
+        parts = list(self._ranked(seeds.take(there), Wish(k), mixes))
+        out = [np.full((len(seeds), k), -1, np.int64) for _ in mixes]
         for place, rows in enumerate(out):
             if parts:
                 rows[there] = np.concatenate([part[place].row for part in parts])
@@ -132,7 +134,7 @@ class RecommendScorer:
 
     def rank(self, seeds: Seeds, wish: Wish) -> Ranked:
         """The best destinations of seeds that exist, in their order."""
-        parts = [part[0] for part in self._ranked(seeds, wish, [self.prior])]
+        parts = [part[0] for part in self._ranked(seeds, wish, [self.mix])]
         if not parts:
             return Ranked(np.zeros((0, wish.k), np.int64), np.zeros((0, wish.k), np.float32))
         return Ranked(
@@ -140,15 +142,15 @@ class RecommendScorer:
             np.concatenate([part.score for part in parts]),
         )
 
-    def _ranked(self, seeds: Seeds, wish: Wish, priors: Sequence[Prior]) -> Iterator[list[Ranked]]:
-        """Some seeds at a time, a ranking for each prior."""
+    def _ranked(self, seeds: Seeds, wish: Wish, mixes: Sequence[Mix]) -> Iterator[list[Ranked]]:
+        """Some seeds at a time, a ranking for each mix."""
         vectors = [scorer.outputs(seeds).to(self.device) for scorer in self.scorers]
         with torch.inference_mode():
             items = [self._items(recommender) for recommender in self.recommenders]
             for start in range(0, len(seeds), SEEDS):
                 places = np.arange(start, min(start + SEEDS, len(seeds)))
                 of_few = [each[start : start + len(places)] for each in vectors]
-                yield self._few(seeds.take(places), of_few, items, wish, priors)
+                yield self._few(seeds.take(places), of_few, items, wish, mixes)
 
     def _few(
         self,
@@ -156,14 +158,15 @@ class RecommendScorer:
         vectors: list[Tensor],
         items: list[Tensor],
         wish: Wish,
-        priors: Sequence[Prior],
+        mixes: Sequence[Mix],
     ) -> list[Ranked]:
         destinations, device = self.destinations, self.device
         given = destinations.pairs(seeds)
         row, values = given.row.to(device), given.columns.to(device)
         pairs = [PairInput(row, each.normal(values)) for each in self.recommenders]
-        best = [_Best(len(seeds), wish.k, device) for _ in priors]
+        best = [_Best(len(seeds), wish.k, device) for _ in mixes]
         hidden = self._hidden(seeds, wish)
+        trees = self._by_trees(row, values) if any(mix.share for mix in mixes) else None
         for first in range(0, destinations.size, ROWS):
             last = min(first + ROWS, destinations.size)
             score = torch.stack(
@@ -174,23 +177,47 @@ class RecommendScorer:
                     )
                 ]
             ).mean(0)
-            score.masked_fill_(hidden(first, last), -torch.inf)
-            for prior, so_far in zip(priors, best):
-                so_far.add(
-                    score + self._prior(seeds, prior)[:, first:last] if prior.weight else score,
-                    first,
-                )
+            hidden_here = hidden(first, last)
+            by_trees = None if trees is None else trees(first, last)
+            for mix, so_far in zip(mixes, best):
+                mixed = score
+                if mix.share and by_trees is not None:
+                    mixed = (1 - mix.share) * score + mix.share * by_trees
+                if mix.weight:
+                    mixed = mixed + self._prior(seeds, mix)[:, first:last]
+                so_far.add(mixed.masked_fill(hidden_here, -torch.inf), first)
         return [each.ranked() for each in best]
 
-    def _prior(self, seeds: Seeds, prior: Prior) -> Tensor:
+    def _prior(self, seeds: Seeds, mix: Mix) -> Tensor:
         """(S, D) what is added to the scores."""
         finder = self.destinations.finder
         moments = np.stack([finder.limits(seeds), finder.references(seeds)], 1)
         moments, which = np.unique(moments, axis=0, return_inverse=True)
-        order = self._orders.setdefault(prior.windows, LinkOrder(prior.windows))
+        order = self._orders.setdefault(mix.windows, LinkOrder(mix.windows))
         each = [order.prior(finder, int(limit), int(ref)) for limit, ref in moments]
-        values = torch.from_numpy(prior.weight * np.stack(each)).to(self.device)
+        values = torch.from_numpy(mix.weight * np.stack(each)).to(self.device)
         return values[torch.from_numpy(which.reshape(-1)).to(self.device)]
+
+    def _by_trees(self, row: Tensor, values: Tensor) -> Callable[[int, int], Tensor] | None:
+        """Scores of the destinations from one to another by trees: (S, n)."""
+        if self.trees is None:
+            return None
+        is_there = row >= 0
+        scores = torch.full(row.shape, torch.inf, device=self.device)
+        if bool(is_there.any()):
+            scores[is_there] = self.trees(values[is_there]).float()[:, 0]
+        least = scores.amin(1, keepdim=True) if row.shape[1] else scores.new_zeros(len(row), 1)
+        least = torch.where(torch.isfinite(least), least, 0.0)
+
+        def by_trees(first: int, last: int) -> Tensor:
+            here = is_there & (row >= first) & (row < last)
+            place = torch.where(here, row - first, 0)
+            more = torch.where(here, scores - least, 0.0)
+            return least + torch.zeros(len(row), last - first, device=self.device).scatter_add_(
+                1, place, more
+            )
+
+        return by_trees
 
     def _hidden(self, seeds: Seeds, wish: Wish) -> Callable[[int, int], Tensor]:
         """Which of the destinations from one to another may not be recommended: (S, n)."""

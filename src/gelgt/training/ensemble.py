@@ -70,6 +70,14 @@ class Trained:
         return Ensemble(self.networks, *beside, alone.columns, self.graph).to(device)
 
     @property
+    def with_trees(self) -> Ensemble:
+        """The networks and whatever trees there are, whether they have a share or not."""
+        if self.trees is None:
+            return self.network
+        device = next(self.networks[0].parameters()).device
+        return Ensemble(self.networks, self.trees.trees, self.trees.share).to(device)
+
+    @property
     def ended(self) -> str:
         """Why training ended."""
         return self.states[-1].ended if self.is_whole else "interrupted"

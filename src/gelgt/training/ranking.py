@@ -4,7 +4,8 @@ candidates and their columns → baselines → networks → validation score →
 → test score
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,19 +18,21 @@ from gelgt.baselines.ranking import (
     RECENT,
     SELDOM,
     LinkRankings,
+    Ranker,
     RankRows,
-    lightgbm_ranking,
+    grow_ranker,
     repeats,
 )
 from gelgt.candidates.find import Candidates
 from gelgt.candidates.orders import LinkOrder
 from gelgt.errors import GelgtError
 from gelgt.metrics import is_among, score
+from gelgt.nn.trees import Trees
 from gelgt.runs.folder import Run, load_run
 from gelgt.runs.record import RankingFacts
 from gelgt.sampling import Seeds
 from gelgt.scoring.parts import Parts
-from gelgt.scoring.recommend import NO_PRIOR, Prior
+from gelgt.scoring.recommend import ALONE, Mix
 from gelgt.tasks.build import DEFAULT_K
 from gelgt.training.baselines import Baselines, Predictions
 from gelgt.training.checkpoint import drop_checkpoints
@@ -38,9 +41,12 @@ from gelgt.training.examples import KNOWN
 from gelgt.training.job import Job
 from gelgt.training.profile import profile
 from gelgt.training.recommend import RecommendData, is_positive
+from gelgt.training.trees import GrownTrees
 from gelgt.training.write import Result, write_run
 
 KIND = "recommendation"
+FORESTS = 3  # whose mean is a part of the model
+SHARES = (0.25, 0.5, 0.75)  # of the trees
 WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of an order by links that may be added to the scores
 MOST_RANKED = 8_000  # training seeds whose candidates LightGBM learns
 
@@ -48,20 +54,27 @@ MOST_RANKED = 8_000  # training seeds whose candidates LightGBM learns
 def train_ranking(job: Job) -> Run:
     """The stages of a run, one after the other."""
     job, facts = _with_candidates(job)
-    baselines = _score_baselines(job)
+    rankers = _grow_rankers(job)
+    baselines = _score_baselines(job, rankers)
     job.stop()  # whoever raises here ends it before anything is trained
-    trained = fit_ensemble(job)
+    trained = replace(fit_ensemble(job), trees=_as_trees(rankers))
     job.clock.done("training", trained.summary())
-    prior = _choose_prior(job, trained)
-    parts = {"val": _parts(job, trained, "val", prior)}
+    trained, mix = _choose_mix(job, trained)
+    parts = {"val": _parts(job, trained, "val", mix)}
     if job.config.train.retrain:
-        trained = retrain_ensemble(job, trained, (KNOWN,))
-    parts["test"] = _parts(job, trained, "test", prior)
+        trained = retrain_ensemble(job, replace(trained, trees=None), (KNOWN,))
+        again = _regrown(job, rankers)
+        trees = _as_trees(again)
+        trained = replace(trained, trees=None if trees is None else replace(trees, share=mix.share))
+        baselines = _with_retrained(job, baselines, again)
+    parts["test"] = _parts(job, trained, "test", mix)
     if job.options.retrain_all:
-        trained = retrain_ensemble(job, trained, ("train", "val", "test"))
+        trees = trained.trees
+        trained = retrain_ensemble(job, replace(trained, trees=None), ("train", "val", "test"))
+        trained = replace(trained, trees=trees)
     shown = profile(trained.model, job.data, job.device)
     job.clock.done("scoring")
-    facts = facts.model_copy(update={"prior": prior.windows, "prior_weight": prior.weight})
+    facts = facts.model_copy(update={"prior": mix.windows, "prior_weight": mix.weight})
     write_run(job, Result(trained, parts, baselines, shown, facts))
     if trained.is_whole and trained.ended != "time limit":
         drop_checkpoints(job.out)
@@ -122,39 +135,94 @@ def locality(data: RecommendData, job: Job) -> RankingFacts:
     )
 
 
-def _choose_prior(job: Job, trained: Trained) -> Prior:
-    """How much of an order by everyone's links is added to the networks' scores: what validation
-    likes best, the least of it among equals."""
+def _grow_rankers(job: Job) -> list[Ranker]:
+    """Forests that rank candidates: the first is the baseline, their mean a part of the model."""
+    data, seed = ranking_data(job), job.config.train.seed
+    if not has_lightgbm():
+        job.progress.notice("LightGBM, which would rank beside the network, is not installed")
+        return []
+    limit = job.budget.trees()
+    job.progress.plan("trees", limit)
+    began = time.perf_counter()
+    rows = _rank_rows(
+        data, *data.some(*data.windows("train", job.config.train.windows), MOST_RANKED)
+    )
+    stop = _rank_rows(data, data.seeds["val"], data.labels("val"))
+    rankers: list[Ranker] = []
+    for number in range(FORESTS):
+        left = None if limit is None else limit - (time.perf_counter() - began)
+        if left is not None and rankers and left < 0:
+            break
+        seconds = None if left is None else max(left, 1.0) / (FORESTS - number)
+        ranker = grow_ranker(rows, stop, seed + 1_000 * number, seconds=seconds)
+        if ranker is None:
+            break
+        rankers.append(ranker)
+    if any(ranker.is_cut_off for ranker in rankers):
+        job.budget.cut_off.append("the trees were cut off")
+    rounds = ", ".join(f"{ranker.rounds:,}" for ranker in rankers)
+    job.clock.done("trees", f"{rounds} rounds" if rankers else "none can be grown")
+    return rankers
+
+
+def _regrown(job: Job, rankers: Sequence[Ranker]) -> list[Ranker]:
+    """The same on every label known at the test time, for as many rounds."""
+    data, seed = ranking_data(job), job.config.train.seed
+    if not rankers:
+        return []
+    rows = _rank_rows(data, *data.some(*data.windows(KNOWN, job.config.train.windows), MOST_RANKED))
+    again = [
+        grow_ranker(rows, None, seed + 1_000 * number, rounds=max(1, ranker.rounds))
+        for number, ranker in enumerate(rankers)
+    ]
+    return [ranker for ranker in again if ranker is not None]
+
+
+def _as_trees(rankers: Sequence[Ranker]) -> GrownTrees | None:
+    if not rankers:
+        return None
+    dumps = [ranker.booster.dump_model(num_iteration=ranker.rounds) for ranker in rankers]
+    return GrownTrees(Trees.of(dumps, 1), 0.0, tuple(ranker.rounds for ranker in rankers))
+
+
+def _choose_mix(job: Job, trained: Trained) -> tuple[Trained, Mix]:
+    """The share of the trees, and then how much of an order by everyone's links is added: what
+    validation likes best, the least of it among equals."""
     data = ranking_data(job)
     seeds, labels = data.seeds["val"], data.labels("val")
+    mix = ALONE
     if not len(seeds):
-        return NO_PRIOR
-    scorer = data.scorer(trained.network, job.device, job.config.train.precision)
-    tried = [NO_PRIOR, *(Prior(o.windows, w) for w in WEIGHTS for o in (RECENT, *POPULAR))]
-    values = [score(KIND, labels, rows).get("map", 0.0) for rows in scorer.compared(seeds, tried)]
-    best = tried[int(np.argmax(values))]
-    if best.weight:
-        job.progress.notice(
-            f"the order '{LinkOrder(best.windows)}' of everyone's links is added to the networks' "
-            f"scores with the weight {best.weight:g}: validation map {values[0]:.4f} → "
-            f"{max(values):.4f}"
-        )
-    return best
+        return trained, mix
+    scorer = data.scorer(trained.with_trees, job.device, job.config.train.precision)
+    for tried in (
+        [ALONE, *(Mix(share) for share in SHARES if trained.trees is not None)],
+        [ALONE, *(Mix(0.0, o.windows, w) for w in WEIGHTS for o in (RECENT, *POPULAR))],
+    ):
+        tried = [Mix(each.share or mix.share, each.windows, each.weight) for each in tried]
+        values = [
+            score(KIND, labels, rows).get("map", 0.0) for rows in scorer.compared(seeds, tried)
+        ]
+        mix = tried[int(np.argmax(values))]
+    if trained.trees is not None:
+        trained = replace(trained, trees=replace(trained.trees, share=mix.share))
+    order = f" and {mix.weight:g} of the order '{LinkOrder(mix.windows)}'" if mix.weight else ""
+    job.progress.notice(f"trees make up {mix.share:.0%} of the score{order}")
+    return trained, mix
 
 
-def _parts(job: Job, trained: Trained, split: str, prior: Prior) -> Parts:
+def _parts(job: Job, trained: Trained, split: str, mix: Mix) -> Parts:
     """What is recommended to the seeds of a split."""
     data = ranking_data(job)
-    scorer = data.scorer(trained.network, job.device, job.config.train.precision, prior)
+    scorer = data.scorer(trained.with_trees, job.device, job.config.train.precision, mix)
     return scorer.predict(data.seeds[split])
 
 
-def _score_baselines(job: Job) -> Baselines:
+def _score_baselines(job: Job, rankers: Sequence[Ranker]) -> Baselines:
     """What has to be beaten, on the same rows."""
     if not job.options.baselines:
         return Baselines()
     job.progress.plan("baselines", job.budget.baselines())
-    baselines = rank_baselines(job)
+    baselines = rank_baselines(job, rankers)
     labels = ranking_data(job).labels("val")
     scores = {
         name: score(KIND, labels, of_splits["val"]).get("map", float("nan"))
@@ -165,7 +233,7 @@ def _score_baselines(job: Job) -> Baselines:
     return baselines
 
 
-def rank_baselines(job: Job) -> Baselines:
+def rank_baselines(job: Job, rankers: Sequence[Ranker]) -> Baselines:
     """Rankings by links, and by LightGBM on candidates, for validation and test."""
     data, config = ranking_data(job), job.config
     finder, k = data.destinations.finder, data.task.eval_k or DEFAULT_K
@@ -193,21 +261,28 @@ def rank_baselines(job: Job) -> Baselines:
         "recent": by_order[RECENT],
         "popular": by_order[popular],
     }
-    if not has_lightgbm():
-        job.progress.notice("LightGBM, a baseline, is not installed")
+    if not rankers:
         return Baselines(made)
-    some, of_some = data.some(seeds, labels, MOST_RANKED)
-    rows = {"train": _rank_rows(data, some, of_some)}
-    for split in found:
-        rows[split] = _rank_rows(data, data.seeds[split], data.labels(split))
-    rankings, _ = lightgbm_ranking(
-        rows["train"], rows["val"], [rows["val"], rows["test"]], k, config.train.seed
+    made["lightgbm"] = {split: _by_lightgbm(job, rankers[0], split) for split in found}
+    return Baselines(made, {"train": min(len(data.seeds["train"]), MOST_RANKED)})
+
+
+def _by_lightgbm(job: Job, ranker: Ranker, split: str) -> NDArray[np.int64]:
+    data = ranking_data(job)
+    rows = _rank_rows(data, data.seeds[split], data.labels(split))
+    ranked = ranker.ranked(rows, data.task.eval_k or DEFAULT_K)
+    return _existing(data, data.seeds[split], ranked)
+
+
+def _with_retrained(job: Job, baselines: Baselines, rankers: Sequence[Ranker]) -> Baselines:
+    """The baseline on test by LightGBM that was retrained, as the model was."""
+    if not rankers or "lightgbm" not in baselines.predictions:
+        return baselines
+    again = {**baselines.predictions["lightgbm"], "test": _by_lightgbm(job, rankers[0], "test")}
+    labels = {**baselines.labels, "known": baselines.labels["train"]}
+    return replace(
+        baselines, predictions={**baselines.predictions, "lightgbm": again}, labels=labels
     )
-    made["lightgbm"] = {
-        split: _existing(data, data.seeds[split], ranking)
-        for split, ranking in zip(("val", "test"), rankings, strict=True)
-    }
-    return Baselines(made, {"train": len(some)})
 
 
 def _rank_rows(data: RecommendData, seeds: Seeds, labels: NDArray[np.int64]) -> RankRows:

@@ -20,7 +20,7 @@ from gelgt.nn.recommender import Recommender
 from gelgt.presets import RunConfig
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
-from gelgt.scoring.recommend import NO_PRIOR, Prior, RecommendScorer
+from gelgt.scoring.recommend import ALONE, Mix, RecommendScorer
 from gelgt.training.data import TrainingData
 from gelgt.training.rank_objective import Pairs, RankObjective
 
@@ -120,9 +120,9 @@ class RecommendData(TrainingData):
         model: Ensemble,
         device: torch.device,
         precision: str = "auto",
-        prior: Prior = NO_PRIOR,
+        mix: Mix = ALONE,
     ) -> RecommendScorer:
-        return RecommendScorer(model, self.destinations, device, prior=prior, precision=precision)
+        return RecommendScorer(model, self.destinations, device, mix=mix, precision=precision)
 
 
 def is_positive(candidates: Candidates, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
