@@ -1,4 +1,5 @@
-"""`gelgt bench graph`, `scale`, `latency`, `sampling`, `attention`, `efficiency` and `theory`:
+"""`gelgt bench graph`, `scale`, `latency`, `sampling`, `attention`, `efficiency`, `theory` and
+`recommend`:
 benchmarks that train no model to the end. Each prints the machine, its figures and their ratios."""
 
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gelgt.cli.options import JsonFlag, RelbenchOption, SeedTaskOption, SetOption
+from gelgt.cli.options import DeviceOption, JsonFlag, RelbenchOption, SeedTaskOption, SetOption
 from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.cli.parse import sizes
 
@@ -179,6 +180,43 @@ def theory_command(
     show(bench_theory(dataset, task), as_json)
 
 
+def recommend_command(
+    destinations: Annotated[
+        str, typer.Option("--destinations", metavar="N", help="Rows of the recommended table.")
+    ] = "1e6",
+    links: Annotated[
+        str, typer.Option("--links", metavar="N", help="Rows that tie users to them.")
+    ] = "1e7",
+    users: Annotated[
+        int, typer.Option("--users", min=1, metavar="N", help="Users to recommend to.")
+    ] = 10_000,
+    k: Annotated[int, typer.Option("--k", min=1, metavar="N", help="Rows for each.")] = 100,
+    steps: Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Training steps.")] = 20,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="Folder for the files.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure candidates, training steps and the first k of a large table.
+
+    On a generated database of users, items and links. The candidates of a seed are found by
+    gelgt's kernel and by the same walk in pure Python."""
+    from gelgt.bench.recommend import bench_recommend
+
+    result = bench_recommend(
+        sizes(destinations)[0],
+        sizes(links)[0],
+        users=users,
+        k=k,
+        steps=steps,
+        folder=folder,
+        device=device,
+        progress=note,
+    )
+    show(result, as_json)
+
+
 def add_to(bench: typer.Typer) -> None:
     """Add the commands to `gelgt bench`."""
     bench.command("graph")(graph_command)
@@ -188,6 +226,7 @@ def add_to(bench: typer.Typer) -> None:
     bench.command("attention")(attention_command)
     bench.command("efficiency")(efficiency_command)
     bench.command("theory")(theory_command)
+    bench.command("recommend")(recommend_command)
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
