@@ -20,6 +20,7 @@ TINY: dict[str, Any] = {
     "train.steps_per_epoch": 2,
     "train.ensemble": 1,
     "train.windows": 1,
+    "model.history_columns": 20,
 }
 
 
