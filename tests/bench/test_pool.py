@@ -14,18 +14,15 @@ from gelgt.bench.pool import CellEvent
 from gelgt.bench.run import run_study
 from gelgt.bench.study import Study, StudyConfig, Variant
 from gelgt.bench.tables import study_markdown
-from gelgt.demo import Shop
 from gelgt.runs.folder import CHECKPOINT, MARK
 
 ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 
 
 @pytest.mark.usefixtures("whole_forests")  # other processes grow whole ones
-def test_two_at_once(db: Database, small_shop: Shop, out: Path, tiny: dict[str, Any]) -> None:
+def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
     """Four runs: one finds a damaged checkpoint, one is killed, the other two come out as they do
     alone."""
-    times = {"val": small_shop.val_timestamp, "test": small_shop.test_timestamp}
-    task = db.task(small_shop.sentence, name="few", **times, eval_timestamps=1, max_rows=400)
     # the fixtures that make columns networks quick do not reach other processes
     settings = tiny | {"train.epochs": 3, "model.column_members": 0}
     config = StudyConfig(out, seeds=(0, 1, 2, 3), settings=settings, jobs=2)
