@@ -59,6 +59,8 @@ TINY = (
     "train.windows=1",
     "--set",
     "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )  # a model that is trained in a second
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several are slow where other tests run beside
 

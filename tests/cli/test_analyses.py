@@ -19,6 +19,8 @@ TINY = (
     "train.windows=1",
     "--set",
     "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )
 
 

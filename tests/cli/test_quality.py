@@ -30,6 +30,8 @@ TINY = (
     "--set",
     "model.history_columns=20",
     "--set",
+    "model.column_members=1",
+    "--set",
     "model.width=16",
     "--set",
     "sampling.budget=24",

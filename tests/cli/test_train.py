@@ -33,6 +33,8 @@ TINY = (
     "train.windows=1",
     "--set",
     "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )
 GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 
