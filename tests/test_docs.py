@@ -60,14 +60,16 @@ def place(demo: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     to_csv(demo, tmp_path / "exports")
     if (RELBENCH / "rel-f1" / "manifest.yaml").is_file():
         (tmp_path / "rel-f1").symlink_to(RELBENCH / "rel-f1")
-    for key, value in {
-        "epochs": 1,
-        "ensemble": 1,
-        "steps_per_epoch": 2,
-        "batch_size": 32,
-        "eval_rows": 200,
-    }.items():
-        monkeypatch.setitem(presets._VALUES["cpu"]["train"], key, value)
+    for section, key, value in (
+        ("train", "epochs", 1),
+        ("train", "ensemble", 1),
+        ("train", "steps_per_epoch", 2),
+        ("train", "batch_size", 32),
+        ("train", "eval_rows", 200),
+        ("train", "windows", 1),
+        ("model", "history_columns", 20),
+    ):
+        monkeypatch.setitem(presets._VALUES["cpu"][section], key, value)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

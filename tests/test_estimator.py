@@ -26,6 +26,7 @@ TINY = {
     "model.heads": 2,
     "model.keep": 12,
     "model.row_width": 8,
+    "model.history_columns": 20,
     "sampling.budget": 24,
 }
 

@@ -20,6 +20,8 @@ TINY: dict[str, Any] = {
     "train.steps_per_epoch": 2,
     "train.ensemble": 1,
     "train.windows": 1,
+    "model.history_columns": 20,
+    "model.column_members": 1,
 }
 
 
@@ -42,22 +44,21 @@ def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Database:
     return gelgt.open(small_shop.url, out=tmp_path_factory.mktemp("bench") / "shop")
 
 
+def few(shop: Shop) -> dict[str, Any]:
+    """Options of a task with few labels."""
+    times = {"val": shop.val_timestamp, "test": shop.test_timestamp}
+    return {**times, "eval_timestamps": 2, "max_rows": 600}
+
+
 @pytest.fixture(scope="session")
 def task(db: Database, small_shop: Shop) -> Task:
-    return db.task(
-        small_shop.sentence,
-        name="soon",
-        val=small_shop.val_timestamp,
-        test=small_shop.test_timestamp,
-    )
+    return db.task(small_shop.sentence, name="soon", **few(small_shop))
 
 
 @pytest.fixture(scope="session")
 def amount(db: Database, small_shop: Shop) -> Task:
     sentence = "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers.id"
-    return db.task(
-        sentence, name="amount", val=small_shop.val_timestamp, test=small_shop.test_timestamp
-    )
+    return db.task(sentence, name="amount", **few(small_shop))
 
 
 @pytest.fixture

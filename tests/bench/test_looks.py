@@ -38,6 +38,8 @@ def studied(
         "train.steps_per_epoch": 4,
         "train.ensemble": 1,
         "train.windows": 1,
+        "model.history_columns": 20,
+        "model.column_members": 1,
     }
     command = "gelgt bench sweep hops --dataset /data/shop --task soon"
     config = StudyConfig(out, seeds=(0, 1), settings=changes, command=command)

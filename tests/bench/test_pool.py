@@ -57,9 +57,14 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
 def test_stopping_leaves_runs_that_go_on(
     db: Database, task: Task, out: Path, tiny: dict[str, Any]
 ) -> None:
-    config = StudyConfig(
-        out, seeds=(0, 1), settings=tiny | {"train.epochs": 400, "train.patience": 400}, jobs=2
-    )
+    # as above; before the first step of a network nobody asks whether to stop
+    settings = tiny | {
+        "train.epochs": 400,
+        "train.patience": 400,
+        "model.column_members": 0,
+        "model.trees": False,
+    }
+    config = StudyConfig(out, seeds=(0, 1), settings=settings, jobs=2)
     begun: list[CellEvent] = []
     result = run_study(
         ONE, db, [task], config, on_event=begun.append, stop=lambda: len(begun) > 0, draws=5

@@ -55,21 +55,28 @@ TINY = (
     "train.ensemble=1",
     "--set",
     "train.batch_size=32",
+    "--set",
+    "train.windows=1",
+    "--set",
+    "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )  # a model that is trained in a second
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several are slow where other tests run beside
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`run("inspect", "shop.db")` in this process."""
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """`run("inspect", "shop.db")` in this process; what libraries write to its descriptors counts
+    too."""
     from gelgt.cli import main
 
     def call(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["gelgt", *map(str, arguments)])
-        capsys.readouterr()
+        capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
-        streams = capsys.readouterr()
+        streams = capfd.readouterr()
         assert "\x1b" not in streams.out + streams.err, "escape codes in a pipe"
         return Result(int(ended.value.code or 0), streams.out, streams.err)
 

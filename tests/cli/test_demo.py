@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 import gelgt
+from gelgt.demo.run import QUICK
 from gelgt.training import load_run
 
 Run = Callable[..., Any]
 
 
-def test_the_demo(script: Run, run: Run, tmp_path: Path) -> None:
-    result = script("demo", "--out", tmp_path / "demo", "--quick", "--json")
+def test_the_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"train.windows": 1, "model.history_columns": 20}.items():
+        monkeypatch.setitem(QUICK, name, value)
+    result = run("demo", "--out", tmp_path / "demo", "--quick", "--json")
     assert result.code == 0, result.err
     found = result.json
     assert found["inspect"]["tables"]["orders"]["primary_key"]["origin"] == "declared"

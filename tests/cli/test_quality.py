@@ -25,6 +25,16 @@ TINY = (
     "train.batch_size=32",
     "--set",
     "train.ensemble=1",
+    "--set",
+    "train.windows=1",
+    "--set",
+    "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
+    "--set",
+    "model.width=16",
+    "--set",
+    "sampling.budget=24",
 )
 
 
@@ -127,6 +137,8 @@ def test_without_lightgbm_and_duckdb(
         "--out",
         tmp_path / "q",
         *TINY,
+        "--set",
+        "train.windows=auto",
     )
     shown = run(*asked)
     assert shown.code == 0, shown.err
@@ -166,7 +178,7 @@ def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path
 def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
     """A terminal sends it to all of them; the table is written with what is there."""
     long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])
-    long += ("--set", "model.trees=false")
+    long += ("--set", "model.trees=false", "--set", "model.column_members=0")
     asked = (
         "bench",
         "quality",

@@ -29,6 +29,12 @@ TINY = (
     "train.batch_size=32",
     "--set",
     "train.ensemble=1",
+    "--set",
+    "train.windows=1",
+    "--set",
+    "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )
 GELGT = (sys.executable, "-c", "from gelgt.cli import main; main()")
 
@@ -168,6 +174,10 @@ def test_a_time_limit_and_going_on(run: Run, shop_source: Path, tmp_path: Path) 
         "train.epochs=5",
         "--set",
         "train.patience=1000",
+        "--set",
+        "train.windows=1",
+        "--set",
+        "model.history_columns=20",
         "--no-report",
         "--json",
     )
@@ -201,6 +211,10 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
         "train.patience=1000",
         "--set",
         "model.trees=false",
+        "--set",
+        "model.column_members=0",
+        "--set",
+        "model.history_columns=20",
         "--no-report",
         "--json",
     )

@@ -32,6 +32,7 @@ TINY: Mapping[str, Any] = {
     "model.heads": 2,
     "model.keep": 12,
     "model.row_width": 8,
+    "model.history_columns": 20,
     "sampling.budget": 24,
 }
 SENTENCES = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 from gelgt import Database, Task
 from gelgt.nn.ensemble import Ensemble
@@ -19,7 +19,7 @@ from gelgt.training.trees import grow_trees
 
 @pytest.fixture(scope="module")
 def data(db: Database, task: Task) -> TrainingData:
-    return TrainingData.of(db, task, in_regime(small(task.task_type), task))
+    return opened(db, task, in_regime(small(task.task_type), task))
 
 
 @pytest.fixture(scope="module")

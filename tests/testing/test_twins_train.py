@@ -38,6 +38,7 @@ TINY: Mapping[str, Any] = {
     "model.heads": 2,
     "model.keep": 12,
     "model.row_width": 8,
+    "model.history_columns": 40,
     "sampling.budget": 24,
 }
 METRICS = {

@@ -37,3 +37,16 @@ def task(db: Database, small_shop: Shop) -> Task:
         val=small_shop.val_timestamp,
         test=small_shop.test_timestamp,
     )
+
+
+@pytest.fixture(scope="session")
+def few(db: Database, small_shop: Shop) -> Task:
+    """The same with few labels, for those who grow whole forests or train many times."""
+    return db.task(
+        small_shop.sentence,
+        name="few-orders-soon",
+        val=small_shop.val_timestamp,
+        test=small_shop.test_timestamp,
+        eval_timestamps=1,
+        max_rows=400,
+    )

@@ -133,12 +133,12 @@ def test_without_lightgbm_the_past_is_left(
 
 
 @pytest.mark.parametrize("retrain", [False, True])
-def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, retrain: bool) -> None:
+def test_a_run_is_told_apart(db: Database, few: Task, tmp_path: Path, retrain: bool) -> None:
     run = train_run(
         db,
-        task,
+        few,
         tmp_path / "run",
-        small(task.task_type, train__retrain=retrain),
+        small(few.task_type, train__retrain=retrain),
         Options(device="cpu"),
     )
     metrics = run.record.to_json()
@@ -171,14 +171,14 @@ def test_a_run_is_told_apart(db: Database, task: Task, tmp_path: Path, retrain: 
 
 
 def test_trees_without_a_share_are_scored_and_not_kept(
-    db: Database, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gelgt.training.trees.SHARES", (0.0,))
     run = train_run(
         db,
-        task,
+        few,
         tmp_path / "run",
-        small(task.task_type, train__retrain=True),
+        small(few.task_type, train__retrain=True),
         Options(baselines=False, device="cpu"),
     )
     assert run.record.to_json()["tree_share"] == 0.0
@@ -195,12 +195,12 @@ def test_trees_without_a_share_are_scored_and_not_kept(
     )
 
 
-def test_a_model_without_trees_has_one_part(db: Database, task: Task, tmp_path: Path) -> None:
+def test_a_model_without_trees_has_one_part(db: Database, few: Task, tmp_path: Path) -> None:
     run = train_run(
         db,
-        task,
+        few,
         tmp_path / "run",
-        small(task.task_type, model__trees=False, model__column_members=0),
+        small(few.task_type, model__trees=False, model__column_members=0),
         Options(baselines=False, device="cpu"),
     )
     assert run.record.to_json()["parts"] == {"network": run.record.to_json()["metrics"]}
@@ -212,15 +212,15 @@ def test_a_model_without_trees_has_one_part(db: Database, task: Task, tmp_path: 
     ]
 
 
-def test_together_is_the_mix_of_the_raw_outputs(db: Database, task: Task, tmp_path: Path) -> None:
+def test_together_is_the_mix_of_the_raw_outputs(db: Database, few: Task, tmp_path: Path) -> None:
     run = train_run(
         db,
-        task,
+        few,
         tmp_path / "run",
-        small(task.task_type, train__ensemble=2),
+        small(few.task_type, train__ensemble=2),
         Options(baselines=False, device="cpu"),
     )
-    data = TrainingData.of(db, task, run.config)
+    data = TrainingData.of(db, few, run.config)
     predictor = Predictor(run, db, "cpu")
     model, seeds = predictor.scorer.model, data.seeds["test"]
     scorer = Scorer(model, data)

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tiny import small
+from tiny import SMALL, small
 
 from gelgt import Database, Task
 from gelgt.inference.evaluate import evaluate_run
@@ -93,15 +93,19 @@ def test_a_second_is_enough_for_a_run(db: Database, task: Task, tmp_path: Path) 
 
 
 def test_a_run_resumed_with_more_time_keeps_its_columns(
-    db: Database, task: Task, tmp_path: Path
+    db: Database, few: Task, tmp_path: Path
 ) -> None:
-    changes = {"train__epochs": 3, "train__time_limit": 0.5, "train__patience": 9}
-    first = train_run(db, task, tmp_path / "run", small(task.task_type, **changes))
+    changes = {"train.epochs": 3, "train.patience": 9, "model.column_members": 0}
+    settings = {name: value for name, value in SMALL.items() if name != "model.history_columns"}
+
+    def limited(seconds: float) -> RunConfig:
+        limit = {"train.time_limit": seconds}
+        return RunConfig.of("cpu", few.task_type, settings | changes | limit)
+
+    first = train_run(db, few, tmp_path / "run", limited(0.5))
     assert first.record.ended == "time limit"
-    changes["train__time_limit"] = 3000.0
-    config = small(task.task_type, **changes)
-    assert columns_budget(config) > 300
-    second = train_run(db, task, tmp_path / "run", config, Options(resume=True))
+    assert columns_budget(limited(3000.0)) > 300
+    second = train_run(db, few, tmp_path / "run", limited(3000.0), Options(resume=True))
     assert first.record.history is not None
     assert second.record.history is not None
     assert second.record.history.columns == first.record.history.columns

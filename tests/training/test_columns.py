@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 from gelgt import Database, Task
 from gelgt.inference.evaluate import evaluate_run
@@ -44,7 +44,7 @@ def fitted(data: TrainingData, config: RunConfig) -> Columns:
 
 @pytest.fixture(scope="module")
 def data(db: Database, task: Task) -> TrainingData:
-    return TrainingData.of(db, task, config_of(task))
+    return opened(db, task, config_of(task))
 
 
 @pytest.fixture(scope="module")

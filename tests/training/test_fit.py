@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 from gelgt import Database, GelgtError, Task
 from gelgt.presets import RunConfig
@@ -17,7 +17,6 @@ from gelgt.runs.record import Epoch
 from gelgt.runs.tensors import load_tensors
 from gelgt.scoring import Scorer
 from gelgt.training.checkpoint import State, load_checkpoint
-from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
 from gelgt.training.progress import Progress
@@ -27,7 +26,7 @@ from gelgt.training.session import Session
 
 def trainer(db: Database, task: Task, config: RunConfig, **options: Any) -> Trainer:
     config = in_regime(config, task)
-    data = TrainingData.of(db, task, config)
+    data = opened(db, task, config)
     return Trainer(make_model(data, config), data, config.train, session=Session(**options))
 
 

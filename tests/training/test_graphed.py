@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 import gelgt
 from gelgt import Database, Task
@@ -41,7 +41,7 @@ def trainer(
     db: Database, task: Task, config: RunConfig, is_packed: bool = True, **options: Any
 ) -> Trainer:
     config = in_regime(config, task)
-    data = TrainingData.of(db, task, config)
+    data = opened(db, task, config)
     made = Trainer(make_model(data, config), data, config.train, session=Session(**options))
     if is_packed:
         made.recorded = made.record()

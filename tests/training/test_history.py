@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 import gelgt
 from gelgt import Database, Task, TrainConfig
@@ -22,14 +22,14 @@ DAY = 86_400
 
 
 def data_of(db: Database, task: Task, visibility: Any, **changes: Any) -> TrainingData:
-    return TrainingData.of(
+    return opened(
         db,
         task,
         in_regime(small(task.task_type, model__calendar=True, **changes), task, visibility),
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def races(relbench_data: Callable[[str], Path]) -> tuple[Database, Task]:
     db = gelgt.open(relbench_data("rel-f1"))
     return db, db.task("driver-top3")

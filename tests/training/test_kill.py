@@ -43,8 +43,8 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_run(run).weights()
 
 
-def test_kill_at_random_moments(db: Database, task: Task, tmp_path: Path) -> None:
-    task_folder = task.save(tmp_path / "task")
+def test_kill_at_random_moments(db: Database, few: Task, tmp_path: Path) -> None:
+    task_folder = few.save(tmp_path / "task")
     # torch is imported once, every process starts at once
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
@@ -17,7 +17,7 @@ from gelgt.inference.evaluate import evaluate_run
 from gelgt.inference.relbench import write_relbench
 from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import to_frames
-from gelgt.training import Options, Progress, train_run
+from gelgt.training import Options, Progress, Run, train_run
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import known_share, make_model
 from gelgt.training.examples import KNOWN
@@ -27,7 +27,7 @@ from gelgt.training.session import Goal
 
 
 def data_of(db: Database, task: Task) -> TrainingData:
-    return TrainingData.of(db, task, in_regime(small(task.task_type), task))
+    return opened(db, task, in_regime(small(task.task_type), task))
 
 
 def seconds(time: pd.Timestamp | None) -> int:
@@ -91,14 +91,19 @@ def test_rows_after_the_test_time_change_nothing(small_shop: Shop, tmp_path: Pat
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.fixture(scope="module")
+def again(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that was retrained and not interrupted."""
+    config = small(task.task_type, train__retrain=True)
+    out = tmp_path_factory.mktemp("again") / "run"
+    return train_run(db, task, out, config, Options(baselines=False))
+
+
 def test_validation_is_scored_before_and_test_after(
-    db: Database, task: Task, tmp_path: Path
+    db: Database, task: Task, again: Run, tmp_path: Path
 ) -> None:
     none = Options(baselines=False)
     plain = train_run(db, task, tmp_path / "plain", small(task.task_type), none)
-    again = train_run(
-        db, task, tmp_path / "again", small(task.task_type, train__retrain=True), none
-    )
     assert plain.record.to_json()["retrain"] is None
     assert again.record.to_json()["retrain"]["labels"] == "known"
     assert again.record.to_json()["retrain"]["rows"] > task.rows["train"] + task.rows["val"] / 2
@@ -125,20 +130,21 @@ def test_validation_is_scored_before_and_test_after(
     assert caught.value.code == "learned_test"
 
 
-def test_an_interrupted_retrain_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
+def test_an_interrupted_retrain_goes_on(
+    db: Database, task: Task, again: Run, tmp_path: Path
+) -> None:
     config, none = small(task.task_type, train__retrain=True), Options(baselines=False)
-    whole = train_run(db, task, tmp_path / "whole", config, none)
     steps = iter(range(1000))
     selecting = 2 * 4 + 2  # epochs of four steps, and whoever is asked before
     cut = train_run(db, task, tmp_path / "cut", config, none, stop=lambda: next(steps) >= selecting)
     assert cut.record.to_json()["retrain"] is None
     assert cut.record.to_json()["ended"] == "interrupted"
-    assert cut.record.to_json()["metrics"]["val"] == whole.record.to_json()["metrics"]["val"]
+    assert cut.record.to_json()["metrics"]["val"] == again.record.to_json()["metrics"]["val"]
     assert (tmp_path / "cut" / CHECKPOINT).exists()
     rest = train_run(db, task, tmp_path / "cut", config, Options(baselines=False, resume=True))
-    assert rest.record.to_json()["retrain"] == whole.record.to_json()["retrain"]
-    assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
-    weights = whole.weights()
+    assert rest.record.to_json()["retrain"] == again.record.to_json()["retrain"]
+    assert rest.record.to_json()["metrics"] == again.record.to_json()["metrics"]
+    weights = again.weights()
     assert all(torch.equal(weights[name], value) for name, value in rest.weights().items())
 
 
@@ -256,16 +262,9 @@ def test_sampled_rows_stay_as_few(db: Database, small_shop: Shop) -> None:
 
 
 def test_what_was_learned_goes_by_times(
-    db: Database, task: Task, small_shop: Shop, tmp_path: Path
+    db: Database, task: Task, small_shop: Shop, again: Run
 ) -> None:
     """A split of another task has the same name and other times."""
-    run = train_run(
-        db,
-        task,
-        tmp_path / "run",
-        small(task.task_type, train__retrain=True),
-        Options(baselines=False),
-    )
     assert task.val_timestamp is not None
     assert task.test_timestamp is not None
     earlier = db.task(
@@ -274,7 +273,7 @@ def test_what_was_learned_goes_by_times(
         test=task.val_timestamp,
         eval_timestamps=1,
     )
-    assert "learned the labels of 'test'" in evaluate_run(run, db, task=earlier)["notices"][0]
+    assert "learned the labels of 'test'" in evaluate_run(again, db, task=earlier)["notices"][0]
     later = db.task(
         small_shop.sentence,
         val=task.test_timestamp,
@@ -282,7 +281,7 @@ def test_what_was_learned_goes_by_times(
         eval_timestamps=1,
     )
     assert not any(
-        "learned" in text for text in evaluate_run(run, db, split="val", task=later)["notices"]
+        "learned" in text for text in evaluate_run(again, db, split="val", task=later)["notices"]
     )
 
 

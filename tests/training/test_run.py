@@ -19,7 +19,7 @@ import gelgt
 from gelgt import Database, GelgtError, Task
 from gelgt.metrics import score
 from gelgt.runs.folder import CHECKPOINT
-from gelgt.training import Options, Progress, in_regime, load_run, train_run
+from gelgt.training import Options, Progress, Run, in_regime, load_run, train_run
 from gelgt.training.checkpoint import State
 from gelgt.training.ensemble import is_behind
 
@@ -31,6 +31,13 @@ def run(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> P
         db, task, out, small(task.task_type), Options(baseline_hops=(1, 2), command="gelgt train …")
     )
     return out
+
+
+@pytest.fixture(scope="module")
+def plain(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run without baselines that nothing interrupts."""
+    out = tmp_path_factory.mktemp("plain") / "run"
+    return train_run(db, task, out, small(task.task_type), Options(baselines=False))
 
 
 def test_the_folder_holds_everything(run: Path, db: Database, task: Task) -> None:
@@ -150,9 +157,10 @@ def test_a_run_without_the_mark_is_known(
     assert caught.value.code == "run_exists"
 
 
-def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path: Path) -> None:
+def test_an_interrupted_run_loads_and_goes_on(
+    db: Database, task: Task, plain: Run, tmp_path: Path
+) -> None:
     config, alone = small(task.task_type), Options(baselines=False)
-    whole = train_run(db, task, tmp_path / "whole", config, alone)
     steps = iter(range(100))
     cut = train_run(db, task, tmp_path / "cut", config, alone, stop=lambda: next(steps) >= 5)
     assert cut.record.to_json()["ended"] == "interrupted"
@@ -160,17 +168,16 @@ def test_an_interrupted_run_loads_and_goes_on(db: Database, task: Task, tmp_path
     assert cut.record.to_json()["metrics"]["test"]
     rest = train_run(db, task, tmp_path / "cut", config, replace(alone, resume=True))
     assert rest.record.to_json()["ended"] == "all epochs"
-    weights = whole.weights()
+    weights = plain.weights()
     assert all(torch.equal(weights[name], value) for name, value in rest.weights().items())
-    assert rest.record.to_json()["metrics"] == whole.record.to_json()["metrics"]
+    assert rest.record.to_json()["metrics"] == plain.record.to_json()["metrics"]
 
 
 def test_retrain_learns_from_every_window_and_keeps_the_scores(
-    db: Database, task: Task, tmp_path: Path
+    db: Database, task: Task, plain: Run, tmp_path: Path
 ) -> None:
-    config, alone = small(task.task_type), Options(baselines=False)
-    plain = train_run(db, task, tmp_path / "plain", config, alone)
-    again = train_run(db, task, tmp_path / "retrain", config, replace(alone, retrain_all=True))
+    options = Options(baselines=False, retrain_all=True)
+    again = train_run(db, task, tmp_path / "retrain", small(task.task_type), options)
     assert again.record.to_json()["retrain"] == {
         "labels": "all",
         "rows": sum(task.rows.values()),

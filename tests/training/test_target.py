@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 from gelgt import Database, GelgtError, Task
 from gelgt.nn.target import Target, mostly_alike
@@ -81,4 +81,4 @@ def test_the_user_is_told_what_that_does(db: Database, task: Task) -> None:
     assert any(
         "of the labels are 0" in text and "predict whether it is 0" in text for text in texts
     )
-    assert not TrainingData.of(db, task, in_regime(small(task.task_type), task)).notices()
+    assert not opened(db, task, in_regime(small(task.task_type), task)).notices()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tiny import small
+from tiny import opened, small
 
 from gelgt import Database, Task
 from gelgt.inference.evaluate import evaluate_run
@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def data(db: Database, task: Task) -> TrainingData:
-    return TrainingData.of(db, task, in_regime(small(task.task_type), task))
+    return opened(db, task, in_regime(small(task.task_type), task))
 
 
 def trees_beside(model: Any, data: TrainingData, config: RunConfig) -> GrownTrees:
@@ -105,7 +105,7 @@ def test_forests_end_in_time(data: TrainingData) -> None:
 
 def test_test_labels_are_never_seen(db: Database, task: Task) -> None:
     config = small(task.task_type)
-    data = TrainingData.of(db, task, in_regime(config, task))
+    data = opened(db, task, in_regime(config, task))
     beside = trees_beside(make_model(data, config), data, config)
     known = regrow_trees(beside, data, config, ("known",))
     labels = dict(task.labels)
@@ -124,13 +124,15 @@ def test_test_labels_are_never_seen(db: Database, task: Task) -> None:
 
 
 @pytest.mark.parametrize("kind", ["binary", "regression", "multiclass"])
-def test_a_run_brings_its_trees(kind: str, db: Database, task: Task, tmp_path: Path) -> None:
+def test_a_run_brings_its_trees(kind: str, db: Database, few: Task, tmp_path: Path) -> None:
     sentences = {
         "regression": "PREDICT COUNT(visits.*, 0, 14, days) FOR EACH customers.id",
         "multiclass": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
     }
+    task = few
     if kind != "binary":
-        task = db.task(sentences[kind], val=task.val_timestamp, test=task.test_timestamp)
+        times = {"val": few.val_timestamp, "test": few.test_timestamp}
+        task = db.task(sentences[kind], **times, eval_timestamps=1, max_rows=few.max_rows)
     run = train_run(
         db,
         task,

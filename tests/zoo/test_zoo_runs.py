@@ -27,6 +27,7 @@ from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, load_run, train_run
 
 TINY = {
+    "model.history_columns": 20,
     "sampling.strategy": "bfs",
     "sampling.budget": 24,
     "train.epochs": 2,
