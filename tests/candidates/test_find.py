@@ -11,6 +11,7 @@ from frame_walk import Walk
 from gelgt.candidates import CandidateFinder, destination_paths
 from gelgt.candidates.columns import WINDOWS, PairReader
 from gelgt.candidates.find import BOUNDS
+from gelgt.candidates.orders import LinkOrder
 from gelgt.config import SamplingConfig
 from gelgt.graph import TIMELESS
 from gelgt.sampling import Seeds, make_seeds
@@ -156,3 +157,26 @@ def test_columns_say_how_often_and_how_long_ago(tiny: Tiny) -> None:
     assert share[there[late]].max() == 1.0
     assert rank[there[late]].min() == 0.0
     assert (share[there[late]] <= 1).all()
+
+
+def test_orders_by_links(tiny: Tiny) -> None:
+    finder = finder_of(tiny)
+    at = int(START.astype(np.int64)) + 30 * DAY
+    events = [
+        (tiny.frames["orders"]["placed"][int(order)], int(product))
+        for order, product in zip(
+            tiny.frames["items"]["order_id"], tiny.frames["items"]["product_id"], strict=True
+        )
+        if not np.isnan(order) and not np.isnan(product)
+    ]
+    seen = [(time, row) for time, row in events if time < at]  # never true for NaN
+    newest = {row: max(time for time, other in seen if other == row) for _, row in seen}
+    recent = LinkOrder(0).rows(finder, at, at)
+    assert recent.tolist() == sorted(newest, key=lambda row: (-newest[row], row))
+    late = Counter(row for time, row in seen if time >= at - 2 * WINDOW)
+    popular = LinkOrder(2).rows(finder, at, at)
+    assert popular.tolist() == sorted(late, key=lambda row: (-late[row], -newest[row], row))
+    prior = LinkOrder(2).prior(finder, at, at)
+    np.testing.assert_allclose(prior[popular], -np.log1p(np.arange(len(popular))), rtol=1e-6)
+    assert str(LinkOrder(0)) == "recent"
+    assert str(LinkOrder(1)) == "popular in 1 window"

@@ -17,18 +17,18 @@ NONE = np.int64(-1)
 
 
 @compiled
-def place_of(row: Any, rows: Any, slots: Any, count: Any) -> Any:
+def place_of(row: Any, rows: Any, slots: Any, seed: Any, count: Any) -> Any:
     """Where a destination stands among those of its seed, entered if it is new; -1 where there is
-    no room."""
+    no room. A slot (2,) holds the seed that it was filled for, and the place."""
     mask = len(slots) - 1
     at = (row * np.int64(0x9E3779B1)) & mask
-    while slots[at] >= 0:
-        if rows[slots[at]] == row:
-            return np.int64(slots[at])
+    while slots[at, 0] == seed:
+        if rows[slots[at, 1]] == row:
+            return np.int64(slots[at, 1])
         at = (at + 1) & mask
     if count[0] >= len(rows):
         return NONE
-    slots[at], rows[count[0]] = count[0], row
+    slots[at, 0], slots[at, 1], rows[count[0]] = seed, count[0], row
     count[0] += 1
     return np.int64(count[0] - 1)
 
@@ -134,24 +134,25 @@ def walk_paths(
     size = 1
     while size < 2 * rows.shape[1] + 2:
         size *= 2
+    slots = np.full((size, 2), NONE)
+    nodes = np.empty((2, width), np.int64)
+    times = np.empty((2, width), np.int64)
+    count = np.zeros(1, np.int64)
     for s in range(len(seeds)):
-        slots = np.full(size, NONE)
-        nodes = np.empty((2, width), np.int64)
-        times = np.empty((2, width), np.int64)
-        count = np.zeros(1, np.int64)
+        count[0] = 0
         for p in range(len(lengths)):
             ends = one_walk(
                 graph, steps[p, : lengths[p]], seeds[s], limits[s], fanout, nodes, times
             )
             half = lengths[p] % 2
             for i in range(ends):
-                at = place_of(nodes[half, i] - first, rows[s], slots, count)
+                at = place_of(nodes[half, i] - first, rows[s], slots, s, count)
                 if at >= 0:
                     counts[s, at, p] += 1
                     newest[s, at, p] = max(newest[s, at, p], times[half, i])
         found[s] = count[0]
         for i in range(extra_start[s, 0], extra_start[s, 1]):
-            place_of(extra[i], rows[s], slots, count)
+            place_of(extra[i], rows[s], slots, s, count)
 
 
 @compiled
