@@ -47,16 +47,15 @@ def scorer() -> RecommendScorer:
     )
     network: Any = SimpleNamespace(
         normal=lambda values: values,
-        scores=lambda vector, items, pairs, first: table[vector[:, 0].long()][
-            :, first : first + len(items)
-        ],
+        candidates=lambda vector, items, columns: torch.zeros(columns.shape[:2]),
+        everywhere=lambda vector, items: table[vector[:, 0].long()][:, items[:, 0].long()],
     )
     made = object.__new__(RecommendScorer)
     made.mix, made.device, made.destinations = ALONE, torch.device("cpu"), destinations
     made.data, made.recommenders = destinations.data, [network]
     made.trees = lambda columns: columns[:, :1]  # type: ignore[assignment]
     made.scorers = [SimpleNamespace(outputs=lambda seeds: torch.from_numpy(seeds.node)[:, None])]  # type: ignore[list-item]
-    made._items = lambda recommender: torch.zeros(SIZE, 1)  # type: ignore[method-assign]
+    made._all_items = lambda: [torch.arange(SIZE)[:, None]]  # type: ignore[method-assign]
     made.table, made.pairs = table, pairs  # type: ignore[attr-defined]
     return made
 

@@ -29,7 +29,7 @@ class Plain:
     def places(self, keys: Tensor) -> Tensor:
         return torch.full_like(keys, -1)
 
-    def scores(self, seeds: Tensor, items: Tensor, pairs: Any, first: int = 0) -> Tensor:
+    def scores(self, seeds: Tensor, items: Tensor, pairs: Any) -> Tensor:
         scores = seeds @ items.T
         here = pairs.row >= 0
         added = torch.where(here, pairs.columns.sum(2), 0.0)

@@ -125,7 +125,7 @@ def _measure(
     timed("training", "steps", min(steps, trainer.steps), trainer.run)
     asked = data.seeds["test"]
     asked = asked.take(np.resize(np.arange(len(asked)), users))
-    scorer = RecommendScorer(model, data.destinations, on)
+    scorer = RecommendScorer(model, data.destinations, on, is_final=True)
     timed(f"first {k}", "users", users, lambda: _rank(scorer, asked, Wish(k)))
     by_name = {entry["what"]: entry for entry in results}
     slow, fast = by_name["candidates in pure Python"], by_name["candidates"]

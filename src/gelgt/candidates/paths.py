@@ -7,7 +7,7 @@ A path of steps down and then up leads through the entity's own rows to what the
 *links*, and what they lead to is what the entity has had.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,3 +112,9 @@ def destination_paths(
         if len(found) >= most:
             break
     return found[:most]
+
+
+def path_names(paths: Sequence[Path]) -> list[str]:
+    """Paths in arrows, or with their columns where arrows would name two of them alike."""
+    shown = [str(path) for path in paths]
+    return [path.name if shown.count(text) > 1 else text for path, text in zip(paths, shown)]

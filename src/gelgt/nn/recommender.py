@@ -140,15 +140,11 @@ class Recommender(nn.Module):
         out: Tensor = self.local(mixed)[..., 0]
         return out
 
-    def scores(self, seeds: Tensor, items: Tensor, pairs: PairInput, first: int = 0) -> Tensor:
-        """(B, N) scores of the destinations from `first` on, whose vectors are given."""
-        scores = self.everywhere(seeds, items).float()
-        here = (pairs.row >= first) & (pairs.row < first + len(items))
-        if not bool(here.any()):
-            return scores
-        place = torch.where(here, pairs.row - first, 0)
-        added = self.candidates(seeds, items[place], pairs.columns).float()
-        return scores.scatter_add(1, place, torch.where(here, added, 0.0))
+    def scores(self, seeds: Tensor, items: Tensor, pairs: PairInput) -> Tensor:
+        """(B, N) scores of all destinations, whose vectors are given."""
+        row = pairs.row.clamp(min=0)
+        added = self.candidates(seeds, items[row], pairs.columns)
+        return with_added(self.everywhere(seeds, items), pairs.row, added)
 
     @torch.no_grad()
     def start(self, columns: Tensor, keys: Tensor) -> None:
@@ -159,3 +155,11 @@ class Recommender(nn.Module):
         assert isinstance(last, nn.Linear)
         last.weight.zero_()
         last.bias.zero_()
+
+
+def with_added(scores: Tensor, row: Tensor, added: Tensor, first: int = 0) -> Tensor:
+    """Scores (B, n) of the destinations from `first` on, with what is added (B, M) for candidates
+    (B, M), -1 for none."""
+    here = (row >= first) & (row < first + scores.shape[1])
+    place = torch.where(here, row - first, 0)
+    return scores.float().scatter_add(1, place, torch.where(here, added.float(), 0.0))

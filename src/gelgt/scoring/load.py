@@ -91,6 +91,12 @@ def run_scorer(
         share = run.record.tree_share
         mix = ALONE if ranking is None else Mix(share, ranking.prior, ranking.prior_weight)
         return RecommendScorer(
-            model, destinations, device, mix=mix, precision=precision, batch_size=batch_size
+            model,
+            destinations,
+            device,
+            mix=mix,
+            precision=precision,
+            batch_size=batch_size,
+            is_final=True,
         )
     return Scorer(model, data, device, precision=precision, batch_size=batch_size)

@@ -18,7 +18,7 @@ from gelgt.candidates.orders import LinkOrder
 from gelgt.graph import TIMELESS
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
-from gelgt.nn.recommender import PairInput, Recommender
+from gelgt.nn.recommender import Recommender, with_added
 from gelgt.sampling import Seeds
 from gelgt.scoring.destinations import Destinations
 from gelgt.scoring.parts import NETWORK, TREES, Parts
@@ -86,6 +86,7 @@ class RecommendScorer:
         mix: Of networks, trees and an order by links.
         precision: Of the networks over subgraphs; see `Scorer`.
         batch_size: Likewise.
+        is_final: The weights do not change any more.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class RecommendScorer:
         mix: Mix = ALONE,
         precision: str = "auto",
         batch_size: int | None = None,
+        is_final: bool = False,
     ) -> None:
-        self.mix = mix
+        self.mix, self.is_final = mix, is_final
+        self._kept: list[Tensor] | None = None
         self.model, self.device = Ensemble.of(model), torch.device(device)
         self.destinations, self.data = destinations, destinations.data
         self.networks, self.trees = self.model.networks, self.model.trees
@@ -146,7 +149,7 @@ class RecommendScorer:
         """Some seeds at a time, a ranking for each mix."""
         vectors = [scorer.outputs(seeds).to(self.device) for scorer in self.scorers]
         with torch.inference_mode():
-            items = [self._items(recommender) for recommender in self.recommenders]
+            items = self._all_items()
             for start in range(0, len(seeds), SEEDS):
                 places = np.arange(start, min(start + SEEDS, len(seeds)))
                 of_few = [each[start : start + len(places)] for each in vectors]
@@ -163,7 +166,11 @@ class RecommendScorer:
         destinations, device = self.destinations, self.device
         given = destinations.pairs(seeds)
         row, values = given.row.to(device), given.columns.to(device)
-        pairs = [PairInput(row, each.normal(values)) for each in self.recommenders]
+        known = row.clamp(min=0)
+        added = [
+            recommender.candidates(vector, each[known], recommender.normal(values))
+            for recommender, vector, each in zip(self.recommenders, vectors, items, strict=True)
+        ]
         best = [_Best(len(seeds), wish.k, device) for _ in mixes]
         hidden = self._hidden(seeds, wish)
         trees = self._by_trees(row, values) if any(mix.share for mix in mixes) else None
@@ -171,9 +178,9 @@ class RecommendScorer:
             last = min(first + ROWS, destinations.size)
             score = torch.stack(
                 [
-                    recommender.scores(vector, each[first:last], of_network, first)
-                    for recommender, vector, each, of_network in zip(
-                        self.recommenders, vectors, items, pairs, strict=True
+                    with_added(recommender.everywhere(vector, each[first:last]), row, more, first)
+                    for recommender, vector, each, more in zip(
+                        self.recommenders, vectors, items, added, strict=True
                     )
                 ]
             ).mean(0)
@@ -251,6 +258,13 @@ class RecommendScorer:
     @cached_property
     def _times(self) -> Tensor:
         return self.destinations.times.to(self.device)
+
+    def _all_items(self) -> list[Tensor]:
+        """The vectors of all destinations for each network; computed once where it does not
+        change any more."""
+        if self._kept is None or not self.is_final:
+            self._kept = [self._items(recommender) for recommender in self.recommenders]
+        return self._kept
 
     def _items(self, recommender: Recommender) -> Tensor:
         """(D, d) vectors of all destinations."""

@@ -1,7 +1,7 @@
 """A run that recommends: the stages of `train_run` for a table of destinations.
 
-candidates and their columns → baselines → networks → validation score → retrain on known labels
-→ test score
+candidates and their columns → trees → baselines → networks → validation chooses the mix →
+retrain on known labels → test score
 """
 
 import time
@@ -25,6 +25,7 @@ from gelgt.baselines.ranking import (
 )
 from gelgt.candidates.find import Candidates
 from gelgt.candidates.orders import LinkOrder
+from gelgt.candidates.paths import path_names
 from gelgt.errors import GelgtError
 from gelgt.metrics import is_among, score
 from gelgt.nn.trees import Trees
@@ -57,16 +58,20 @@ def train_ranking(job: Job) -> Run:
     rankers = _grow_rankers(job)
     baselines = _score_baselines(job, rankers)
     job.stop()  # whoever raises here ends it before anything is trained
-    trained = replace(fit_ensemble(job), trees=_as_trees(rankers))
+    trained = replace(fit_ensemble(job), trees=_as_trees(job, rankers))
     job.clock.done("training", trained.summary())
     trained, mix = _choose_mix(job, trained)
     parts = {"val": _parts(job, trained, "val", mix)}
     if job.config.train.retrain:
-        trained = retrain_ensemble(job, replace(trained, trees=None), (KNOWN,))
-        again = _regrown(job, rankers)
-        trees = _as_trees(again)
-        trained = replace(trained, trees=None if trees is None else replace(trees, share=mix.share))
-        baselines = _with_retrained(job, baselines, again)
+        trees = trained.trees
+        trained = replace(
+            retrain_ensemble(job, replace(trained, trees=None), (KNOWN,)), trees=trees
+        )
+        if trained.is_whole:
+            again = _regrown(job, rankers)
+            trees = _as_trees(job, again, mix.share)
+            trained = replace(trained, trees=trees)
+            baselines = _with_retrained(job, baselines, again)
     parts["test"] = _parts(job, trained, "test", mix)
     if job.options.retrain_all:
         trees = trained.trees
@@ -126,8 +131,8 @@ def locality(data: RecommendData, job: Job) -> RankingFacts:
         k=data.task.eval_k or DEFAULT_K,
         size=data.destinations.size,
         locality={
-            str(path): float(np.count_nonzero(right & (candidates.count[:, :, place] > 0)) / total)
-            for place, path in enumerate(finder.paths)
+            name: float(np.count_nonzero(right & (candidates.count[:, :, place] > 0)) / total)
+            for place, name in enumerate(path_names(finder.paths))
         },
         popular=float(np.count_nonzero(is_among(labels, popular)) / total),
         covered=float(np.count_nonzero(right) / total),
@@ -138,8 +143,7 @@ def locality(data: RecommendData, job: Job) -> RankingFacts:
 def _grow_rankers(job: Job) -> list[Ranker]:
     """Forests that rank candidates: the first is the baseline, their mean a part of the model."""
     data, seed = ranking_data(job), job.config.train.seed
-    if not has_lightgbm():
-        job.progress.notice("LightGBM, which would rank beside the network, is not installed")
+    if not has_lightgbm() or not (job.config.model.trees or job.options.baselines):
         return []
     limit = job.budget.trees()
     job.progress.plan("trees", limit)
@@ -149,11 +153,12 @@ def _grow_rankers(job: Job) -> list[Ranker]:
     )
     stop = _rank_rows(data, data.seeds["val"], data.labels("val"))
     rankers: list[Ranker] = []
-    for number in range(FORESTS):
+    forests = FORESTS if job.config.model.trees else 1
+    for number in range(forests):
         left = None if limit is None else limit - (time.perf_counter() - began)
         if left is not None and rankers and left < 0:
             break
-        seconds = None if left is None else max(left, 1.0) / (FORESTS - number)
+        seconds = None if left is None else max(left, 1.0) / (forests - number)
         ranker = grow_ranker(rows, stop, seed + 1_000 * number, seconds=seconds)
         if ranker is None:
             break
@@ -178,11 +183,12 @@ def _regrown(job: Job, rankers: Sequence[Ranker]) -> list[Ranker]:
     return [ranker for ranker in again if ranker is not None]
 
 
-def _as_trees(rankers: Sequence[Ranker]) -> GrownTrees | None:
-    if not rankers:
+def _as_trees(job: Job, rankers: Sequence[Ranker], share: float = 0.0) -> GrownTrees | None:
+    """The forests as a part of the model; None where none are asked for or there are none."""
+    if not rankers or not job.config.model.trees:
         return None
     dumps = [ranker.booster.dump_model(num_iteration=ranker.rounds) for ranker in rankers]
-    return GrownTrees(Trees.of(dumps, 1), 0.0, tuple(ranker.rounds for ranker in rankers))
+    return GrownTrees(Trees.of(dumps, 1), share, tuple(ranker.rounds for ranker in rankers))
 
 
 def _choose_mix(job: Job, trained: Trained) -> tuple[Trained, Mix]:

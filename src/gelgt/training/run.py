@@ -84,7 +84,7 @@ def train_run(
     config = config or RunConfig.of("cpu", task.task_type)
     config = in_regime(config, task, options.visibility, options.as_of)
     if task.task_type == "recommendation":  # it reads the history of destinations instead
-        config = config.with_values("derived", model__history=0, model__trees=False)
+        config = config.with_values("derived", model__history=0)
     find_model(config.kind).check(config.model)
     check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
     with claimed(out, options.resume):
