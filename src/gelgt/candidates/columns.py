@@ -105,7 +105,8 @@ class PairReader:
         place[is_there] = which.reshape(-1)
         rows, times = pairs % max(self.finder.size, 1), moments[pairs // max(self.finder.size, 1)]
         items = self._kept_items(rows, times)
-        return PairColumns(ties.reshape(*candidates.row.shape, -1), place, items)
+        shape = (*candidates.row.shape, len(TIES) * candidates.count.shape[2])
+        return PairColumns(ties.reshape(shape), place, items)
 
     def _kept_items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
         """`items`, which those who ask again for the same seeds get again."""
@@ -126,8 +127,10 @@ class PairReader:
 
     def items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
         """(U, F) the columns of destinations at some times."""
+        if not len(rows):
+            return np.zeros((0, len(self.item_names)), np.float32)
         every = self.everyone(rows, times)
-        if not self.names or not len(rows):
+        if not self.names:
             return every
         columns = aggregates(self.visible, rows, times, hops=HOPS, siblings=False, names=self.names)
         return np.concatenate([every, columns.values.astype(np.float32)], 1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
 from gelgt.inference.prediction import VECTOR, Prediction
-from gelgt.inference.recommend import Recommend, recommended_table
+from gelgt.inference.recommend import Recommend, nothing_there, recommended_table
 from gelgt.inference.seeds import SeedRows, choose_seeds
 from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
@@ -118,7 +118,12 @@ class Predictor:
     def seeds(self, entities: Any = None, at: Any = None, frame: Any = None) -> SeedRows:
         """The rows and times that keys and times mean, checked; see `choose_seeds`."""
         chosen = choose_seeds(self.db, self.graph, self.task, entities, at, frame)
-        return SeedRows(chosen.rows, chosen.times, (*self.notices, *chosen.notices))
+        about = (
+            nothing_there(self.scorer, chosen.times)
+            if isinstance(self.scorer, RecommendScorer)
+            else ()
+        )
+        return SeedRows(chosen.rows, chosen.times, (*self.notices, *chosen.notices, *about))
 
     def predict(
         self,

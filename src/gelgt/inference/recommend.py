@@ -5,6 +5,7 @@ destination, ``score``. Scores are those of the softmax before it is normed: the
 destinations of one row, not rows with each other.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
+from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference.keys import find_rows
 from gelgt.sampling import Seeds
 from gelgt.scoring.recommend import Ranked, RecommendScorer, Wish
@@ -66,6 +68,19 @@ class Recommend:
                 )
             allowed = np.unique(find_rows(db, task.dst_entity_table, self.allowed))
         return Wish(self.k or task.eval_k or DEFAULT_K, allowed, self.new_only)
+
+
+def nothing_there(scorer: RecommendScorer, times: NDArray[np.int64]) -> Iterator[str]:
+    """What to say where no destination exists yet at the time of a prediction."""
+    finder = scorer.destinations.finder
+    first = finder.times.min(initial=NEVER)
+    early = int(np.count_nonzero(finder.limits_at(times) <= first)) if first != TIMELESS else 0
+    if early:
+        rows = "1 row" if early == 1 else f"{early:,} rows"
+        yield (
+            f"Nothing is recommended for {rows}: no row of '{finder.destination}' exists yet at "
+            "their time."
+        )
 
 
 def recommended_table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gelgt.errors import TaskError
@@ -116,8 +116,19 @@ class Binding:
                 f"{function} needs {AGGREGATES[function].needs}, but '{aggregate.column.name}' is "
                 f"a {meaning.type}.",
                 span,
+                *self._whole_key(aggregate, table),
             )
         return meaning
+
+    def _whole_key(self, aggregate: Aggregate, table: TableSchema) -> Iterator[str]:
+        """A hint where a column is a part of the foreign key that a function needs."""
+        if "key" not in AGGREGATES[aggregate.function].takes:
+            return
+        for key in table.foreign_keys:
+            if len(key.columns) > 1 and aggregate.column.name in key.columns:
+                whole = quote("+".join(key.columns))
+                yield f"Name the whole key: {aggregate.function}({quote(table.name)}.{whole}, …)."
+                return
 
     def name(self, aggregate: Aggregate) -> str:
         """The name of an aggregate's table expression; its link is checked when the name is first

@@ -1,0 +1,162 @@
+"""Recommendations on a small database with everything that can be missing: a composite key, no
+destination yet, no candidate, an empty list, fewer rows than k."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gelgt
+from gelgt import Database, GelgtError
+from gelgt.inference import Predictor, Recommend
+from gelgt.presets import RunConfig
+from gelgt.training import Options, Run, train_run
+from gelgt.training.recommend import RecommendData
+from gelgt.training.regime import in_regime
+
+START = pd.Timestamp("2024-01-01")
+SENTENCE = 'PREDICT LIST_DISTINCT(buys."region+sku", 0, 20, days) FOR EACH users.id'
+TINY = {
+    "train.epochs": 2,
+    "train.steps_per_epoch": 4,
+    "train.ensemble": 1,
+    "train.windows": 1,
+    "train.batch_size": 32,
+    "model.width": 16,
+    "model.heads": 2,
+    "model.row_width": 8,
+    "sampling.budget": 24,
+}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Users who buy one of their two regions' products; a product is listed every ten days, from
+    the 20th day on."""
+    folder = tmp_path_factory.mktemp("regions")
+    rng = np.random.default_rng(0)
+    connection = sqlite3.connect(folder / "regions.db")
+    connection.executescript(
+        """
+        CREATE TABLE users(id INTEGER PRIMARY KEY, joined_at TEXT, age INTEGER);
+        CREATE TABLE products(
+            region TEXT, sku INTEGER, price REAL, listed_at TEXT, PRIMARY KEY(region, sku));
+        CREATE TABLE buys(
+            id INTEGER PRIMARY KEY, user_id INTEGER REFERENCES users(id), region TEXT, sku INTEGER,
+            bought_at TEXT, FOREIGN KEY(region, sku) REFERENCES products(region, sku));
+        """
+    )
+    users = [(user, str(START), int(rng.integers(18, 80))) for user in range(50)]
+    products = [
+        ("ab"[i % 2], i, round(float(rng.random()), 3), str(START + pd.Timedelta(days=20 + 10 * i)))
+        for i in range(20)
+    ]
+    buys = []
+    for day in range(20, 280):
+        listed = [p for i, p in enumerate(products) if 20 + 10 * i < day]
+        for _ in range(8 if listed else 0):
+            user = int(rng.integers(0, 49))  # the last one never buys
+            mine = [p for p in listed if p[0] == "ab"[user % 2]] or listed
+            region, sku, *_ = mine[int(rng.integers(0, len(mine)))]
+            at = START + pd.Timedelta(days=day, minutes=int(rng.integers(1, 1400)))
+            buys.append((len(buys), user, region, sku, str(at)))
+    for table, rows in (("users", users), ("products", products), ("buys", buys)):
+        marks = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    connection.commit()
+    connection.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GELGT_CACHE", str(folder / "cache"))
+        yield gelgt.open(f"sqlite:///{folder / 'regions.db'}")
+
+
+@pytest.fixture(scope="module")
+def run(db: Database, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    task = db.task(SENTENCE)
+    out = tmp_path_factory.mktemp("runs") / "next"
+    config = RunConfig.of("cpu", task.task_type, TINY)
+    return train_run(db, task, out, config, Options(device="cpu"))
+
+
+def test_a_composite_key_is_named_whole(db: Database, run: Run) -> None:
+    table = Predictor(run, db, "cpu").predict([1, 2], at="2024-08-01").to_pandas()
+    assert table.columns.tolist() == ["id", "time", "rank", "region", "sku", "score"]
+    listed = pd.Timestamp("2024-08-01") - START > pd.to_timedelta(20 + 10 * table["sku"], "D")
+    assert listed.all()
+    few = Recommend(5, allowed=[("a", 0), ("b", 1)])
+    named = Predictor(run, db, "cpu").predict([1], at="2024-08-01", recommend=few).to_pandas()
+    assert sorted(zip(named["region"], named["sku"])) == [("a", 0), ("b", 1)]
+
+
+def test_a_part_of_a_key_is_no_key(db: Database) -> None:
+    with pytest.raises(GelgtError) as caught:
+        db.task("PREDICT LIST_DISTINCT(buys.sku, 0, 20, days) FOR EACH users.id")
+    assert 'LIST_DISTINCT(buys."region+sku", …)' in str(caught.value)
+
+
+def test_nothing_is_recommended_before_it_exists(db: Database, run: Run) -> None:
+    predictor = Predictor(run, db, "cpu")
+    early = predictor.predict([1, 2], at="2024-01-15")
+    assert len(early) == 0
+    assert any("no row of 'products' exists yet" in text for text in early.notices)
+    # three are listed by then, and nobody has bought the last
+    few = predictor.predict([1, 2], at=START + pd.Timedelta(days=41)).to_pandas()
+    assert few.groupby("id").size().tolist() == [3, 3]
+
+
+def test_whoever_never_bought_gets_what_is_popular(db: Database, run: Run) -> None:
+    table = Predictor(run, db, "cpu").predict([49], at="2024-08-01").to_pandas()
+    assert len(table) == 10
+    assert np.isfinite(table["score"]).all()
+
+
+def test_lists_that_name_nothing_yet_there_teach_nothing(db: Database) -> None:
+    """A label may name only rows that do not exist at its seed time."""
+    task = db.task(SENTENCE)
+    config = in_regime(RunConfig.of("cpu", task.task_type, TINY), task, "seed-time")
+    data = RecommendData.opened(db, task, config.with_values("derived", model__history=0))
+    seeds = data.seeds["train"]
+    rows = data.labels("train").copy()
+    newest = int(data.destinations.finder.times.argmax())
+    rows[0] = -1
+    rows[1] = -1
+    rows[1, 0] = newest
+    usable, labels = data.some(seeds, rows)
+    assert len(usable) <= len(seeds) - 2
+    assert ((labels >= 0).sum(1) > 0).all()
+    limits = data.destinations.finder.limits(usable)
+    assert data.destinations.exists(labels, limits)[labels >= 0].all()
+
+
+def test_the_run_says_what_candidates_cover(run: Run) -> None:
+    ranking = run.record.ranking
+    assert ranking is not None
+    assert ranking.table == "products"
+    assert ranking.size == 20
+    assert set(ranking.locality) == {"users ← buys → products"}
+    assert 0 < ranking.locality["users ← buys → products"] <= ranking.covered <= 1
+    assert ranking.repeats == ranking.locality["users ← buys → products"]
+    assert {"network", "trees"} <= run.record.parts.keys()
+
+
+def test_it_learns_whose_region_is_whose(db: Database, tmp_path: Path) -> None:
+    """The network alone ranks products of the user's own region first."""
+    task = db.task(SENTENCE)
+    changes = TINY | {"train.epochs": 12, "train.steps_per_epoch": 12, "train.rate": 0.01}
+    run = train_run(
+        db,
+        task,
+        tmp_path / "run",
+        RunConfig.of("cpu", task.task_type, changes),
+        Options(device="cpu"),
+    )
+    ours = run.record.parts["network"]["val"]["map"] or 0.0
+    popular = run.record.baselines["popular"]["val"]["map"] or 0.0
+    assert ours > popular + 0.1  # half of what is popular is of the other region
+    table = Predictor(run, db, "cpu").predict(at="2024-09-01", recommend=Recommend(3)).to_pandas()
+    table = table[table["id"] < 49]
+    own = table["region"] == np.where(table["id"] % 2, "b", "a")
+    assert own.mean() > 0.9
