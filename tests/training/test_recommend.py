@@ -1,6 +1,7 @@
 """Recommendations on a small database with everything that can be missing: a composite key, no
 destination yet, no candidate, an empty list, fewer rows than k."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,36 @@ def test_the_run_says_what_candidates_cover(run: Run) -> None:
     assert 0 < ranking.locality["users ← buys → products"] <= ranking.covered <= 1
     assert ranking.repeats == ranking.locality["users ← buys → products"]
     assert {"network", "trees"} <= run.record.parts.keys()
+
+
+def test_destinations_that_come_later_change_nothing(db: Database, tmp_path: Path) -> None:
+    """Neither what is learned nor what is recommended, bit for bit; the loss samples rows."""
+    at = START + pd.Timedelta(days=200)
+    whole = Path(str(db.source).removeprefix("sqlite:///"))
+    shutil.copy(whole, tmp_path / "cut.db")
+    with sqlite3.connect(tmp_path / "cut.db") as connection:
+        connection.execute("DELETE FROM buys WHERE bought_at >= ?", (str(at),))
+        gone = connection.execute("DELETE FROM products WHERE listed_at >= ?", (str(at),)).rowcount
+    connection.close()
+    assert gone == 2
+    stated = {
+        "val_timestamp": str(START + pd.Timedelta(days=120)),
+        "test_timestamp": str(START + pd.Timedelta(days=150)),
+    }
+    tables, weights = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gelgt.training.rank_objective.DENSE", 5)
+        patch.setattr("gelgt.training.rank_objective.SAMPLED", 4)
+        for name, path in (("whole", whole), ("cut", tmp_path / "cut.db")):
+            opened = gelgt.open(f"sqlite:///{path}", schema=stated, out=tmp_path / name)
+            task = opened.task(SENTENCE, eval_timestamps=1)
+            config = RunConfig.of("cpu", task.task_type, TINY)
+            run = train_run(opened, task, tmp_path / f"{name}-run", config, Options(device="cpu"))
+            weights.append(run.weights())
+            tables.append(Predictor(run, opened, "cpu").predict(at=at).to_pandas())
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    assert len(tables[0]) > 400
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 def test_it_learns_whose_region_is_whose(db: Database, tmp_path: Path) -> None:

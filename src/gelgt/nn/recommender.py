@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import RowEncoder, TableColumns
@@ -22,6 +23,7 @@ from gelgt.nn.history import QUANTILES, normal_places, quantiles
 from gelgt.nn.norms import LayerNorm
 
 LOOKUP_SCALE = 0.01
+BLOCK = 1_024  # destinations at a time in evaluation
 DROPOUT = 0.3  # of what is read of candidates
 NAME = "recommender"
 
@@ -122,8 +124,18 @@ class Recommender(nn.Module):
     def everywhere(self, seeds: Tensor, items: Tensor) -> Tensor:
         """(B, N) scores of destinations without their ties."""
         query = self.query(seeds)
-        scores: Tensor = query @ items.T / self.width**0.5 + self.base(query)
-        return scores
+        if self.training:
+            return self._products(query, items) + self.base(query)
+        # Always as many at a time, so that a destination gets the same bits beside any others.
+        blocks = [
+            self._products(query, functional.pad(part, (0, 0, 0, BLOCK - len(part))))
+            for part in torch.split(items, BLOCK)
+        ]
+        scores = torch.cat(blocks, 1)[:, : len(items)] if blocks else query.new_zeros(len(query), 0)
+        return scores + self.base(query)
+
+    def _products(self, query: Tensor, items: Tensor) -> Tensor:
+        return query @ items.T / self.width**0.5
 
     def candidates(self, seeds: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """(B, M) what is added for candidates.

@@ -71,13 +71,14 @@ class RankObjective:
     def _rows(self, positives: Tensor, candidates: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """(n,) the destinations of a step, ascending, and the logarithm of how many rows each
         stands for."""
-        size = self.destinations.size
+        size = len(self._all)
         if size <= DENSE:
             return self._all, torch.zeros((), device=self.device)
         known = torch.unique(torch.cat([positives.flatten(), candidates.flatten()]))
         known = known[known >= 0]
         generator = np.random.default_rng(index.numpy())
-        drawn = torch.from_numpy(generator.choice(size, SAMPLED, replace=False)).to(self.device)
+        places = generator.choice(size, min(SAMPLED, size), replace=False)
+        drawn = self._all[torch.from_numpy(places).to(self.device)]
         drawn = drawn[~torch.isin(drawn, known)]
         rows = torch.cat([known, drawn]).sort()
         weight = math.log(max(size - len(known), 1) / max(len(drawn), 1))
@@ -85,17 +86,20 @@ class RankObjective:
         return rows.values, (weight * is_drawn)[rows.indices]
 
     def _frame(self, rows: Tensor) -> Any:
-        if self.destinations.size <= DENSE:
+        if len(self._all) <= DENSE:
             return self._whole_frame
         return self.destinations.frame(rows.cpu().numpy()).to(self.device)
 
     @cached_property
     def _whole_frame(self) -> Any:
-        return self.destinations.frame(np.arange(self.destinations.size)).to(self.device)
+        return self.destinations.frame(self._all.cpu().numpy()).to(self.device)
 
     @cached_property
     def _all(self) -> Tensor:
-        return torch.arange(self.destinations.size, device=self.device)
+        """The destinations that exist for the last of the seeds: later ones change nothing."""
+        times = self.destinations.times
+        is_there = (times < self.limits.max()) | (times == TIMELESS)
+        return torch.nonzero(is_there)[:, 0].to(self.device)
 
     @cached_property
     def _times(self) -> Tensor:
