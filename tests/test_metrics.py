@@ -82,8 +82,35 @@ def test_every_metric_has_words() -> None:
             ("regression", p[:, 1], p[:, 0]),
             ("multiclass_classification", labels[:, 0], p),
             ("multilabel_classification", labels, p),
+            ("recommendation", labels, labels),
         )
         for name in score(task_type, truth, predictions)
     }
     assert names == set(WORDS)
     assert set(WORDS) >= SMALLER_IS_BETTER
+
+
+def test_recommendations_by_hand() -> None:
+    """Of rows with a label: hits at ranks 1 and 3 of three, and no hit at all."""
+    labels = np.array([[4, 7, -1], [2, -1, -1], [-1, -1, -1]])
+    ranked = np.array([[7, 1, 4], [5, -1, -1], [2, 4, 7]])
+    scores = score("recommendation", labels, ranked)
+    assert scores["map"] == pytest.approx(((1 + 2 / 3) / 2 + 0) / 2)
+    assert scores["precision"] == pytest.approx((2 / 3 + 0) / 2)
+    assert scores["recall"] == pytest.approx((1 + 0) / 2)
+    best = 1 + 1 / np.log2(3)
+    assert scores["ndcg"] == pytest.approx(((1 + 1 / 2) / best + 0) / 2)
+    assert score("recommendation", labels[2:], ranked[2:]) == {}
+
+
+def test_recommendations_are_scored_as_relbench_scores_them() -> None:
+    from relbench import metrics
+
+    labels = np.full((200, 6), -1)
+    for row in labels:
+        count = RNG.integers(0, 7)
+        row[:count] = RNG.choice(40, count, replace=False)
+    ranked = np.stack([RNG.choice(40, 10, replace=False) for _ in range(200)])
+    hits = np.array([np.isin(r, y[y >= 0]) for r, y in zip(ranked, labels)]).astype(int)
+    expected = metrics.map(hits, (labels >= 0).sum(1))
+    assert score("recommendation", labels, ranked)["map"] == pytest.approx(expected, abs=1e-12)

@@ -179,5 +179,5 @@ def test_multilabel_lists_are_indicators_or_names(
 
 
 def test_recommendations_have_no_baseline(make_task: Any) -> None:
-    with pytest.raises(TaskError, match="no baselines"):
+    with pytest.raises(TaskError, match="there is no mean"):
         entity_mean(make_task([], [], [], "recommendation"))

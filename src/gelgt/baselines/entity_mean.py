@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.errors import TaskError
 from gelgt.tasks.label_space import LabelSpace, label_space, targets
 from gelgt.tasks.task import SPLITS, Task
 
@@ -33,7 +34,16 @@ def entity_mean(task: Task, horizon: int | None = None) -> dict[str, NDArray[Any
         (S,) of a regression, shares (S, classes) or (S, labels) otherwise. An entity without known
         labels gets the average over all entities at that time, and before any window has closed
         that of the training labels.
+
+    Raises:
+        TaskError: the task recommends rows; what an entity has had is `LinkRankings.past`.
     """
+    if task.task_type == "recommendation":
+        raise TaskError(
+            "no_baseline",
+            f"'{task.name}' recommends rows, of which there is no mean.",
+            hint="Rank what the entity has had (gelgt.baselines.ranking).",
+        )
     space = label_space(task)
     return {split: _predict(task, space, split, horizon) for split in HISTORY}
 
