@@ -123,19 +123,20 @@ class Recommender(nn.Module):
 
     def everywhere(self, seeds: Tensor, items: Tensor) -> Tensor:
         """(B, N) scores of destinations without their ties."""
-        query = self.query(seeds)
+        query: Tensor = self.query(seeds)
+        base: Tensor = self.base(query)
         if self.training:
-            return self._products(query, items) + self.base(query)
+            return self._products(query, items) + base
         # Always as many at a time, so that a destination gets the same bits beside any others.
         blocks = [
             self._products(query, functional.pad(part, (0, 0, 0, BLOCK - len(part))))
             for part in torch.split(items, BLOCK)
         ]
         scores = torch.cat(blocks, 1)[:, : len(items)] if blocks else query.new_zeros(len(query), 0)
-        return scores + self.base(query)
+        return scores + base
 
     def _products(self, query: Tensor, items: Tensor) -> Tensor:
-        return query @ items.T / self.width**0.5
+        return torch.matmul(query, items.T) / self.width**0.5
 
     def candidates(self, seeds: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """(B, M) what is added for candidates.
