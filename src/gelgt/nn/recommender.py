@@ -9,6 +9,7 @@ first. After ContextGNN (Yuan et al., 2024), which puts the local score in the p
 here it is added, and reads counts, ages and paths instead of the vectors of a subgraph's rows.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +137,7 @@ class Recommender(nn.Module):
         return scores + base
 
     def _products(self, query: Tensor, items: Tensor) -> Tensor:
-        return torch.matmul(query, items.T) / self.width**0.5
+        return torch.matmul(query, items.T) / math.sqrt(self.width)
 
     def candidates(self, seeds: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """(B, M) what is added for candidates.
