@@ -48,6 +48,9 @@ def test_networks_and_trees_and_scoring_fit() -> None:
         (3, [10.0], 40.0),
         (3, [45.0, 22.5], 22.5),
         (3, [80.0], None),  # what is left is too little to come as far
+        (5, [40.0], 40.0),  # enough for one more, not for four
+        (5, [40.0, 40.0], None),
+        (5, [30.0, 30.0], 30.0),
         (3, [20.0, 20.0, 20.0], 30.0),  # and one more
         (3, [25.0, 25.0, 25.0], None),
     ],

@@ -175,15 +175,19 @@ def member_seconds(seconds: float, usual: int, spent: Sequence[float]) -> float 
     those before it.
 
     The first one may take half of the time: one network that has learned enough is better than
-    three that have not.
+    three that have not. Where there is too little for all of the others, some of them get as much
+    as those before.
     """
     number, left = len(spent), seconds - sum(spent)
     if not number:
         return left if usual == 1 else left / 2
-    least = sum(spent) / number
-    if number < usual:
-        left, least = left / (usual - number), least / 2
-    return left if left >= least else None
+    mean = sum(spent) / number
+    if number >= usual:
+        return left if left >= mean else None
+    share = left / (usual - number)
+    if share >= mean / 2:
+        return share
+    return min(left, mean) if left >= mean / 2 else None
 
 
 def _cut_off(states: list[State], usual: int) -> Iterator[str]:
