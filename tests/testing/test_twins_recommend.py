@@ -75,11 +75,12 @@ def test_train_evaluate_predict(
     scores = evaluate_run(run, db, "test", device="cpu")["metrics"]["test"]
     assert scores == run.record.metrics["test"]
 
-    path = write_relbench(run, db, tmp_path / "sub.csv", device="cpu")
-    lists = np.array([json.loads(text) for text in pd.read_csv(path)[task.label_col]])
-    assert lists.shape == (task.rows["test"], task.eval_k)
-    theirs = relbench.load_dataset(twin(name)).load_task(task_name)
-    assert scores["map"] == pytest.approx(theirs.evaluate(lists)["map"], abs=1e-12)
+    if model == "gelgt":
+        path = write_relbench(run, db, tmp_path / "sub.csv", device="cpu")
+        lists = np.array([json.loads(text) for text in pd.read_csv(path)[task.label_col]])
+        assert lists.shape == (task.rows["test"], task.eval_k)
+        theirs = relbench.load_dataset(twin(name)).load_task(task_name)
+        assert scores["map"] == pytest.approx(theirs.evaluate(lists)["map"], abs=1e-12)
 
     predictor = Predictor(run, db, device="cpu")
     keys = task.table("test").column(task.entity_col).to_pylist()[:5]
