@@ -113,10 +113,12 @@ class RankRows:
 
 @dataclass(frozen=True)
 class Ranker:
-    """LightGBM that ranks candidates, and the rounds that it took."""
+    """LightGBM that ranks candidates, the rounds that it took, and the seeds whose candidates it
+    learned."""
 
     booster: Any
     rounds: int
+    seeds: int
     is_cut_off: bool = False
 
     def scores(self, rows: RankRows) -> NDArray[np.float64]:
@@ -172,4 +174,5 @@ def grow_ranker(
     booster = lightgbm.train(
         parameters, data, rounds or ROUNDS, valid_sets=watched or None, callbacks=callbacks
     )
-    return Ranker(booster, booster.best_iteration or booster.current_iteration(), is_cut_off)
+    taken = booster.best_iteration or booster.current_iteration()
+    return Ranker(booster, taken, len(train.row), is_cut_off)

@@ -270,7 +270,7 @@ def rank_baselines(job: Job, rankers: Sequence[Ranker]) -> Baselines:
     if not rankers:
         return Baselines(made)
     made["lightgbm"] = {split: _by_lightgbm(job, rankers[0], split) for split in found}
-    return Baselines(made, {"train": min(len(data.seeds["train"]), MOST_RANKED)})
+    return Baselines(made, {"train": rankers[0].seeds})
 
 
 def _by_lightgbm(job: Job, ranker: Ranker, split: str) -> NDArray[np.int64]:
@@ -285,7 +285,7 @@ def _with_retrained(job: Job, baselines: Baselines, rankers: Sequence[Ranker]) -
     if not rankers or "lightgbm" not in baselines.predictions:
         return baselines
     again = {**baselines.predictions["lightgbm"], "test": _by_lightgbm(job, rankers[0], "test")}
-    labels = {**baselines.labels, "known": baselines.labels["train"]}
+    labels = {**baselines.labels, "known": rankers[0].seeds}
     return replace(
         baselines, predictions={**baselines.predictions, "lightgbm": again}, labels=labels
     )
