@@ -54,7 +54,8 @@ def scorer() -> RecommendScorer:
     made.mix, made.device, made.destinations = ALONE, torch.device("cpu"), destinations
     made.data, made.recommenders = destinations.data, [network]
     made.trees = lambda columns: columns[:, :1]  # type: ignore[assignment]
-    made.scorers = [SimpleNamespace(outputs=lambda seeds: torch.from_numpy(seeds.node)[:, None])]  # type: ignore[list-item]
+    vectors: Any = SimpleNamespace(outputs=lambda seeds: torch.from_numpy(seeds.node)[:, None])
+    made.scorers = [vectors]
     made._all_items = lambda: [torch.arange(SIZE)[:, None]]  # type: ignore[method-assign]
     made.table, made.pairs = table, pairs  # type: ignore[attr-defined]
     return made

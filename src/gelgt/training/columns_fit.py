@@ -57,7 +57,8 @@ class ColumnsFit:
             start = torch.tensor(self.target.start)
             network = ColumnsNetwork(1, self.target.outputs, self.members)
             network.start(values, start)
-            network.to(self.device).of_members(values.to(self.device)).mean().backward()  # type: ignore[no-untyped-call]
+            out = network.to(self.device).of_members(values.to(self.device))
+            out.mean().backward()  # type: ignore[no-untyped-call]
             torch.optim.AdamW(network.parameters()).step()
             torch.cuda.synchronize(self.device)
 

@@ -104,7 +104,9 @@ def test_one_seed_time_has_no_course_of_time(made_run: Any) -> None:
         times = pa.array([table["time"][0].as_py()] * len(table), pa.timestamp("us"))
         pq.write_table(table.set_column(table.column_names.index("time"), "time", times), path)
     assert slices.section(Run(folder)) is None
-    assert "seed time</th>" not in recommendation.section(Run(folder)).body  # type: ignore[union-attr]
+    section = recommendation.section(Run(folder))
+    assert section is not None
+    assert "seed time</th>" not in section.body
 
 
 def test_nothing_recommended_and_nothing_stored(made_run: Any) -> None:
