@@ -115,10 +115,12 @@ def print_run(
         say("", retrain_words(record.retrain))
     if record.trees is not None:
         share = record.trees.share
+        ranks = record.ranking is not None
+        columns, judge = ("candidates", "MAP") if ranks else ("history", "loss")
         say(
             "",
-            f"LightGBM on the same history makes up {share:.0%} of the prediction, the network "
-            f"{1 - share:.0%}; the validation loss decided.",
+            f"LightGBM on the same {columns} makes up {share:.0%} of the prediction, the network "
+            f"{1 - share:.0%}; the validation {judge} decided.",
         )
     say(
         "",

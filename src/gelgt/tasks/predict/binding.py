@@ -121,14 +121,17 @@ class Binding:
         return meaning
 
     def _whole_key(self, aggregate: Aggregate, table: TableSchema) -> Iterator[str]:
-        """A hint where a column is a part of the foreign key that a function needs."""
-        if "key" not in AGGREGATES[aggregate.function].takes:
+        """A hint where a function needs a foreign key: the one that a column is a part of, or all
+        that there are."""
+        if AGGREGATES[aggregate.function].takes != ("key",):
             return
         for key in table.foreign_keys:
             if len(key.columns) > 1 and aggregate.column.name in key.columns:
                 whole = quote("+".join(key.columns))
                 yield f"Name the whole key: {aggregate.function}({quote(table.name)}.{whole}, …)."
                 return
+        keys = ", ".join(quote("+".join(key.columns)) for key in table.foreign_keys)
+        yield f"Foreign keys of '{table.name}': {keys or 'none'}."
 
     def name(self, aggregate: Aggregate) -> str:
         """The name of an aggregate's table expression; its link is checked when the name is first
