@@ -4,6 +4,7 @@ oracle."""
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -249,3 +250,23 @@ def test_import_is_light() -> None:
         ).stdout.strip()
         == "[]"
     )
+
+
+def test_the_chances_of_products_are_calibrated(demo: Shop) -> None:
+    """Lines of the test windows name products as often as their chances say, whatever the
+    favourite category."""
+    every = [demo.baskets(at) for at in demo.test_seed_times]
+    chances = np.concatenate([each.chances for each in every])
+    is_bought = np.concatenate([each.is_bought for each in every])
+    assert chances.sum(1) == pytest.approx(1.0)
+    share = is_bought / is_bought.sum(1, keepdims=True)
+    edges = np.quantile(chances, np.linspace(0, 1, 6))
+    for low, high in pairwise(edges):
+        inside = (chances >= low) & (chances <= high)
+        # customers have 2.1 products on average, of which none is counted twice
+        assert share[inside].mean() == pytest.approx(chances[inside].mean(), rel=0.1)
+
+
+def test_the_favourite_category_is_worth_knowing(demo: Shop) -> None:
+    popular = replace(demo, taste=replace(demo.taste, category=np.zeros_like(demo.taste.category)))
+    assert demo.oracle_map() > 2 * popular.oracle_map()

@@ -42,6 +42,31 @@ def test_the_sentence_gives_the_labels_of_the_oracle(tmp_path: Path) -> None:
     assert roc_auc(*pooled) == pytest.approx(demo.oracle_auc)
 
 
+def test_the_list_sentence_gives_the_baskets_of_the_oracle(tmp_path: Path) -> None:
+    demo = shop(tmp_path / "shop.db", customers=200, days=300)
+    db = gelgt.open(demo.url, out=tmp_path / "db")
+    task = db.task(demo.list_sentence, val=demo.val_timestamp, test=demo.test_timestamp)
+    assert task.task_type == "recommendation"
+
+    customers, products = db.keys("customers"), db.keys("products")
+    assert customers is not None
+    assert products is not None
+    ids, skus = customers.column("id").to_pylist(), products.column("sku").to_pylist()
+    labels = {
+        (f"{at:%Y-%m-%d %H:%M:%S}", ids[customer], skus[product])
+        for at, customer, bought in zip(
+            *(task.table("test").to_pandas()[c] for c in (task.time_col, "id", task.label_col))
+        )
+        for product in bought
+    }
+    baskets = demo.baskets(demo.test_timestamp)
+    expected = {
+        (demo.test_timestamp, int(baskets.customer_ids[customer]), demo.skus[product])
+        for customer, product in np.argwhere(baskets.is_bought)
+    }
+    assert labels == expected
+
+
 def test_keys_and_times_are_found(tmp_path: Path) -> None:
     """SQLite declares keys but no times; each event table has one column that says when."""
     db = gelgt.open(shop(tmp_path / "shop.db", customers=50, days=200).url, out=tmp_path / "db")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gelgt.demo.simulate import Floats, Ints, Orders, draw_events, draw_orders, iso, signup_seconds
+from gelgt.demo.taste import Taste
 
 Rows = list[tuple[Any, ...]]
 
@@ -44,27 +45,31 @@ class _Keys(NamedTuple):
     skus: list[str]
 
 
-def shop_rows(customers: int, days: int, rng: np.random.Generator) -> dict[str, Rows]:
-    """All tables of a shop, each a list of rows in the order of its columns."""
+def shop_rows(customers: int, days: int, rng: np.random.Generator) -> tuple[dict[str, Rows], Taste]:
+    """All tables of a shop, each a list of rows in the order of its columns, and what decided
+    which products were bought; its products come in the order of their rows."""
     signup = signup_seconds(customers, days, rng)
     # keys that are neither consecutive nor in time order
     customer_ids = 10_000 + 7 * rng.permutation(customers)
     skus = [f"SKU-{n:05d}" for n in rng.choice(100_000, PRODUCTS, replace=False)]
     prices = np.round(rng.lognormal(2.8, 0.6, PRODUCTS), 2)
     quality = np.round(rng.beta(0.5, 0.5, PRODUCTS), 3)
-    orders = draw_orders(signup, days, quality, rng)
+    category = rng.integers(0, len(_leaves()), PRODUCTS)
+    taste = Taste.draw(category, rng)
+    orders = draw_orders(signup, days, quality, taste, rng)
     events = {name: draw_events(signup, days, rate, rng) for name, rate in EVENT_RATES.items()}
     keys = _Keys(customer_ids, 500_000 + 3 * np.arange(len(orders.buyer)), skus)
-    return {
+    rows = {
         "customers": _customers(keys, signup, rng),
         "categories": _categories(),
-        "products": _products(keys, prices, quality, rng),
+        "products": _products(keys, category, prices, quality, rng),
         "orders": _order_rows(keys, orders, rng),
         "order_items": _item_rows(keys, orders, prices, rng),
         "visits": _visits(keys, *events["visits"], rng),
         "support_tickets": _tickets(keys, *events["support_tickets"], orders, rng),
         "page_pings": _pings(keys, *events["page_pings"], rng),
     }
+    return rows, taste
 
 
 def _maybe(values: Iterable[Any], missing: float, rng: np.random.Generator) -> Iterator[Any]:
@@ -100,9 +105,16 @@ def _categories() -> Rows:
     return rows
 
 
-def _products(keys: _Keys, prices: Floats, quality: Floats, rng: np.random.Generator) -> Rows:
-    leaves = [(key, name) for key, name, parent in _categories() if parent is not None]
-    chosen = [leaves[i] for i in rng.integers(0, len(leaves), PRODUCTS).tolist()]
+def _leaves() -> list[tuple[int, str]]:
+    """Keys and names of the categories that hold products."""
+    return [(key, name) for key, name, parent in _categories() if parent is not None]
+
+
+def _products(
+    keys: _Keys, category: Ints, prices: Floats, quality: Floats, rng: np.random.Generator
+) -> Rows:
+    leaves = _leaves()
+    chosen = [leaves[i] for i in category.tolist()]
     materials, moods = _pick(_MATERIALS, PRODUCTS, rng), _pick(_MOODS, PRODUCTS, rng)
     names = [
         f"{material.capitalize()} {name.lower()} no. {i}"

@@ -9,7 +9,9 @@ should come near `oracle_auc`, one that only counts events cannot."""
 
 import sqlite3
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,15 @@ from gelgt.demo.hazard import WINDOW_DAYS, label_probability, satisfaction
 from gelgt.demo.rows import shop_rows
 from gelgt.demo.schema import TABLES, create_statement
 from gelgt.demo.simulate import DAY, START, iso
+from gelgt.demo.taste import Taste
 from gelgt.errors import GelgtError
 from gelgt.files import whole_file
-from gelgt.metrics import roc_auc
+from gelgt.metrics import roc_auc, score
 
 SENTENCE = f"PREDICT COUNT(orders.*, 0, {WINDOW_DAYS}, days) > 0 FOR EACH customers.id"
+LIST_SENTENCE = (
+    f"PREDICT LIST_DISTINCT(order_items.product_sku, 0, {WINDOW_DAYS}, days) FOR EACH customers.id"
+)
 
 TRUTHS = {
     "repurchase_lag": "A satisfied customer orders again around 30 days after the last order: a "
@@ -30,6 +36,8 @@ TRUTHS = {
     "two_hop_quality": "products.quality of the last order decides: above 0.5 the customer "
     "restocks at 30 days, below it the customer returns at no particular time and stays away "
     "around day 30. Products are two hops from a customer (order_items).",
+    "favourite_category": "Four of five products after the first one are from the category of the "
+    "first product that the customer ever bought; within a category popularity decides.",
     "noise": "page_pings (the most frequent event), visits, support_tickets and every other "
     "column carry no signal.",
 }
@@ -57,6 +65,21 @@ _LAST_ORDER = """
     WHERE customers.signed_up_at <= :at
     GROUP BY customers.id ORDER BY customers.id"""
 
+# For every customer who has signed up by a time and buys within the window: the first product ever
+# bought before it, and each product bought within it.
+_BASKETS = """
+    WITH first AS (
+        SELECT customer_id, product_sku, MIN(id) FROM order_items
+        WHERE ordered_at < :at GROUP BY customer_id
+    )
+    SELECT DISTINCT customers.id, first.product_sku, order_items.product_sku
+    FROM customers
+    JOIN order_items ON order_items.customer_id = customers.id
+    LEFT JOIN first ON first.customer_id = customers.id
+    WHERE customers.signed_up_at <= :at
+      AND order_items.ordered_at > :at AND order_items.ordered_at <= :until
+    ORDER BY customers.id"""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -70,15 +93,32 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Baskets:
+    """What is true of the recommendation at one seed time, for customers who buy something.
+
+    Attributes:
+        customer_ids: (C,)
+        chances: (C, P) exact chance of each product to be the next line.
+        is_bought: (C, P) what was bought within the window.
+    """
+
+    customer_ids: npt.NDArray[np.int64]
+    chances: npt.NDArray[np.float64]
+    is_bought: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Shop:
-    """A shop on disk, its task and what is true about it."""
+    """A shop on disk, its two tasks and what is true about them."""
 
     path: Path
     val_timestamp: str
     test_timestamp: str
     test_seed_times: tuple[str, ...]
-    oracle_auc: float
+    skus: tuple[str, ...]
+    taste: Taste
     sentence: str = SENTENCE
+    list_sentence: str = LIST_SENTENCE
 
     @property
     def url(self) -> str:
@@ -94,6 +134,43 @@ class Shop:
         rows before it."""
         return _truth(self.path, at)
 
+    def baskets(self, at: str) -> Baskets:
+        """The exact chances of all products, `skus`, for every customer who buys within the window
+        of a seed time, read from the rows before it."""
+        place = {sku: number for number, sku in enumerate(self.skus)}
+        rows = _query(self.path, _BASKETS, at)
+        ids, which = np.unique([row[0] for row in rows], return_inverse=True)
+        favourite = np.full(len(ids), -1)
+        is_bought = np.zeros((len(ids), len(self.skus)), dtype=bool)
+        for customer, (_, first, bought) in zip(which.tolist(), rows):
+            if first is not None:
+                favourite[customer] = self.taste.category[place[first]]
+            is_bought[customer, place[bought]] = True
+        return Baskets(ids, self.taste.chances(favourite), is_bought)
+
+    @cached_property
+    def oracle_auc(self) -> float:
+        """ROC-AUC of the exact probability against what happened, over all customers who have
+        signed up by each of `test_seed_times`."""
+        truths = [self.truth(at) for at in self.test_seed_times]
+        area = roc_auc(
+            np.concatenate([t.labels for t in truths]),
+            np.concatenate([t.probability for t in truths]),
+        )
+        return float("nan") if area is None else area
+
+    def oracle_map(self, k: int = 10) -> float:
+        """Mean average precision of the k products with the largest exact chance, over all
+        customers who buy within the window of the test timestamp, the only one at which RelBench
+        evaluates lists."""
+        baskets = self.baskets(self.test_timestamp)
+        best = np.argsort(-baskets.chances, 1, kind="stable")[:, :k]
+        labels = np.full((len(best), baskets.is_bought.sum(1).max(initial=1)), -1)
+        for row, is_bought in enumerate(baskets.is_bought):
+            bought = np.flatnonzero(is_bought)
+            labels[row, : len(bought)] = bought
+        return score("recommendation", labels, best)["map"]
+
 
 def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int = 0) -> Shop:
     """Write the demo shop as a SQLite file with declared keys.
@@ -103,9 +180,9 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
     carry no signal. All that the simulation reads is in the database, so the oracle is attainable
     in principle; `hazard.py` has the formula.
 
-    `oracle_auc` is the ROC-AUC of the exact probability against what happened, over all customers
-    who have signed up by each of `test_seed_times`: the test timestamp and every further window
-    that fits before the last row, as in RelBench.
+    `oracle_auc` is scored at `test_seed_times`: the test timestamp and every further window that
+    fits before the last row, as in RelBench. A second task, `list_sentence`, asks which products a
+    customer buys next (`taste.py`); its oracle is `oracle_map`.
 
     Args:
         path: The file; it is replaced if it exists.
@@ -123,23 +200,20 @@ def shop(path: str | Path, *, customers: int = 2000, days: int = 730, seed: int 
             hint="Use at least 2 customers and 100 days.",
         )
     target = Path(path).absolute()
-    rows = shop_rows(customers, days, np.random.default_rng(seed))
+    rows, taste = shop_rows(customers, days, np.random.default_rng(seed))
     _write(target, rows)
 
     # The last customer signs up on the last day, so that windows up to the day before are complete.
     windows = max(1, round(days / 10 / WINDOW_DAYS))
     test_day = days - 1 - windows * WINDOW_DAYS
     seeds = tuple(_day(test_day + WINDOW_DAYS * i) for i in range(windows))
-    truths = [_truth(target, at) for at in seeds]
-    area = roc_auc(
-        np.concatenate([t.labels for t in truths]), np.concatenate([t.probability for t in truths])
-    )
     return Shop(
         path=target,
         val_timestamp=_day(test_day - windows * WINDOW_DAYS),
         test_timestamp=_day(test_day),
         test_seed_times=seeds,
-        oracle_auc=float("nan") if area is None else area,
+        skus=tuple(str(row[0]) for row in rows["products"]),
+        taste=taste,
     )
 
 
@@ -172,14 +246,18 @@ def _fill(path: Path, rows: dict[str, list[tuple[object, ...]]]) -> None:
         connection.close()
 
 
-def _truth(path: Path, at: str) -> Truth:
+def _query(path: Path, query: str, at: str) -> list[tuple[Any, ...]]:
+    """Rows of a query about the window that begins at a seed time."""
     until = _day(_seconds(at) // DAY + WINDOW_DAYS)
     connection = sqlite3.connect(path)
     try:
-        rows = connection.execute(_LAST_ORDER, {"at": at, "until": until}).fetchall()
+        return connection.execute(query, {"at": at, "until": until}).fetchall()
     finally:
         connection.close()
-    ids, since, quality, labels = zip(*rows)
+
+
+def _truth(path: Path, at: str) -> Truth:
+    ids, since, quality, labels = zip(*_query(path, _LAST_ORDER, at))
     days_since = np.array(since, dtype=np.float64)
     satisfied = np.where(
         np.isnan(days_since), 0.0, satisfaction(np.array(quality, dtype=np.float64))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gelgt.demo.hazard import order_probability, satisfaction
+from gelgt.demo.taste import Taste
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -50,12 +51,13 @@ def signup_seconds(customers: int, days: int, rng: np.random.Generator) -> Ints:
     return day * DAY + rng.integers(8 * 3600, 20 * 3600, customers)
 
 
-def draw_orders(signup: Ints, days: int, quality: Floats, rng: np.random.Generator) -> Orders:
-    """Orders, drawn day by day with the probabilities of `hazard.py`."""
+def draw_orders(
+    signup: Ints, days: int, quality: Floats, taste: Taste, rng: np.random.Generator
+) -> Orders:
+    """Orders, drawn day by day with the probabilities of `hazard.py`, of products of `taste.py`."""
     since = np.full(len(signup), np.nan)  # days since the last order
     satisfied = np.zeros(len(signup))
-    popularity = np.cumsum(rng.lognormal(0.0, 0.7, len(quality)))
-    popularity /= popularity[-1]
+    favourite = np.full(len(signup), -1)  # category of the first product
     buyers, times, lines, products = [], [], [], []
     orders = 0
     for day in range(days):
@@ -65,7 +67,11 @@ def draw_orders(signup: Ints, days: int, quality: Floats, rng: np.random.Generat
         seconds = np.sort(rng.integers(7 * 3600, 23 * 3600, len(who)))
         per_order = rng.integers(1, 4, len(who))
         line = np.repeat(np.arange(len(who)), per_order)
-        product = np.searchsorted(popularity, rng.random(len(line)))
+        first = np.cumsum(per_order) - per_order  # line of each order
+        opening = taste.lines(favourite[who], rng)
+        favourite[who] = np.where(favourite[who] < 0, taste.category[opening], favourite[who])
+        product = taste.lines(favourite[who][line], rng)
+        product[first] = opening
         satisfied[who] = satisfaction(np.bincount(line, quality[product], len(who)) / per_order)
         since[who] = 0
         buyers.append(who)
