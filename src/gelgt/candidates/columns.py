@@ -2,7 +2,8 @@
 says at the seed time.
 
 ties    for each path, the logarithm of the number of walks, their share among all walks of the
-        seed, and the days since the newest
+        seed, and the days since the newest; and what the destination shares with those that the
+        entity has had (`alike.py`)
 items   how often everyone was linked to the destination in the last windows, over the most that any
         destination was, and its rank; and history columns of the destination (`gelgt.history`), as
         if it were the entity: counts, gaps, its own numbers
@@ -15,6 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.candidates.alike import COLUMNS as ALIKE
+from gelgt.candidates.alike import Attribute, alike, attributes
 from gelgt.candidates.find import CandidateFinder, Candidates, days_before
 from gelgt.features import Features
 from gelgt.history.aggregates import aggregates
@@ -36,7 +39,7 @@ class PairColumns:
     """The columns of the candidates of S seeds.
 
     Attributes:
-        ties: (S, M, 3 · P) of each pair; NaN for what is missing.
+        ties: (S, M, T) of each pair; NaN for what is missing.
         place: (S, M) where the destination's columns stand in `items`; 0 behind the last candidate.
         items: (U, F) of each destination and time that comes up.
     """
@@ -46,7 +49,7 @@ class PairColumns:
     items: NDArray[np.float32]
 
     def whole(self) -> NDArray[np.float32]:
-        """(S, M, 3 · P + F) both beside each other."""
+        """(S, M, T + F) both beside each other."""
         return np.concatenate([self.ties, self.items[self.place]], 2)
 
 
@@ -75,7 +78,15 @@ class PairReader:
 
     @property
     def tie_names(self) -> list[str]:
-        return [f"{path.name}: {what}" for path in self.finder.paths for what in TIES]
+        return [
+            *(f"{path.name}: {what}" for path in self.finder.paths for what in TIES),
+            *(f"same {each.name}: {what}" for each in self.attributes for what in ALIKE),
+        ]
+
+    @cached_property
+    def attributes(self) -> list[Attribute]:
+        """By which destinations are alike; none where nothing says what an entity has had."""
+        return attributes(self.finder, self.features) if self.finder.link_paths else []
 
     @property
     def item_names(self) -> list[str]:
@@ -106,7 +117,12 @@ class PairReader:
         rows, times = pairs % max(self.finder.size, 1), moments[pairs // max(self.finder.size, 1)]
         items = self._kept_items(rows, times)
         shape = (*candidates.row.shape, len(TIES) * candidates.count.shape[2])
-        return PairColumns(ties.reshape(shape), place, items)
+        links = self.finder.link_paths
+        parts = [
+            ties.reshape(shape),
+            *(alike(attribute, candidates, links) for attribute in self.attributes),
+        ]
+        return PairColumns(np.concatenate(parts, 2), place, items)
 
     def _kept_items(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float32]:
         """`items`, which those who ask again for the same seeds get again."""

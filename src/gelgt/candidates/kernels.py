@@ -170,3 +170,44 @@ def popularity(row: Any, time: Any, limit: Any, reference: Any, window: Any, wei
             break
         age = max(0.0, (reference - time[i]) / window)
         weights[row[i]] += 1.0 / (1.0 + age)
+
+
+@compiled
+def shared_values(start: Any, values: Any, rows: Any, had: Any, tally: Any, out: Any) -> None:
+    """Of what each seed has had, how much has the values of each candidate.
+
+    Args:
+        start: (D + 1,) where the values of each destination begin.
+        values: (N,) numbers from 0; -1 for a missing one.
+        rows: (S, M) candidates; -1 behind the last.
+        had: (S, M) how often the seed has had each.
+        tally: zeros, one for each value; zeros again behind it.
+        out: (S, M, 2) the share, and the logarithm of the count; kept where nothing is known.
+    """
+    for s in range(len(rows)):
+        total = 0
+        for m in range(rows.shape[1]):
+            row = rows[s, m]
+            if row >= 0 and had[s, m] > 0:
+                total += had[s, m]
+                for i in range(start[row], start[row + 1]):
+                    if values[i] >= 0:
+                        tally[values[i]] += had[s, m]
+        if total == 0:
+            continue
+        for m in range(rows.shape[1]):
+            row, known, count = rows[s, m], 0, 0.0
+            if row < 0:
+                continue
+            for i in range(start[row], start[row + 1]):
+                if values[i] >= 0:
+                    known, count = known + 1, count + tally[values[i]]
+            if known > 0:
+                out[s, m, 0] = count / known / total
+                out[s, m, 1] = np.log1p(count / known)
+        for m in range(rows.shape[1]):
+            row = rows[s, m]
+            if row >= 0 and had[s, m] > 0:
+                for i in range(start[row], start[row + 1]):
+                    if values[i] >= 0:
+                        tally[values[i]] = 0.0
