@@ -211,9 +211,12 @@ def config_type(kind: str) -> type[ModelConfig]:
 
 
 def _derived(preset: str, task_type: str | None) -> dict[str, Any]:
-    """What follows from the task: the paper gives regression larger neighbourhoods."""
+    """What follows from the task: the paper gives regression larger neighbourhoods, and a
+    recommendation is retrained, since its newest labels name what is new."""
     if preset == "paper" and task_type == "regression":
         return {"model.keep": 300, "sampling.budget": 500}
+    if preset == "cpu" and task_type == "recommendation":
+        return {"train.retrain": True}
     return {}
 
 

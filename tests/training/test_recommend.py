@@ -15,6 +15,7 @@ from gelgt import Database, GelgtError
 from gelgt.inference import Predictor, Recommend
 from gelgt.presets import RunConfig
 from gelgt.training import Options, Run, train_run
+from gelgt.training.examples import KNOWN
 from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
 
@@ -130,6 +131,36 @@ def test_lists_that_name_nothing_yet_there_teach_nothing(db: Database) -> None:
     assert ((labels >= 0).sum(1) > 0).all()
     limits = data.destinations.finder.limits(usable)
     assert data.destinations.exists(labels, limits)[labels >= 0].all()
+
+
+def test_a_small_validation_is_joined_by_the_last_training_times(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = db.task(SENTENCE)
+    config = in_regime(RunConfig.of("cpu", task.task_type, TINY), task, "seed-time")
+    data = RecommendData.opened(db, task, config.with_values("derived", model__history=0))
+    held = data.with_held()
+    assert held.held_since is not None
+    window = int(task.timedelta.total_seconds())
+    times, rows = data.seeds["train"].time, len(data.seeds["val"])
+    joined = int(np.count_nonzero(times >= held.held_since))
+    assert 0 < joined <= 0.2 * len(times)
+    # whole seed times, and what was there comes last
+    np.testing.assert_array_equal(held.seeds["val"].time[:joined], times[times >= held.held_since])
+    np.testing.assert_array_equal(held.seeds["val"].node[joined:], data.seeds["val"].node)
+    np.testing.assert_array_equal(
+        held.labels("val")[joined:, : data.labels("val").shape[1]], data.labels("val")
+    )
+    for split, windows in (("train", 1), ("train", 3)):
+        seeds, labels = held.windows(split, windows)
+        assert len(seeds) == len(labels) > 0
+        assert (seeds.time + window <= held.held_since).all()
+    np.testing.assert_array_equal(held.seeds["test"].node, data.seeds["test"].node)
+    # what is learned behind the choice holds everything again
+    assert len(held.windows(KNOWN, 1)[0]) == len(data.windows(KNOWN, 1)[0])
+
+    monkeypatch.setattr("gelgt.training.recommend.FEW_VALIDATED", rows)
+    assert data.with_held().held_since is None
 
 
 def test_the_run_says_what_candidates_cover(run: Run) -> None:

@@ -2,28 +2,26 @@
 
 candidates and their columns → trees → baselines → networks → validation chooses the mix →
 retrain on known labels → test score
+
+Where labels are learned once more behind it, the last training seed times join a small validation
+(`RecommendData.with_held`) in everything that is chosen; the validation score is that of its own
+rows.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.baselines.ranking import (
     POPULAR,
     RECENT,
-    SELDOM,
-    LinkRankings,
     Ranker,
-    RankRows,
     grow_ranker,
     repeats,
 )
-from gelgt.candidates.find import Candidates
 from gelgt.candidates.orders import LinkOrder
 from gelgt.candidates.paths import path_names
 from gelgt.errors import GelgtError
@@ -31,36 +29,40 @@ from gelgt.metrics import is_among, score
 from gelgt.nn.trees import Trees
 from gelgt.runs.folder import Run, load_run
 from gelgt.runs.record import RankingFacts
-from gelgt.sampling import Seeds
 from gelgt.scoring.parts import Parts
 from gelgt.scoring.recommend import ALONE, Mix
 from gelgt.tasks.build import DEFAULT_K
-from gelgt.training.baselines import Baselines, Predictions
 from gelgt.training.checkpoint import drop_checkpoints
 from gelgt.training.ensemble import Trained, fit_ensemble, retrain_ensemble
 from gelgt.training.examples import KNOWN
 from gelgt.training.job import Job
 from gelgt.training.profile import profile
+from gelgt.training.rank_baselines import (
+    KIND,
+    rank_rows,
+    ranking_data,
+    score_baselines,
+    with_retrained,
+)
 from gelgt.training.recommend import RecommendData, is_positive
 from gelgt.training.trees import GrownTrees
 from gelgt.training.write import Result, write_run
 
-KIND = "recommendation"
 FORESTS = 3  # whose mean is a part of the model
 SHARES = (0.25, 0.5, 0.75)  # of the trees
-WEIGHTS = (0.5, 1.0, 2.0, 4.0)  # of an order by links that may be added to the scores
+WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of an order by links that may be added to the scores
 MOST_RANKED = 8_000  # training seeds whose candidates LightGBM learns
 
 
 def train_ranking(job: Job) -> Run:
     """The stages of a run, one after the other."""
-    job, facts = _with_candidates(job)
-    rankers = _grow_rankers(job)
-    baselines = _score_baselines(job, rankers)
+    job, choosing, facts = _with_candidates(job)
+    rankers = _grow_rankers(choosing)
+    baselines = score_baselines(job, choosing, rankers)
     job.stop()  # whoever raises here ends it before anything is trained
-    trained = replace(fit_ensemble(job), trees=_as_trees(job, rankers))
+    trained = replace(fit_ensemble(choosing), trees=_as_trees(job, rankers))
     job.clock.done("training", trained.summary())
-    trained, mix = _choose_mix(job, trained)
+    trained, mix = _choose_mix(choosing, trained)
     parts = {"val": _parts(job, trained, "val", mix)}
     if job.config.train.retrain:
         trees = trained.trees
@@ -71,7 +73,7 @@ def train_ranking(job: Job) -> Run:
             again = _regrown(job, rankers)
             trees = _as_trees(job, again, mix.share)
             trained = replace(trained, trees=trees)
-            baselines = _with_retrained(job, baselines, again)
+            baselines = with_retrained(job, baselines, again)
     parts["test"] = _parts(job, trained, "test", mix)
     if job.options.retrain_all:
         trees = trained.trees
@@ -86,14 +88,9 @@ def train_ranking(job: Job) -> Run:
     return load_run(job.out)
 
 
-def ranking_data(job: Job) -> RecommendData:
-    """The data of a job that recommends."""
-    assert isinstance(job.data, RecommendData)
-    return job.data
-
-
-def _with_candidates(job: Job) -> tuple[Job, RankingFacts]:
-    """The history columns of destinations chosen, and what candidates cover of the labels."""
+def _with_candidates(job: Job) -> tuple[Job, Job, RankingFacts]:
+    """The job with the history columns of destinations chosen, the same with the validation that
+    everything is chosen by, and what candidates cover of the labels."""
     data = ranking_data(job)
     if not data.destinations.size:
         raise GelgtError(
@@ -101,7 +98,9 @@ def _with_candidates(job: Job) -> tuple[Job, RankingFacts]:
             f"'{data.destinations.table}' has no rows, so there is nothing to recommend.",
             hint="Check the table.",
         )
-    data = data.with_columns(job.config)
+    held = data.with_held() if job.config.train.retrain else data
+    held = held.with_columns(job.config)
+    data = replace(data, names=held.names, chosen=held.chosen)
     facts = locality(data, job)
     shares = ", ".join(f"{path} {share:.0%}" for path, share in facts.locality.items())
     job.clock.done(
@@ -109,7 +108,10 @@ def _with_candidates(job: Job) -> tuple[Job, RankingFacts]:
         f"{facts.covered:.0%} of what is right is among them (by path: {shares or 'none'}; "
         f"popular lately {facts.popular:.0%})",
     )
-    return replace(job, data=data), facts
+    if held.held_since is not None:
+        joined = len(held.seeds["val"]) - len(data.seeds["val"])
+        job.progress.notice(f"{joined} rows of the last training times join validation")
+    return replace(job, data=data), replace(job, data=held), facts
 
 
 def locality(data: RecommendData, job: Job) -> RankingFacts:
@@ -148,10 +150,10 @@ def _grow_rankers(job: Job) -> list[Ranker]:
     limit = job.budget.trees()
     job.progress.plan("trees", limit)
     began = time.perf_counter()
-    rows = _rank_rows(
+    rows = rank_rows(
         data, *data.some(*data.windows("train", job.config.train.windows), MOST_RANKED)
     )
-    stop = _rank_rows(data, data.seeds["val"], data.labels("val"))
+    stop = rank_rows(data, data.seeds["val"], data.labels("val"))
     rankers: list[Ranker] = []
     forests = FORESTS if job.config.model.trees else 1
     for number in range(forests):
@@ -175,7 +177,7 @@ def _regrown(job: Job, rankers: Sequence[Ranker]) -> list[Ranker]:
     data, seed = ranking_data(job), job.config.train.seed
     if not rankers:
         return []
-    rows = _rank_rows(data, *data.some(*data.windows(KNOWN, job.config.train.windows), MOST_RANKED))
+    rows = rank_rows(data, *data.some(*data.windows(KNOWN, job.config.train.windows), MOST_RANKED))
     again = [
         grow_ranker(rows, None, seed + 1_000 * number, rounds=max(1, ranker.rounds))
         for number, ranker in enumerate(rankers)
@@ -221,82 +223,3 @@ def _parts(job: Job, trained: Trained, split: str, mix: Mix) -> Parts:
     data = ranking_data(job)
     scorer = data.scorer(trained.with_trees, job.device, job.config.train.precision, mix)
     return scorer.predict(data.seeds[split])
-
-
-def _score_baselines(job: Job, rankers: Sequence[Ranker]) -> Baselines:
-    """What has to be beaten, on the same rows."""
-    if not job.options.baselines:
-        return Baselines()
-    job.progress.plan("baselines", job.budget.baselines())
-    baselines = rank_baselines(job, rankers)
-    labels = ranking_data(job).labels("val")
-    scores = {
-        name: score(KIND, labels, of_splits["val"]).get("map", float("nan"))
-        for name, of_splits in baselines.predictions.items()
-    }
-    job.progress.baselines("map", scores)
-    job.clock.done("baselines")
-    return baselines
-
-
-def rank_baselines(job: Job, rankers: Sequence[Ranker]) -> Baselines:
-    """Rankings by links, and by LightGBM on candidates, for validation and test."""
-    data, config = ranking_data(job), job.config
-    finder, k = data.destinations.finder, data.task.eval_k or DEFAULT_K
-    seeds, labels = data.some(*data.windows("train", config.train.windows))
-    learned = finder.find(seeds)
-    is_right = is_positive(learned, labels)
-    share = repeats(finder, learned, is_right, max(1, int(np.count_nonzero(labels >= 0))))
-    links = LinkRankings(finder, k, new_only=share < SELDOM)
-    found = {split: finder.find(data.seeds[split]) for split in ("val", "test")}
-
-    def ranked(by: Callable[[Seeds, Candidates], NDArray[np.int64]]) -> Predictions:
-        return {
-            split: _existing(data, data.seeds[split], by(data.seeds[split], found[split]))
-            for split in found
-        }
-
-    by_order = {order: ranked(partial(links.by_order, order=order)) for order in (RECENT, *POPULAR)}
-    truth = data.labels("val")
-    # the windows that validation likes best stand for all
-    popular = max(
-        POPULAR, key=lambda order: score(KIND, truth, by_order[order]["val"]).get("map", 0.0)
-    )
-    made = {
-        "past": ranked(links.past),
-        "recent": by_order[RECENT],
-        "popular": by_order[popular],
-    }
-    if not rankers:
-        return Baselines(made)
-    made["lightgbm"] = {split: _by_lightgbm(job, rankers[0], split) for split in found}
-    return Baselines(made, {"train": rankers[0].seeds})
-
-
-def _by_lightgbm(job: Job, ranker: Ranker, split: str) -> NDArray[np.int64]:
-    data = ranking_data(job)
-    rows = _rank_rows(data, data.seeds[split], data.labels(split))
-    ranked = ranker.ranked(rows, data.task.eval_k or DEFAULT_K)
-    return _existing(data, data.seeds[split], ranked)
-
-
-def _with_retrained(job: Job, baselines: Baselines, rankers: Sequence[Ranker]) -> Baselines:
-    """The baseline on test by LightGBM that was retrained, as the model was."""
-    if not rankers or "lightgbm" not in baselines.predictions:
-        return baselines
-    again = {**baselines.predictions["lightgbm"], "test": _by_lightgbm(job, rankers[0], "test")}
-    labels = {**baselines.labels, "known": rankers[0].seeds}
-    return replace(
-        baselines, predictions={**baselines.predictions, "lightgbm": again}, labels=labels
-    )
-
-
-def _rank_rows(data: RecommendData, seeds: Seeds, labels: NDArray[np.int64]) -> RankRows:
-    candidates = data.destinations.finder.find(seeds)
-    columns = data.destinations.reader.read(seeds, candidates).whole()
-    return RankRows(candidates.row, columns, is_positive(candidates, labels))
-
-
-def _existing(data: RecommendData, seeds: Seeds, ranking: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nothing for entities that do not exist yet."""
-    return np.where(data.exists(seeds)[:, None], ranking, -1)

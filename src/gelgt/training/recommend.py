@@ -18,14 +18,18 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.recommender import Recommender
 from gelgt.presets import RunConfig
-from gelgt.sampling import Seeds
+from gelgt.sampling import Seeds, task_seeds
 from gelgt.scoring.destinations import Destinations
 from gelgt.scoring.recommend import ALONE, Mix, RecommendScorer
-from gelgt.training.data import TrainingData
+from gelgt.tasks.label_space import joined_labels
+from gelgt.training.data import TrainingData, Windows
+from gelgt.training.examples import joined
 from gelgt.training.rank_objective import Pairs, RankObjective
 
 MOST_SEEDS = 40_000  # that are learned from; more are drawn at random
 CHOSEN_ON = 4_000  # seeds on which columns are chosen
+FEW_VALIDATED = 500  # rows of validation up to which training seed times join it
+MOST_HELD = 0.2  # of the training rows
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,69 @@ class RecommendData(TrainingData):
 
     Attributes:
         names: The history columns of destinations that are read; None until they are chosen.
+        held_since: The first training seed time that belongs to validation, in seconds; None for
+            none.
     """
 
     names: tuple[str, ...] | None = None
+    held_since: int | None = None
+
+    def with_held(self) -> "RecommendData":
+        """The same where validation is joined by the last seed times of training while it has few
+        rows. Recommendations are evaluated at one time, so that a choice by validation alone is a
+        choice by one period. Whoever chooses so has to learn from these labels afterwards."""
+        rows, train = len(self.seeds["val"]), self.seeds["train"].time
+        since, most = None, MOST_HELD * len(train)
+        for time in np.unique(train)[::-1].tolist():
+            held = int(np.count_nonzero(train >= time))
+            if rows >= FEW_VALIDATED or held > most:
+                break
+            since, rows = time, len(self.seeds["val"]) + held
+        return replace(self, held_since=since)
+
+    @cached_property
+    def seeds(self) -> dict[str, Seeds]:
+        seeds = self._of_task
+        held, kept = self._held(seeds["train"].time)
+        joining = [seeds["train"].take(held), seeds["val"]]
+        return {
+            "train": seeds["train"].take(kept),
+            "val": joined(joining) if len(held) else seeds["val"],
+            "test": seeds["test"],
+        }
+
+    @cached_property
+    def _of_task(self) -> dict[str, Seeds]:
+        return {
+            split: task_seeds(self.task, self.graph, split) for split in ("train", "val", "test")
+        }
+
+    def labels(self, split: str) -> NDArray[Any]:
+        if self.held_since is None or split not in ("train", "val"):
+            return super().labels(split)
+        train = super().labels("train")
+        held, kept = self._held(self._of_task["train"].time)
+        return (
+            train[kept] if split == "train" else joined_labels([train[held], super().labels("val")])
+        )
+
+    def windows(self, split: str, windows: Windows) -> tuple[Seeds, NDArray[Any]]:
+        seeds, labels = super().windows(split, windows)
+        if split != "train" or self.held_since is None:
+            return seeds, labels
+        kept = self._held(seeds.time)[1]
+        return seeds.take(kept), labels[kept]
+
+    def _held(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which training seeds belong to validation, and which have windows that end before it."""
+        if self.held_since is None:
+            return np.zeros(0, np.int64), np.arange(len(times))
+        delta = self.task.timedelta
+        length = 0 if delta is None else int(delta.total_seconds())
+        return (
+            np.flatnonzero(times >= self.held_since),
+            np.flatnonzero(times <= self.held_since - length),
+        )
 
     @cached_property
     def destinations(self) -> Destinations:
