@@ -118,7 +118,7 @@ class Recommender(nn.Module):
             first: Which of the columns comes first, where only some are given.
         """
         flat = columns.reshape(-1, columns.shape[-1])
-        edges = self.edges[first : first + columns.shape[-1]]
+        edges = self.edges[first : first + columns.shape[-1]].to(columns.device)
         out = normal_places(flat, edges).view_as(columns)
         return torch.where(torch.isnan(columns), torch.nan, out)
 
