@@ -87,8 +87,8 @@ def _slices(is_inside: NDArray[np.bool_], times: NDArray[np.int64]) -> list[Time
     distinct = np.unique(times)
     for group in np.array_split(distinct, min(len(distinct), MOST_SLICES)):
         rows = (times >= group[0]) & (times <= group[-1])
-        ends = (str(np.datetime64(int(time), "s")) for time in (group[0], group[-1]))
-        slices.append(TimeSlice(*ends, int(rows.sum()), float(is_inside[rows].mean())))
+        first, last = (str(np.datetime64(int(time), "s")) for time in (group[0], group[-1]))
+        slices.append(TimeSlice(first, last, int(rows.sum()), float(is_inside[rows].mean())))
     return slices
 
 

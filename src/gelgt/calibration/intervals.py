@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.calibration.coverage import LEVELS, Coverage, coverage
 from gelgt.calibration.folds import LEAST, folds
 from gelgt.calibration.scales import Array, ErrorScale
 from gelgt.errors import GelgtError
@@ -119,6 +120,17 @@ class PredictionIntervals:
     def has(self, level: float) -> bool:
         """Whether there are enough rows for a level."""
         return conformal_rank(self.rows, level) <= self.rows
+
+    def coverage(
+        self, predictions: Array, labels: Array, times: NDArray[np.int64], entity: NDArray[Any]
+    ) -> dict[str, Coverage]:
+        """How intervals do on rows with labels, for each of `LEVELS` that can be had."""
+        measured = {
+            f"{level:g}": coverage(self.bounds(predictions, level), labels, times, entity, level)
+            for level in LEVELS
+            if self.has(level)
+        }
+        return {level: each for level, each in measured.items() if each is not None}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

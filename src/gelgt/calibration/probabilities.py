@@ -107,7 +107,9 @@ def _held_out_gains(
     before = _losses(probabilities, labels)
     after = before.copy()
     for learned, held_out in parts:
-        mapped = _mapped(probabilities[held_out], *_fit(kind, probabilities[learned], labels[learned]))
+        mapped = _mapped(
+            probabilities[held_out], *_fit(kind, probabilities[learned], labels[learned])
+        )
         after[held_out] = _losses(mapped, labels[held_out])
     return before - after
 
