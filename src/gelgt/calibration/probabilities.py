@@ -115,11 +115,15 @@ def _held_out_gains(
 
 
 def _mapped(probabilities: Array, slope: float, shift: float) -> Array:
-    from scipy.special import expit, logit, softmax
-
+    """In numpy alone: a prediction does without scipy."""
     if probabilities.ndim == 1:
-        return np.asarray(expit(slope * logit(probabilities) + shift))
-    return np.asarray(softmax(slope * np.log(np.maximum(probabilities, TINY)), axis=1))
+        with np.errstate(divide="ignore"):  # 0 and 1 stay what they are
+            odds = slope * (np.log(probabilities) - np.log1p(-probabilities)) + shift
+        small = np.exp(-np.abs(odds))
+        return np.asarray(np.where(odds >= 0, 1, small) / (1 + small))
+    logs = slope * np.log(np.maximum(probabilities, TINY))
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _losses(probabilities: Array, labels: NDArray[Any]) -> Array:
