@@ -41,8 +41,8 @@ def test_coverage_of_each_level(made_run: Any) -> None:
     section = coverage.section(run)
     assert section is not None
     text = words(section.body)
-    assert "90 % 88.5 % 3.210 9.0 % 3.0 %" in text
-    assert "95 % 94.2 % 4.600 – –" in text
+    assert "90 % 88.5 % 3.210 9.0 % (3.0 %)" in text
+    assert "95 % 94.2 % 4.600 –" in text
     assert "Coverage of 90 % intervals" in text
     assert "2024-08-01: 84.0 % of 300 rows" in text
     assert "120 entities" in text

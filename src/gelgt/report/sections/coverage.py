@@ -4,7 +4,7 @@ from gelgt.calibration import Coverage
 from gelgt.report.charts import Plot
 from gelgt.report.curves import wilson
 from gelgt.report.html import Section, figure, figures, paragraph, table
-from gelgt.report.numbers import LEVEL, count, moment, percent, score
+from gelgt.report.numbers import LEVEL, MISSING, count, moment, percent, score
 from gelgt.report.run import Run
 from gelgt.report.scales import linear, named
 
@@ -18,7 +18,8 @@ def section(run: Run) -> Section | None:
         return None
     aid = (
         "Intervals of a level are made from validation errors alone. On test they should hold that "
-        "share of the labels; where they hold less, errors have grown since validation."
+        "share of the labels; where they hold less, errors have grown since validation; where "
+        "more, they have shrunk."
     )
     level = DRAWN if DRAWN in measured else next(iter(measured))
     of_level = measured[level]
@@ -28,11 +29,11 @@ def section(run: Run) -> Section | None:
             percent(float(name)),
             _share(each.coverage),
             score(each.mean_width, widths),
-            *_entity_cells(each),
+            _entity_cell(each),
         ]
         for name, each in measured.items()
     ]
-    head = ["Level", "labels inside", "mean width", "entities below", "expected by chance"]
+    head = ["Level", "labels inside", "mean width", "entities below"]
     html = figures(
         [
             figure(f"Coverage of {percent(float(level))} intervals", *_over_time(of_level, level)),
@@ -48,10 +49,10 @@ def _share(value: float) -> str:
     return f"{100 * value:.1f}\u00a0%"
 
 
-def _entity_cells(each: Coverage) -> list[str]:
+def _entity_cell(each: Coverage) -> str:
     if each.by_entity is None:
-        return ["–", "–"]
-    return [percent(each.by_entity.below), percent(each.by_entity.by_chance)]
+        return MISSING
+    return f"{percent(each.by_entity.below)} ({percent(each.by_entity.by_chance)})"
 
 
 def _entity_words(each: Coverage) -> str:
@@ -60,7 +61,7 @@ def _entity_words(each: Coverage) -> str:
     return paragraph(
         f"Entities below: of the {count(each.by_entity.entities)} entities with enough rows to "
         "tell, the share that is covered less often than the level by more than chance (a binomial "
-        "test of each at 5 %)."
+        "test of each at 5 %); in brackets the share that chance alone would give."
     )
 
 
