@@ -46,6 +46,11 @@ class ProbabilityMap:
     error: float = 0.0
     rows: int = 0
 
+    @property
+    def words(self) -> str:
+        """Its name in a sentence."""
+        return "Platt scaling" if self.kind == PLATT else f"{self.kind} scaling"
+
     def __call__(self, probabilities: Array) -> Array:
         """(S,) of a binary or (S, C) of a multiclass task."""
         if self.kind == NONE:
@@ -144,7 +149,7 @@ def _fit(kind: str, probabilities: Array, labels: NDArray[Any]) -> tuple[float, 
         mapped = _mapped(probabilities, float(np.exp(at[0])), shift)
         return float(_losses(mapped, labels).mean())
 
-    bounds = [(-STEEPEST, STEEPEST), (-10.0, 10.0)][: 2 if kind == PLATT else 1]
+    bounds = [(-STEEPEST, STEEPEST), (None, None)][: 2 if kind == PLATT else 1]
     found = minimize(loss, np.zeros(len(bounds)), bounds=bounds, method="L-BFGS-B").x
     return float(np.exp(found[0])), float(found[1]) if kind == PLATT else 0.0
 

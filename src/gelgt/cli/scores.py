@@ -152,7 +152,7 @@ def interval_lines(measured: Mapping[str, Mapping[str, Any]], split: str = "test
 def probability_words(used: ProbabilityMap) -> str:
     """What is done to probabilities, and why."""
     return (
-        f"Probabilities are calibrated by {used.kind} scaling, which keeps their order: it lowers "
+        f"Probabilities are calibrated by {used.words}, which keeps their order: it lowers "
         f"the log loss of held-out validation entities by {used.gain:.4f} ± {used.error:.4f}."
     )
 

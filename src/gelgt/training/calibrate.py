@@ -55,7 +55,7 @@ def calibrate(job: Job, parts: Parts) -> Calibration:
     )
     if probabilities.kind != NONE:
         job.progress.notice(
-            f"probabilities are calibrated by {probabilities.kind} scaling: the log loss of "
+            f"probabilities are calibrated by {probabilities.words}: the log loss of "
             f"held-out entities falls by {probabilities.gain:.4f}"
         )
     return Calibration(probabilities=probabilities)

@@ -106,7 +106,7 @@ def _probabilities(run: Run, rows: Predictions, probability: Array) -> str:
     before = bins(*_event(rows.label, raw))
     losses = [log_loss(rows.label, p) for p in (raw, probability)]
     words = (
-        f"Probabilities are calibrated by {used.kind} scaling, fitted on {count(used.rows)} "
+        f"Probabilities are calibrated by {used.words}, fitted on {count(used.rows)} "
         f"validation rows, which keeps their order. On held-out validation entities it lowers the "
         f"log loss by {score(used.gain)} ± {score(used.error)}; on these rows it goes from "
         f"{score(losses[0])} to {score(losses[1])}."
