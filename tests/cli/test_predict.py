@@ -14,8 +14,6 @@ import pytest
 
 from gelgt import GelgtError
 
-from .conftest import TINY
-
 Run = Callable[..., Any]
 
 
@@ -225,45 +223,6 @@ def test_the_second_prediction_reads_no_rows(
     monkeypatch.setattr("gelgt.sources.reading.stage_table", refuse)
     assert run(*command).json["predictions"] == first["predictions"]
     assert run(*command, "--fresh").error == "was_read"
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (("--interval", "0.9"), "no_interval"),  # the run predicts yes or no
-        (("--interval", "90"), "bad_level"),
-        (("--interval", "0"), "bad_level"),
-        (("--interval", "0.9", "--relbench", "out"), "bad_option"),
-    ],
-)
-def test_intervals_that_cannot_be_had(
-    run: Run, trained: Any, tmp_path: Path, options: tuple[str, ...], code: str
-) -> None:
-    out = () if "--relbench" in options else ("--out", tmp_path / "all.csv")
-    result = run("predict", trained.folder, *options, *out, "--json")
-    assert (result.code, result.error) == (2, code)
-    assert result.json["error"]["hint"]
-    assert not (tmp_path / "all.csv").exists()
-
-
-def test_a_value_with_its_interval(run: Run, trained: Any, keys: list[int], tmp_path: Path) -> None:
-    folder, sentence = (
-        tmp_path / "run",
-        "PREDICT COUNT(orders.*, 0, 10, days) FOR EACH customers.id",
-    )
-    made = run("train", trained.source, sentence, "--out", folder, *TINY, "--json").json
-    assert made["intervals"]["0.9"].keys() >= {"coverage", "mean_width", "times", "by_entity"}
-    assert made["probabilities"] is None
-    again = run("evaluate", folder, "--json").json["intervals"]
-    assert again == made["intervals"]
-    assert (
-        "Prediction intervals (--interval) on val" in run("evaluate", folder, "--split", "val").out
-    )
-    some = ("--entities", keys[0], "--at", "2024-12-26", "--interval", "0.9")
-    (row,) = run("predict", folder, *some, "--json").json["predictions"]
-    assert 0 <= row["lower"] <= row["prediction"] <= row["upper"]
-    out = run("predict", folder, *some).out
-    assert out.splitlines()[0].split()[-3:] == ["prediction", "lower", "upper"]
 
 
 def test_fresh_needs_the_source(run: Run, trained: Any, tmp_path: Path) -> None:
