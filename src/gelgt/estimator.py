@@ -165,6 +165,7 @@ class GelGT:
         k: int | None = None,
         new_only: bool = False,
         allowed: Any = None,
+        interval: float | None = None,
     ) -> "pd.DataFrame":
         """Predict for entities at a time, from every row before it.
 
@@ -179,19 +180,21 @@ class GelGT:
                 evaluates.
             new_only: Recommend nothing that the entity has had before.
             allowed: Keys that may be recommended; None for all.
+            interval: The level of prediction intervals, such as 0.9, where a number is predicted.
 
         Returns:
-            The key, ``time``, ``prediction``, and ``probability`` (binary) or
-            ``probability_<class>``; for recommendations the key, ``time``, ``rank``, the key of the
-            recommended row, and ``score``, one line each. What there is to say about them is a
+            The key, ``time``, ``prediction``, and ``probability`` (binary),
+            ``probability_<class>``, or ``lower`` and ``upper`` with an interval; for
+            recommendations the key, ``time``, ``rank``, the key of the recommended row, and
+            ``score``, one line each. What there is to say about them is a
             warning, and stands in ``attrs["notices"]``.
 
         Raises:
             GelgtError: unknown keys, entities that do not exist yet, a source without what the
-                model knows.
+                model knows, an interval that cannot be had.
         """
-        recommend = Recommend(k, new_only, allowed)
-        prediction: Prediction = self.predictor(db).predict(entities, at, frame, recommend)
+        wishes = Recommend(k, new_only, allowed)
+        prediction: Prediction = self.predictor(db).predict(entities, at, frame, wishes, interval)
         _tell(prediction.notices)
         return prediction.to_pandas()
 

@@ -86,6 +86,7 @@ def test_sections_in_order_and_self_contained(made_run: MakeRun, kind: str) -> N
     absent = {
         "binary_classification": {"recommendations"},
         "regression": {"recommendations"},
+        "multiclass_classification": {"recommendations"},
         "recommendation": {"outcome", "calibration"},
     }.get(kind, {"recommendations", "calibration"})
     assert anchors == [anchor for anchor in ANCHORS if anchor not in absent]

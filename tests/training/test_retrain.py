@@ -107,7 +107,11 @@ def test_validation_is_scored_before_and_test_after(
     assert plain.record.to_json()["retrain"] is None
     assert again.record.to_json()["retrain"]["labels"] == "known"
     assert again.record.to_json()["retrain"]["rows"] > task.rows["train"] + task.rows["val"] / 2
-    assert again.record.to_json()["metrics"]["val"] == plain.record.to_json()["metrics"]["val"]
+    # before any map of probabilities, which has no shift where a model is retrained
+    assert all(
+        again.record.parts[part]["val"] == s["val"] for part, s in plain.record.parts.items()
+    )
+    assert again.record.metrics["val"]["roc_auc"] == plain.record.metrics["val"]["roc_auc"]
     assert again.record.to_json()["metrics"]["test"] != plain.record.to_json()["metrics"]["test"]
     found = evaluate_run(again, db)
     assert found["metrics"]["test"] == again.record.to_json()["metrics"]["test"], (

@@ -29,6 +29,7 @@ def evaluate_command(
     one_of("--split", split, ("test", "val", "train"))
     from gelgt.cli.scores import (
         baseline_words,
+        interval_lines,
         print_scores,
         ranking_lines,
         regime_words,
@@ -61,5 +62,7 @@ def evaluate_command(
         say(*ranking_lines(record))
     elif scored["baselines"]:
         say(*baseline_words(scored["baseline_labels"]))
+    if scored["intervals"]:
+        say("", *interval_lines(scored["intervals"], split))
     for text in scored["notices"]:
         note(f"note: {text}")

@@ -2,136 +2,25 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from gelgt.cli.bundle import bundled
 from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
+from gelgt.cli.predict_options import OutputOptions, RecommendOptions, SeedOptions
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
-    from gelgt.inference import Opened, Predictor, Recommend, SeedRows
+    from gelgt.inference import Opened, Predictor, SeedRows
     from gelgt.runs.folder import Run
 
 SHOWN = 20  # predictions that are printed without --out
 SHOWN_LISTS = 3  # entities whose recommendations are
 MAX_JSON = 10_000  # predictions that --json prints without --out
-
-
-@dataclass(frozen=True)
-class SeedOptions:
-    """For which entities and times to predict."""
-
-    entities: Annotated[
-        str | None,
-        typer.Option(
-            "--entities",
-            metavar="1,2,3",
-            help="Keys of entities, separated by commas, or @FILE with one key per line.",
-        ),
-    ] = None
-    everyone: Annotated[
-        bool, typer.Option("--all", help="All eligible entities at --at (the default).")
-    ] = False
-    frame: Annotated[
-        Path | None,
-        typer.Option(
-            "--frame",
-            metavar="FILE",
-            help="A .csv or .parquet file with key columns and a time column.",
-        ),
-    ] = None
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="T", help="Seed time of the predictions; now by default."),
-    ] = None
-    relbench: Annotated[
-        Path | None,
-        typer.Option(
-            "--relbench",
-            metavar="OUT",
-            help="Write RelBench's prediction table of the test split (.csv or folder).",
-        ),
-    ] = None
-
-    def check(self, out: Path | None) -> None:
-        """Raises where options do not go together."""
-        given = {
-            "--entities": self.entities is not None,
-            "--all": self.everyone,
-            "--frame": self.frame is not None,
-            "--relbench": self.relbench is not None,
-        }
-        chosen = [option for option, is_given in given.items() if is_given]
-        if len(chosen) > 1:
-            raise GelgtError(
-                "bad_option",
-                f"{' and '.join(chosen)} cannot be combined.",
-                hint="Give one of them.",
-            )
-        if self.at is not None and (self.frame is not None or self.relbench is not None):
-            raise GelgtError(
-                "bad_option",
-                f"--at cannot be combined with {chosen[0]}, whose rows have times of their own.",
-                hint="Leave --at out.",
-            )
-        if self.relbench is not None and out is not None:
-            raise GelgtError(
-                "bad_option",
-                "--out cannot be combined with --relbench OUT, which names the file to write.",
-                hint="Leave --out out.",
-            )
-
-    def arguments(self) -> dict[str, Any]:
-        """What `Predictor.seeds` takes."""
-        return {"entities": _keys(self.entities), "frame": _frame(self.frame), "at": self.at}
-
-
-@dataclass(frozen=True)
-class RecommendOptions:
-    """What may be recommended, where the task recommends."""
-
-    k: Annotated[
-        int | None,
-        typer.Option(
-            "--k",
-            metavar="N",
-            min=1,
-            help="Recommend so many rows; by default as many as the task evaluates.",
-        ),
-    ] = None
-    new_only: Annotated[
-        bool,
-        typer.Option("--new-only", help="Recommend nothing that the entity has had before."),
-    ] = False
-    allowed: Annotated[
-        str | None,
-        typer.Option(
-            "--allowed",
-            metavar="1,2,3",
-            help="Recommend only these keys, separated by commas, or @FILE with one key per line.",
-        ),
-    ] = None
-
-    def wishes(self) -> "Recommend":
-        from gelgt.inference import Recommend
-
-        return Recommend(self.k, self.new_only, _keys(self.allowed))
-
-    def check(self, relbench: Path | None) -> None:
-        """Raises where options do not go together."""
-        if relbench is not None and (self.k, self.new_only, self.allowed) != (None, False, None):
-            raise GelgtError(
-                "bad_option",
-                "--relbench writes what the task evaluates: --k, --new-only and --allowed cannot "
-                "change that.",
-                hint="Leave them out.",
-            )
+Tables = Callable[[Any, Any], Iterator[Any]]  # of rows at times
 
 
 @bundled
@@ -139,12 +28,7 @@ def predict_command(
     *,
     seeds: SeedOptions,
     recommend: RecommendOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing."
-        ),
-    ] = None,
+    output: OutputOptions,
     run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
@@ -156,30 +40,30 @@ def predict_command(
 
     gelgt predict runs/churn --entities 42,57 --at 2026-11-01
 
+    gelgt predict runs/spend --all --interval 0.9 --out spend.csv
+
     gelgt predict runs/next-products --all --k 5 --new-only --out offers.csv
     """
-    seeds.check(out)
+    seeds.check(output.out)
     recommend.check(seeds.relbench)
-    if out is not None:
-        from gelgt.inference import check_path
-
-        check_path(out)
+    output.check(seeds.relbench)
     arguments = seeds.arguments()
     loaded = run.load()
+    output.check_run(loaded)
     if loaded.config.kind != "gelgt":
         load_deferred()  # the networks of others may do anything with PyTorch
     if seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:
-        _predict(loaded, run, arguments, recommend.wishes(), out, as_json)
+        _predict(loaded, run, arguments, recommend, output, as_json)
 
 
 def _predict(
     loaded: "Run",
     run: RunOptions,
     arguments: dict[str, Any],
-    recommend: "Recommend",
-    out: Path | None,
+    recommend: RecommendOptions,
+    output: OutputOptions,
     as_json: bool,
 ) -> None:
     from gelgt.cli.waiting import working
@@ -187,8 +71,10 @@ def _predict(
     start = time.perf_counter()
     with working("opening the source"):
         predictor, rows = _prepare(loaded, run.open(loaded), run.device, arguments)
-        if not recommend.is_plain:
-            recommend.wish(predictor.db, predictor.task)  # raises before anything is written
+        wishes, out = recommend.wishes(), output.out
+        if not wishes.is_plain:
+            wishes.wish(predictor.db, predictor.task)  # raises before anything is written
+        tables = partial(predictor.predict_table, recommend=wishes, interval=output.interval)
     result: dict[str, Any] = {
         "rows": len(rows),
         "out": None,
@@ -198,7 +84,7 @@ def _predict(
     }
     if out is not None:
         opened = time.perf_counter()
-        _write(predictor, rows, recommend, out)
+        _write(tables, rows, out)
         end = time.perf_counter()
         result |= {
             "out": str(out),
@@ -206,14 +92,15 @@ def _predict(
             "rows_per_second": round(len(rows) / max(end - opened, 1e-9)),
         }
     elif as_json:
-        result["predictions"] = _records(predictor, rows, recommend)
+        result["predictions"] = _records(tables, rows)
     if as_json:
         print_json(result)
         return
     for text in rows.notices:
         note(f"note: {text}")
     if out is None:
-        _print(predictor, rows, recommend)
+        shown = SHOWN if predictor.task.dst_entity_table is None else SHOWN_LISTS
+        _print(tables, rows, shown)
         return
     is_list = predictor.task.dst_entity_table is not None
     what = (
@@ -223,42 +110,6 @@ def _predict(
         f"{what} written to {out} in {result['seconds']:.1f} s "
         f"({result['rows_per_second']:,} per second once the source was open)"
     )
-
-
-def _keys(text: str | None) -> list[str] | None:
-    """Keys as they were typed, or the lines of a file."""
-    if text is None:
-        return None
-    if not text.startswith("@"):
-        return [key.strip() for key in text.split(",") if key.strip()]
-    path = Path(text[1:]).expanduser()
-    if not path.is_file():
-        raise GelgtError(
-            "not_found", f"There is no file {path}.", hint="Write one key per line into it."
-        )
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise GelgtError(
-            "unreadable_file",
-            f"{path} is not UTF-8 text.",
-            hint="Write one key per line, or use --frame.",
-        ) from None
-    return [line.strip() for line in lines if line.strip()]
-
-
-def _frame(path: Path | None) -> Any:
-    if path is None:
-        return None
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise GelgtError(
-            "unknown_format",
-            f"--frame must be a .csv or .parquet file, got '{path.name}'.",
-            hint="Write the rows as CSV or Parquet, with that ending.",
-        )
-    from gelgt.tasks.definition import read_definition
-
-    return read_definition(str(path))
 
 
 def _prepare(
@@ -281,13 +132,12 @@ def _prepare(
         ) from None
 
 
-def _write(predictor: "Predictor", rows: "SeedRows", recommend: "Recommend", out: Path) -> None:
+def _write(tables: Tables, rows: "SeedRows", out: Path) -> None:
     from gelgt.cli.waiting import counted
     from gelgt.inference import write_predictions
 
     with counted("predicting", len(rows)) as count:
-        tables = predictor.predict_table(rows.rows, rows.times, recommend)
-        write_predictions(_counting(tables, count), out)
+        write_predictions(_counting(tables(rows.rows, rows.times), count), out)
 
 
 def _counting(tables: Iterator[Any], count: Callable[[int], None]) -> Iterator[Any]:
@@ -296,13 +146,11 @@ def _counting(tables: Iterator[Any], count: Callable[[int], None]) -> Iterator[A
         count(table.num_rows)
 
 
-def _print(predictor: "Predictor", rows: "SeedRows", recommend: "Recommend") -> None:
+def _print(tables: Tables, rows: "SeedRows", shown: int) -> None:
     """The first predictions as a table."""
     import pyarrow as pa
 
-    shown = SHOWN if predictor.task.dst_entity_table is None else SHOWN_LISTS
-    tables = predictor.predict_table(rows.rows[:shown], rows.times[:shown], recommend)
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(tables(rows.rows[:shown], rows.times[:shown]))
     columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
     numbers = [
         i
@@ -319,9 +167,7 @@ def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _records(
-    predictor: "Predictor", rows: "SeedRows", recommend: "Recommend"
-) -> list[dict[str, Any]]:
+def _records(tables: Tables, rows: "SeedRows") -> list[dict[str, Any]]:
     import pyarrow as pa
 
     if len(rows) > MAX_JSON:
@@ -330,8 +176,7 @@ def _records(
             f"--json prints at most {MAX_JSON:,} predictions, got {len(rows):,}.",
             hint="Write them with --out FILE.parquet.",
         )
-    tables = predictor.predict_table(rows.rows, rows.times, recommend)
-    records: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist()
+    records: list[dict[str, Any]] = pa.concat_tables(tables(rows.rows, rows.times)).to_pylist()
     return records
 
 

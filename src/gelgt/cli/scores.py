@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gelgt.calibration import ProbabilityMap
 from gelgt.cli.output import print_table, say
 from gelgt.runs.record import Profile, Retrained, RunRecord, TimeFacts
 from gelgt.runs.words import ranking_words, repeat_words, score_words
@@ -22,6 +23,8 @@ RUN_KEYS = {
     "tree_share",
     "baselines",
     "baseline_labels",
+    "intervals",
+    "probabilities",
     "seconds",
     "training_seconds",
     "best_epoch",
@@ -111,6 +114,10 @@ def print_run(
         say(*ranking_lines(record))
     elif record.baselines:
         say(*baseline_words(record.baseline_labels))
+    if record.intervals:
+        say("", *interval_lines({level: vars(each) for level, each in record.intervals.items()}))
+    if record.probabilities is not None and record.probabilities.kind != "none":
+        say("", probability_words(record.probabilities))
     if record.retrain is not None:
         say("", retrain_words(record.retrain))
     if record.trees is not None:
@@ -131,6 +138,23 @@ def print_run(
         say("", time_words(record.time))
     if profile is not None:
         print_profile(profile)
+
+
+def interval_lines(measured: Mapping[str, Mapping[str, Any]], split: str = "test") -> list[str]:
+    """How prediction intervals did, a line for each level."""
+    return [f"Prediction intervals (--interval) on {split}"] + [
+        f"  {float(level):.0%} hold {each['coverage']:.1%} of the labels, mean width "
+        f"{_number(each['mean_width'])}"
+        for level, each in measured.items()
+    ]
+
+
+def probability_words(used: ProbabilityMap) -> str:
+    """What is done to probabilities, and why."""
+    return (
+        f"Probabilities are calibrated by {used.words}, which keeps their order: it lowers "
+        f"the log loss of held-out validation entities by {used.gain:.4f} ± {used.error:.4f}."
+    )
 
 
 def time_words(time: TimeFacts) -> str:

@@ -10,6 +10,7 @@ write_predictions(predictor.predict_table(chosen.rows, chosen.times), "all.parqu
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gelgt.inference.bounds import bounds_of
 from gelgt.inference.drift import Opened
 from gelgt.inference.prediction import Prediction
 from gelgt.inference.predictor import Predictor
@@ -33,6 +34,7 @@ __all__ = [
     "Predictor",
     "Recommend",
     "SeedRows",
+    "bounds_of",
     "check_path",
     "evaluate_run",
     "open_for",

@@ -89,11 +89,22 @@ def evaluate_run(
         "tree_share": scored.parts.share,
         "baselines": baselines if scored.is_own else {},
         "baseline_labels": run.record.baseline_labels if scored.is_own else {},
+        "intervals": _coverage(run, split, scored),
         "rows": len(scored.labels),
         "rows_per_second": round(len(scored.labels) / max(scored.seconds, 1e-9)),
         "run": str(run.folder),
         "notices": list(scored.notices),
     }
+
+
+def _coverage(run: Run, split: str, scored: Scored) -> dict[str, Any]:
+    """How the run's prediction intervals do on the split, by level; none for other tasks."""
+    intervals = run.intervals() if run.target.task_type == "regression" else None
+    if intervals is None:
+        return {}
+    seeds = scored.data.seeds[split]  # all of them: values have no class that training never saw
+    measured = intervals.coverage(scored.parts.together, scored.labels, seeds.time, seeds.key)
+    return {level: each.to_dict() for level, each in measured.items()}
 
 
 def _parts(run: Run, split: str, scored: Scored) -> dict[str, Any]:

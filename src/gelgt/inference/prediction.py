@@ -21,8 +21,9 @@ class Prediction:
     """Predictions or seed vectors, row by row.
 
     Attributes:
-        table: The entity's key, ``time``, and ``prediction`` with ``probability`` (binary) or
-            ``probability_<class>``; or ``vector_0``, ``vector_1``, … of `embed`.
+        table: The entity's key, ``time``, and ``prediction`` with ``probability`` (binary),
+            ``probability_<class>``, or ``lower`` and ``upper`` where intervals were asked for; or
+            ``vector_0``, ``vector_1``, … of `embed`.
         notices: What the user should know about them.
 
     Example:

@@ -10,6 +10,7 @@ twice the same question gives the same bits.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from gelgt.config import SamplingConfig
 from gelgt.errors import GelgtError
+from gelgt.inference.bounds import Bounds, bounds_of
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.recommend import Recommend, nothing_there, recommended_table
 from gelgt.inference.seeds import SeedRows, choose_seeds
@@ -80,22 +82,25 @@ class Predictor:
         rows: NDArray[np.int64],
         times: NDArray[np.int64],
         recommend: Recommend | None = None,
+        interval: float | None = None,
     ) -> Iterator[pa.Table]:
         """Predictions for rows of the entity table at times in seconds since 1970, in bounded
         memory.
 
         Args:
             recommend: What may be recommended, where the task recommends.
+            interval: The level of prediction intervals, such as 0.9, where a number is predicted.
 
         Yields:
             Tables of up to `MAX_CHUNK` rows and one schema: the key, ``time``, ``prediction``,
-            probabilities; for recommendations the key, ``time``, ``rank``, the destination's key,
-            ``score``. One at least, maybe empty.
+            probabilities or ``lower`` and ``upper``; for recommendations the key, ``time``,
+            ``rank``, the destination's key, ``score``. One at least, maybe empty.
         """
+        bounds = None if interval is None else bounds_of(self.run, interval)
         if isinstance(self.scorer, RecommendScorer):
             yield from self._recommended(self.scorer, rows, times, recommend or Recommend())
             return
-        yield from self._tables(rows, times, self._predicted)
+        yield from self._tables(rows, times, partial(self._predicted, bounds=bounds))
 
     def _recommended(
         self,
@@ -131,6 +136,7 @@ class Predictor:
         at: Any = None,
         frame: Any = None,
         recommend: Recommend | None = None,
+        interval: float | None = None,
     ) -> Prediction:
         """Predict for entities at a time.
 
@@ -141,14 +147,17 @@ class Predictor:
                 lies more than one window back.
             frame: A pandas or Arrow table of (key, time) instead.
             recommend: What may be recommended, where the task recommends.
+            interval: The level of prediction intervals, such as 0.9, where a number is predicted.
 
         Raises:
-            GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, …
+            GelgtError: ``unknown_keys``, ``not_there_yet``, ``bad_time``, ``bad_level``, …
         """
+        if interval is not None:
+            bounds_of(self.run, interval)  # raises before anything is done
         if recommend is not None and not recommend.is_plain:
             recommend.wish(self.db, self.task)  # raises before anything is done
         chosen = self.seeds(entities, at, frame)
-        tables = self.predict_table(chosen.rows, chosen.times, recommend)
+        tables = self.predict_table(chosen.rows, chosen.times, recommend, interval)
         return Prediction(pa.concat_tables(tables), chosen.notices)
 
     def embed(self, entities: Any = None, at: Any = None, frame: Any = None) -> Prediction:
@@ -180,8 +189,11 @@ class Predictor:
             return least
         return max(least, min(MAX_CHUNK, int(nodes // NODES_PER_SEED)))
 
-    def _predicted(self, seeds: Seeds) -> dict[str, pa.Array]:
-        columns = prediction_columns(self.target, self.scorer.predict(seeds).together)
+    def _predicted(self, seeds: Seeds, bounds: Bounds | None) -> dict[str, pa.Array]:
+        predictions = self.scorer.predict(seeds).together
+        columns = prediction_columns(self.target, predictions)
+        if bounds is not None:
+            columns |= bounds(predictions)
         labels = self.target.space.labels
         # A chunk without a single label, or without rows, does not show the type of its column.
         if self.target.task_type == "multiclass_classification":

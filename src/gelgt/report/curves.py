@@ -24,6 +24,21 @@ def precision_recall(label: Array, score: Array) -> tuple[list[float], list[floa
     return _thin(np.r_[0, recall], np.r_[precision[0], precision])
 
 
+def wilson(share: float, rows: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of rows, which also holds for few rows and for shares of 0
+    and 1.
+
+    >>> [round(end, 3) for end in wilson(0.9, 100)]
+    [0.826, 0.945]
+    """
+    z = 1.96
+    middle = share + z * z / (2 * rows)
+    half = z * float(np.sqrt(share * (1 - share) / rows + z * z / (4 * rows * rows)))
+    return max((middle - half) / (1 + z * z / rows), 0.0), min(
+        (middle + half) / (1 + z * z / rows), 1.0
+    )
+
+
 def _counts(label: Array, score: Array) -> tuple[Array, Array]:
     """Positives and negatives at or above each distinct score, the highest first."""
     order = np.argsort(-score, kind="stable")

@@ -9,6 +9,7 @@ from gelgt.report.run import Run
 from gelgt.report.sections import (
     attention,
     calibration,
+    coverage,
     learning,
     outcome,
     profile,
@@ -56,6 +57,7 @@ def page(run: Run) -> str:
         learning,
         outcome,
         calibration,
+        coverage,
         slices,
         profile,
         attention,

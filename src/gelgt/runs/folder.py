@@ -9,6 +9,7 @@
     model.safetensors     the weights
     metrics.json          every epoch, scores, baselines, versions, seed, regime, source
     profile.json          what the model attends to
+    intervals.json        what prediction intervals are made from; of a regression
     predictions/          the scored rows of validation and test
     .gelgt-run            written first, empty: the folder is gelgt's, and locked while a training
                           goes on
@@ -28,6 +29,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gelgt.calibration import PredictionIntervals
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics
 from gelgt.files import whole_file, write_text
@@ -42,6 +44,7 @@ from gelgt.schema.model import DatabaseSchema
 MARK = ".gelgt-run"
 SUCCESS = "_SUCCESS"
 CHECKPOINT = "checkpoint.safetensors"
+INTERVALS = "intervals.json"
 REQUIRED = (
     "config.json",
     "task.yaml",
@@ -70,6 +73,11 @@ class Run:
         """The history that the networks and trees of the run read."""
         history = self.record.history
         return HistoryPlan.of(self.config.model, None if history is None else history.read)
+
+    def intervals(self) -> PredictionIntervals | None:
+        """What prediction intervals are made from; None where nothing was kept."""
+        path = self.folder / INTERVALS
+        return PredictionIntervals.from_dict(read_json(path)) if path.is_file() else None
 
     def weights(self) -> dict[str, Tensor]:
         return load_tensors(self.folder / "model.safetensors")[0]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gelgt.calibration import Coverage, ProbabilityMap
 from gelgt.errors import GelgtError
 
 # of run folders: 2 renamed settings, 3 lists the history columns, 4 has others and a columns
@@ -155,7 +156,12 @@ class Retrained(Part):
 
 
 class RunRecord(Part):
-    """metrics.json."""
+    """metrics.json.
+
+    Attributes:
+        intervals: How prediction intervals do on test, by level; of a regression.
+        probabilities: What is done to the probabilities of a model.
+    """
 
     format: int = FORMAT
     run: str | None = None
@@ -173,6 +179,8 @@ class RunRecord(Part):
     tree_share: float = Field(default=0.0, ge=0, le=1)
     baselines: dict[str, dict[str, Scores]] = {}
     baseline_labels: dict[str, int] = {}
+    intervals: dict[str, Coverage] = {}
+    probabilities: ProbabilityMap | None = None
     epochs: list[Epoch] = []
     best_epoch: int | None = None
     averaged_epochs: list[int] = []

@@ -99,4 +99,11 @@ def run_scorer(
             batch_size=batch_size,
             is_final=True,
         )
-    return Scorer(model, data, device, precision=precision, batch_size=batch_size)
+    return Scorer(
+        model,
+        data,
+        device,
+        precision=precision,
+        batch_size=batch_size,
+        probabilities=run.record.probabilities,
+    )

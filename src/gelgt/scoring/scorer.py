@@ -7,6 +7,7 @@ does not depend on who else is predicted for, and the same question gives the sa
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gelgt.calibration import ProbabilityMap
 from gelgt.errors import GelgtError
 from gelgt.meter import Work
 from gelgt.nn import ModelInput, RelationalModel
@@ -42,6 +44,7 @@ class Scorer:
         device: Where the networks are.
         precision: ``auto`` is bf16 on CUDA, float32 elsewhere.
         batch_size: Seeds of one pass; what suits the device if None.
+        probabilities: What is done to the probabilities of the whole model; nothing if None.
         is_recorded: Whether CUDA graphs are used where that is possible; None: once there are many
             seeds.
     """
@@ -54,6 +57,7 @@ class Scorer:
         *,
         precision: str = "auto",
         batch_size: int | None = None,
+        probabilities: ProbabilityMap | None = None,
         is_recorded: bool | None = None,
     ) -> None:
         self.model, self.data, self.device = Ensemble.of(model), data, torch.device(device)
@@ -61,6 +65,7 @@ class Scorer:
         self.batch_size = batch_size or (CUDA_BATCH if self.device.type == "cuda" else BATCH)
         self.networks, self.trees = self.model.networks, self.model.trees
         self.share, self.graph = float(self.model.share), float(self.model.graph)
+        self.probabilities = probabilities or ProbabilityMap()
         self._recorded: dict[What, RecordedNetworks] = {}
         self._scored = 0
 
@@ -74,7 +79,8 @@ class Scorer:
             outputs[COLUMNS] = columns
         if self.trees is not None:
             outputs[TREES] = tree_outputs(self.trees, self.data, there)
-        return decoded(self.data, seeds, outputs, self.share)
+        parts = decoded(self.data, seeds, outputs, self.share)
+        return replace(parts, together=self.probabilities(parts.together))
 
     def outputs(self, seeds: Seeds) -> Tensor:
         """(S, outputs) logits or standardised values of the network for seeds that exist, on the

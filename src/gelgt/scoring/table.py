@@ -1,7 +1,7 @@
 """The table of predictions: the user's own keys, the time, the prediction.
 
 binary       prediction (0 or 1), probability
-regression   prediction
+regression   prediction; lower and upper where an interval is asked for
 multiclass   prediction (a class), probability_<class>
 multilabel   prediction (a list of labels), probability_<label>
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gelgt.nn.target import Target
 from gelgt.sources.database import Database
 
-RESERVED = ("time", "prediction", "probability", "label")
+RESERVED = ("time", "prediction", "probability", "lower", "upper", "label")
 
 
 def key_table(db: Database, table: str, rows: NDArray[np.int64]) -> pa.Table:

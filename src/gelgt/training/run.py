@@ -1,20 +1,17 @@
 """`train_run`: from a database and a task to a run folder, with baselines beside every score.
 
-    data → history columns → baselines → trees → networks → validation score → retrain on known
-    labels → test score → retrain on all labels → run folder
+    data → history columns → baselines → trees → networks → validation score → calibration →
+    retrain on known labels → test score → retrain on all labels → run folder
 
-Validation chooses the epochs and the share of the trees. The test split is scored before its labels
-may be learned.
+Validation chooses the epochs and the share of the trees, and calibrates. The test split is scored
+before its labels may be learned.
 """
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -31,9 +28,9 @@ from gelgt.scoring.scorer import choose_device, tree_outputs
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
-from gelgt.tasks.task import SPLITS
 from gelgt.training.baselines import Baselines, make_baselines
 from gelgt.training.budget import Budget
+from gelgt.training.calibrate import calibrate
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
 from gelgt.training.columns import Columns, begun_columns, fit_columns, save_columns
 from gelgt.training.columns_fit import ColumnsFit
@@ -42,6 +39,7 @@ from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
+from gelgt.training.key import run_key
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
 from gelgt.training.ranking import train_ranking
@@ -92,7 +90,7 @@ def train_run(
         began = clock.since if options.began is None else options.began
         budget = Budget(config.train.time_limit, began)
         content_hash = hash_files(db.all_paths())
-        key = _run_key(config, task, content_hash, options)
+        key = run_key(config, task, content_hash, options)
         if options.resume and _is_finished(out, key):
             clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
             return load_run(out)
@@ -117,16 +115,18 @@ def _train(job: Job) -> Run:
     if trained.trees is not None:
         trained = replace(trained, trees=with_share(trained.trees, outputs, job.data))
         job.progress.notice(_tree_words(trained))
-    parts = {"val": _parts(job, trained, "val", outputs)}
+    before = _parts(job, trained, "val", outputs)
+    calibration = calibrate(job, before)
+    parts = {"val": calibration.applied(before)}
     if job.config.train.retrain:
         trained = retrain_ensemble(job, trained, (KNOWN,))
     outputs = job.outputs(trained.network, "test")
-    parts["test"] = _parts(job, trained, "test", outputs)
+    parts["test"] = calibration.applied(_parts(job, trained, "test", outputs))
     if job.options.retrain_all:
         trained = retrain_ensemble(job, trained, ("train", "val", "test"))
     shown = profile(trained.model, job.data, job.device)
     job.clock.done("scoring")
-    write_run(job, Result(trained, parts, baselines, shown))
+    write_run(job, Result(trained, parts, baselines, shown, calibration=calibration))
     if trained.is_whole and trained.ended != "time limit":
         drop_checkpoints(job.out)
     return load_run(job.out)
@@ -280,23 +280,3 @@ def _is_finished(out: Path, key: str) -> bool:
         return True
     (out / SUCCESS).unlink(missing_ok=True)
     return False
-
-
-def _run_key(config: RunConfig, task: Task, content_hash: str, options: Options) -> str:
-    """What a run depends on; limits of time and patience may change when it is resumed."""
-    content = config.model_dump(
-        exclude={"origins": True, "train": {"time_limit", "epochs", "patience"}}
-    )
-    labels = hashlib.blake2b(digest_size=16)
-    for split in SPLITS:
-        for column in task.table(split).columns:
-            is_list = pa.types.is_list(column.type)
-            labels.update(repr(column.to_pylist()).encode() if is_list else _bytes(column))
-    times = [str(task.val_timestamp), str(task.test_timestamp)]
-    depends = [content, content_hash, times, labels.hexdigest(), options.retrain_all]
-    text = json.dumps(depends, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _bytes(column: pa.ChunkedArray) -> bytes:
-    return np.ascontiguousarray(column.to_numpy()).tobytes()

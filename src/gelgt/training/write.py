@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gelgt.files import write_text
 from gelgt.metrics import score
-from gelgt.runs.folder import finish_run, schema_to_json, write_file, write_json
+from gelgt.runs.folder import INTERVALS, finish_run, schema_to_json, write_file, write_json
 from gelgt.runs.record import (
     DataFacts,
     Epoch,
@@ -42,6 +42,7 @@ from gelgt.tasks.manifest import manifest
 from gelgt.tasks.task import SPLITS
 from gelgt.tasks.times import duration_text, time_text
 from gelgt.training.baselines import Baselines
+from gelgt.training.calibrate import Calibration
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained
 from gelgt.training.job import Job
@@ -66,6 +67,7 @@ class Result:
         parts: Predictions of each split.
         shown: What the model attends to (`profile.py`).
         ranking: What it chooses from, where it recommends.
+        calibration: What validation says about how sure predictions are.
     """
 
     trained: Trained
@@ -73,6 +75,7 @@ class Result:
     baselines: Baselines
     shown: Mapping[str, Any]
     ranking: RankingFacts | None = None
+    calibration: Calibration = field(default_factory=Calibration)
 
 
 def write_run(job: Job, result: Result) -> None:
@@ -99,6 +102,8 @@ def write_run(job: Job, result: Result) -> None:
         else:
             table = scored_table(data, split, of_split.together, baselines, of_split.alone)
         write_file(out / "predictions" / f"{split}.parquet", partial(pq.write_table, table))
+    if result.calibration.intervals is not None:
+        write_json(out / INTERVALS, result.calibration.intervals.to_dict())
     write_json(out / "profile.json", result.shown)
     write_json(out / "metrics.json", record.to_json())
     finish_run(out)
@@ -131,6 +136,8 @@ def run_record(job: Job, result: Result) -> RunRecord:
             for name, of_splits in result.baselines.predictions.items()
         },
         baseline_labels=dict(result.baselines.labels),
+        intervals=result.calibration.coverage(data, parts),
+        probabilities=result.calibration.probabilities,
         epochs=[Epoch(**epoch) for epoch in first.history],
         best_epoch=first.best_epoch,
         averaged_epochs=first.averaged,

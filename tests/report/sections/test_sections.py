@@ -151,7 +151,7 @@ def test_calibration_by_deciles(made_run: Any) -> None:
     assert f"1 60 {run.test.scores['gelgt'][first].mean():.2f}".replace("-", "−") in words(
         found.body
     )
-    assert calibration.section(Run(made_run("multiclass_classification"))) is None
+    assert calibration.section(Run(made_run("multilabel_classification"))) is None
 
 
 def test_slices_cover_every_row_once(made_run: Any) -> None:

@@ -6,44 +6,44 @@ from dataclasses import dataclass
 import numpy as np
 
 from gelgt.report.charts import Plot
-from gelgt.report.curves import deciles
+from gelgt.report.curves import deciles, wilson
 from gelgt.report.html import Section, figure, figures, note, table
 from gelgt.report.numbers import LEVEL, count, number, percent, score
 from gelgt.report.run import Run
 from gelgt.report.scales import Scale, linear
 from gelgt.report.sections.headline import split_word
 from gelgt.report.sections.outcome import shown
-from gelgt.runs.predictions import BINARY, REGRESSION, Array, Predictions
+from gelgt.runs.predictions import BINARY, MULTICLASS, REGRESSION, Array, Predictions
 
 BINS = 10
+_DIAGONAL = (
+    "On the diagonal, predicted probabilities equal observed shares; below it predictions are too "
+    "high, above it too low."
+)
+_AIDS = {
+    BINARY: _DIAGONAL,
+    MULTICLASS: f"{_DIAGONAL} The probability is that of the likeliest class, which is right or "
+    "not.",
+    REGRESSION: "The rows are sorted by prediction and cut into tenths; on the diagonal, "
+    "predictions are right on average.",
+}
 
 
 def section(run: Run) -> Section | None:
     """None for task types that have no such chart."""
     kind = run.record.task.task_type
-    if kind not in (BINARY, REGRESSION):
+    if kind not in _AIDS:
         return None
-    aid = {
-        BINARY: "On the diagonal, predicted probabilities equal observed shares; below it "
-        "predictions are too high, above it too low.",
-        REGRESSION: "The rows are sorted by prediction and cut into tenths; on the diagonal, "
-        "predictions are right on average.",
-    }[kind]
     rows, split = shown(run)
     if rows is None or not len(rows):
-        return Section(
-            "calibration",
-            "Calibration",
-            aid,
-            note("Left out: the run folder has no predictions with labels."),
-        )
-    body = (_binary if kind == BINARY else _regression)(rows, rows.scores[run.record.model])
-    return Section(
-        "calibration",
-        "Calibration",
-        aid,
-        body + f'<p class="small">{count(len(rows))} {split_word(split)} rows.</p>',
+        body = note("Left out: the run folder has no predictions with labels.")
+        return Section("calibration", "Calibration", _AIDS[kind], body)
+    predicted = rows.scores[run.record.model]
+    body = (
+        _regression(rows, predicted) if kind == REGRESSION else _probabilities(run, rows, predicted)
     )
+    body += f'<p class="small">{count(len(rows))} {split_word(split)} rows.</p>'
+    return Section("calibration", "Calibration", _AIDS[kind], body)
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,8 @@ class Bin:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of the observed share, which also holds for few rows and for shares of
-        0 and 1."""
-        z, n, p = 1.96, self.rows, self.observed
-        middle, half = (
-            p + z * z / (2 * n),
-            z * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))),
-        )
-        return max((middle - half) / (1 + z * z / n), 0.0), min(
-            (middle + half) / (1 + z * z / n), 1.0
-        )
+        """Of the observed share."""
+        return wilson(self.observed, self.rows)
 
 
 def bins(label: Array, probability: Array) -> list[Bin]:
@@ -90,12 +82,9 @@ def calibration_error(filled: list[Bin]) -> float:
     return sum(b.rows * abs(b.predicted - b.observed) for b in filled) / sum(b.rows for b in filled)
 
 
-def _binary(rows: Predictions, probability: Array) -> str:
-    filled = bins(rows.label, probability)
-    caption = (
-        f"Expected calibration error {score(calibration_error(filled))}. Vertical lines: {LEVEL} "
-        "intervals; bars: number of rows."
-    )
+def _probabilities(run: Run, rows: Predictions, probability: Array) -> str:
+    """Reliability, before and after the map of probabilities where the run has one."""
+    filled = bins(*_event(rows.label, probability))
     lines = [
         [
             f"{number(b.low)} to {number(b.high)}",
@@ -105,15 +94,50 @@ def _binary(rows: Predictions, probability: Array) -> str:
         ]
         for b in filled
     ]
-    means = score(float(probability.mean())), score(float(rows.label.mean()))
+    came_true, predicted = _event(rows.label, probability)
+    means = score(float(predicted.mean())), score(float(came_true.mean()))
     lines.append(["<b>all</b>", count(len(rows)), *means])
     html = table(["Probability", "rows", "predicted", "came true"], lines)
-    return figures(
-        [
-            figure("Reliability", _reliability(filled), caption),
-            f"<figure><h3>In numbers</h3>{html}</figure>",
-        ]
+    numbers = f"<figure><h3>In numbers</h3>{html}</figure>"
+    used = run.record.probabilities
+    if used is None or used.kind == "none":
+        return figures([_figure("Reliability", filled), numbers])
+    raw = used.before(probability)
+    before = bins(*_event(rows.label, raw))
+    losses = [log_loss(rows.label, p) for p in (raw, probability)]
+    words = (
+        f"Probabilities are calibrated by {used.words}, fitted on {count(used.rows)} "
+        f"validation rows, which keeps their order. On held-out validation entities it lowers the "
+        f"log loss by {score(used.gain)} ± {score(used.error)}; on these rows it goes from "
+        f"{score(losses[0])} to {score(losses[1])}."
     )
+    pictures = [_figure("Reliability before", before), _figure("Reliability after", filled)]
+    return note(words) + figures([*pictures, numbers])
+
+
+def _event(label: Array, probability: Array) -> tuple[Array, Array]:
+    """What came true, and its probability; of several classes, that the likeliest is right."""
+    if probability.ndim == 1:
+        return label, probability
+    return (probability.argmax(axis=1) == label).astype(float), probability.max(axis=1)
+
+
+def log_loss(label: Array, probability: Array) -> float:
+    """Mean log loss; a class that training never saw counts as one of probability 0."""
+    if probability.ndim == 1:
+        true = np.where(label > 0.5, probability, 1 - probability)
+    else:
+        places = np.maximum(label, 0).astype(int)[:, None]
+        true = np.where(label < 0, 0.0, np.take_along_axis(probability, places, axis=1)[:, 0])
+    return float(-np.log(np.clip(true, 1e-7, 1)).mean())
+
+
+def _figure(title: str, filled: list[Bin]) -> str:
+    caption = (
+        f"Expected calibration error {score(calibration_error(filled))}. Vertical lines: {LEVEL} "
+        "intervals; bars: number of rows."
+    )
+    return figure(title, _reliability(filled), caption)
 
 
 def _reliability(filled: list[Bin]) -> str:
