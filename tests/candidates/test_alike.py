@@ -73,7 +73,7 @@ def test_keys_and_categories_of_the_shop(small_shop: Shop) -> None:
     )
     config = in_regime(RunConfig.of("cpu", task.task_type, {}), task, "seed-time", None)
     reader = RecommendData.of(db, task, config).destinations.reader
-    assert [each.name for each in reader.attributes][0] == "category_id"
+    assert reader.attributes[0].name == "category_id"
     assert "is_refurbished" in [each.name for each in reader.attributes]
     products = db.read("products").to_pandas()
     category = reader.attributes[0]
