@@ -21,7 +21,8 @@ from .conftest import SENTENCES, Twins, change, tiny_run
 @pytest.mark.parametrize("name", SENTENCES)
 def test_scores_are_those_of_the_run(twins: Twins, run_of: Callable[[str], Run], name: str) -> None:
     run = run_of(name)
-    for split in ("val", "test"):
+    # a retrained model has learned validation since it was scored there
+    for split in ("val", "test") if run.record.retrain is None else ("test",):
         found = evaluate_run(run, twins.whole, split, device="cpu")
         assert found["metrics"][split] == run.record.to_json()["metrics"][split], "bit for bit"
         assert found["baselines"] == {
