@@ -22,6 +22,7 @@ _HOME = {
     "GelGT": "gelgt.estimator",
     "load": "gelgt.estimator",
     "Prediction": "gelgt.inference",
+    "Explanation": "gelgt.explain",
     "GelGTConfig": "gelgt.config",
     "SamplingConfig": "gelgt.config",
     "TrainConfig": "gelgt.config",
@@ -30,6 +31,7 @@ _HOME = {
 }
 __all__ = [
     "Database",
+    "Explanation",
     "GelGT",
     "GelGTConfig",
     "GelgtError",
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig
     from gelgt.errors import GelgtError
     from gelgt.estimator import GelGT, load
+    from gelgt.explain import Explanation
     from gelgt.inference import Prediction
     from gelgt.registry import register_model
     from gelgt.sources import Database, open

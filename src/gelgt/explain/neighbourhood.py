@@ -1,0 +1,187 @@
+"""`Neighbourhood`: the rows that one prediction rests on, and the paths of foreign keys that lead
+to them.
+
+A *unit* is what can be absent: each sampled row (unit 0 is the seed), and behind them, for each
+path, the rest of its rows: those that the sample left out and the history columns still read. A
+row belongs to one unit, that of the shortest path to it, and is absent everywhere with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.explain.paths import OWN, Path, step_down, step_up
+from gelgt.graph import Graph
+from gelgt.sampling import Sample, Seeds
+
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The rows of a path that the sample left out: (n,) their rows and ages in days (NaN where
+    there is none)."""
+
+    rows: NDArray[np.int64]
+    ages: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The rows around one seed.
+
+    Attributes:
+        graph: Where nodes, tables and relations are numbered.
+        seed: One seed.
+        sample: Its sampled subgraph.
+        hops: Depth of the sampler.
+        rests: For each path, by name, what the sample left out.
+    """
+
+    graph: Graph
+    seed: Seeds
+    sample: Sample
+    hops: int
+    rests: Mapping[str, Rest] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """K, the sampled rows."""
+        return len(self.sample.node)
+
+    @property
+    def num_units(self) -> int:
+        return self.num_rows + len(self.rests)
+
+    def table(self, row: int) -> str:
+        return self.graph.tables[int(self.sample.table[row])]
+
+    @cached_property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """(K,) the row of its table that each sampled row is."""
+        return self.sample.node - self.graph.offsets[self.sample.table]
+
+    # Links among the sampled rows.
+    @cached_property
+    def keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Keys by row: (K + 1,) where those of each row begin, the rows that they refer to, their
+        relations."""
+        child, parent = self.sample.edge_source, self.sample.edge_target
+        order = np.lexsort((self.sample.edge_relation, child))
+        starts = np.searchsorted(child[order], np.arange(self.num_rows + 1))
+        relations = self.sample.edge_relation[order].astype(np.int64)
+        return starts.astype(np.int64), parent[order].astype(np.int64), relations
+
+    @cached_property
+    def lists(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Neighbours in the sampler's order (parents by key, then children, newest first): (K + 1,)
+        where those of each row begin, the neighbours, and the relation of each, or -1 minus it
+        where it leads down to a child."""
+        child = self.sample.edge_source.astype(np.int64)
+        parent = self.sample.edge_target.astype(np.int64)
+        relation = self.sample.edge_relation.astype(np.int64)
+        newest_first = -(self.graph.node_time[self.sample.node[child]].astype(np.float64))
+        row, other = np.concatenate([child, parent]), np.concatenate([parent, child])
+        first = np.concatenate([relation.astype(np.float64), newest_first])
+        is_down = np.repeat([0, 1], len(child))
+        order = np.lexsort((self.sample.node[other], first, is_down, row))
+        starts = np.searchsorted(row[order], np.arange(self.num_rows + 1)).astype(np.int64)
+        return starts, other[order], np.concatenate([relation, -1 - relation])[order]
+
+    @cached_property
+    def search(self) -> tuple[list[int], list[int], list[Path]]:
+        """Breadth-first search over all rows: the order in which rows are found, the distance of
+        each row (-1 for none), and the path to it."""
+        starts, others, relations = self.lists
+        order, depth = [0], [-1] * self.num_rows
+        paths = [OWN] * self.num_rows
+        depth[0] = 0
+        for row in order:
+            if depth[row] == self.hops:
+                continue
+            for e in range(starts[row], starts[row + 1]):
+                other = int(others[e])
+                if depth[other] < 0:
+                    depth[other], way = depth[row] + 1, int(relations[e])
+                    step = step_up if way >= 0 else step_down
+                    key = self.graph.relations[way if way >= 0 else -1 - way]
+                    paths[other] = step(paths[row], key)
+                    order.append(other)
+        return order, depth, paths
+
+    @cached_property
+    def is_loose(self) -> NDArray[np.bool_]:
+        """(K,) rows that no keys among the sampled rows link to the seed: the sampler found them
+        by their time, or drew them."""
+        return np.array(self.search[1]) < 0
+
+    @cached_property
+    def is_searched(self) -> bool:
+        """Whether the sampler found the rows in the order of this search."""
+        order, depth, _ = self.search
+        return order == list(range(self.num_rows)) and depth == self.sample.hop.tolist()
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """The path to each unit; loose rows have one of their own by table."""
+        named = self.search[2]
+        loose = self.is_loose
+        sampled = [
+            Path(f"~ {self.table(row)}", (self.table(0), self.table(row))) if loose[row] else path
+            for row, path in enumerate(named)
+        ]
+        sampled[0] = Path("", (self.table(0),))
+        return [*sampled, *self.rest_paths]
+
+    @cached_property
+    def rest_paths(self) -> list[Path]:
+        return [Path.parse(name, self.table(0), self.graph) for name in self.rests]
+
+    @cached_property
+    def groups(self) -> dict[Path, NDArray[np.int64]]:
+        """The units of each path, nearest path first; without the seed."""
+        found: dict[Path, list[int]] = {}
+        for unit, path in enumerate(self.paths):
+            if unit:
+                found.setdefault(path, []).append(unit)
+        nearest = sorted(found, key=lambda path: (path.length, path.name))
+        return {path: np.array(found[path], np.int64) for path in nearest}
+
+    @cached_property
+    def ages(self) -> NDArray[np.float64]:
+        """(U,) days before the reference time; of a rest, those of its newest row; NaN where there
+        is no time."""
+        sampled = np.where(self.sample.has_time, self.sample.age, np.nan).astype(np.float64)
+        rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests.values()]
+        return np.concatenate([sampled, [a if np.isfinite(a) else np.nan for a in rests]])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(U,) rows of each unit."""
+        rests = [len(rest.rows) for rest in self.rests.values()]
+        return np.array([1] * self.num_rows + rests, np.int64)
+
+    # Units of rows.
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of all units, ascending, and the unit of each."""
+        nodes, units = [self.sample.node], [np.arange(self.num_rows)]
+        for place, (rest, path) in enumerate(zip(self.rests.values(), self.rest_paths)):
+            nodes.append(self.graph.nodes(path.table, rest.rows))
+            units.append(np.full(len(rest.rows), self.num_rows + place))
+        every, of = np.concatenate(nodes), np.concatenate(units)
+        order = np.argsort(every, kind="stable")
+        return every[order], of[order]
+
+    def units(self, path: str, nodes: NDArray[Any]) -> NDArray[np.int64]:
+        """(n,) the units of some nodes at the end of a path. A row that is met only where others
+        are absent belongs to the rest of that path; -1 where there is none."""
+        known, of = self._sorted
+        place = np.minimum(np.searchsorted(known, nodes), len(of) - 1)
+        name = Path.name_of(path)
+        rest = self.num_rows + list(self.rests).index(name) if name in self.rests else -1
+        return np.where(known[place] == nodes, of[place], rest).astype(np.int64)
