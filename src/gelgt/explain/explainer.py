@@ -19,7 +19,7 @@ from gelgt.explain.explanation import Effect, Explanation
 from gelgt.explain.naming import Names
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.owen import Division, Effort, Part
-from gelgt.explain.sentences import sentence, summary
+from gelgt.explain.sentences import key_text, sentence, summary
 from gelgt.explain.stand_ins import ABSENT, readable_columns
 from gelgt.explain.variants import Floats, Variants, neighbourhood
 from gelgt.graph import NEVER, TIMELESS
@@ -180,10 +180,15 @@ class Explainer:
             }
             for unit in found.units
         ]
-        count = sum(row["rows"] for row in rows)
+        listed = [
+            f"{row['table']} {key_text(row['key'])}"
+            if row["rows"] == 1 and row["key"] is not None
+            else f"{row['rows']:,} older rows of {row['table']}"
+            for row in rows
+        ]
         text = (
-            f"Without {count:,} {'row' if count == 1 else 'rows'} {what} would be "
-            f"{found.prediction:.3g}, on the other side of {threshold:.3g}."
+            f"Without {', '.join(listed)}, {what} would be {found.prediction:.3g}, on the other "
+            f"side of {threshold:.3g}."
             if rows
             else f"No set of rows was found whose absence moves {what} across {threshold:.3g}."
         )

@@ -4,11 +4,9 @@ that sorts tables is named by its hash, so that nothing else may run."""
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from typing import Any
 
-from gelgt.explain.explanation import Effect, Explanation
-from gelgt.explain.sentences import path_text
+from gelgt.explain.explanation import Explanation
+from gelgt.explain.sentences import describe, key_text, path_text
 from gelgt.explain.timeline import timeline
 from gelgt.report.html import Section, escape, facts, figure, legend, note, table
 from gelgt.report.numbers import number
@@ -48,14 +46,14 @@ th[aria-sort=ascending]::after{content:" \\2191"}
 figure.wide>svg{max-width:none}
 td.n.up,td.n.down{font-weight:600}
 """
-SHOWN = 60  # effects in the table
+SHOWN = 25  # effects in the table
 
 
 def page(why: Explanation) -> str:
     """The whole document."""
-    sections = [_effects(why), _rows(why), _paths(why), _check(why), _parts(why)]
+    sections = [_rows(why), _effects(why), _paths(why), _check(why), _parts(why)]
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    title = f"{why.table} {_key(why.entity)} · gelgt explanation"
+    title = f"{why.table} {key_text(why.entity)} · gelgt explanation"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -85,7 +83,7 @@ def _header(why: Explanation) -> str:
     )
     return (
         f'<header><p class="over">Why, at {escape(why.at)}</p>'
-        f"<h1>{escape(why.table)} {escape(_key(why.entity))}</h1>"
+        f"<h1>{escape(why.table)} {escape(key_text(why.entity))}</h1>"
         f'<div class="cards">{shown}</div><ul class="why lead">{sentences}</ul>{more}{notices}'
         "</header>"
     )
@@ -105,14 +103,10 @@ def _rows(why: Explanation) -> Section | None:
 
 
 def _effects(why: Explanation) -> Section:
-    head = ["What", "Table", "Key", "Column", "Value", "Age in days", "Effect", "±"]
+    head = ["What", "Age in days", "Effect", "±"]
     rows = [
         [
-            escape(_what(effect)),
-            escape(effect.table),
-            escape("" if effect.key is None else _key(effect.key)),
-            escape(effect.column or ""),
-            escape("" if effect.value is None else str(effect.value)),
+            escape(describe(effect)),
             _number(effect.age_days),
             _effect(effect.effect),
             _number(effect.error),
@@ -127,7 +121,7 @@ def _effects(why: Explanation) -> Section:
     left = len(why.effects) - len(rows)
     rest = sum(e.effect for e in why.effects[SHOWN:])
     more = f'<p class="small">{left} weaker effects sum to {number(rest)}.</p>' if left > 0 else ""
-    return Section("effects", "Effects", aid, table(head, rows, 5, "sorts") + more)
+    return Section("effects", "Effects", aid, table(head, rows, 1, "sorts") + more)
 
 
 def _paths(why: Explanation) -> Section:
@@ -194,24 +188,13 @@ def _parts(why: Explanation) -> Section | None:
     return Section("parts", "Who contributed what", aid, table(head, rows))
 
 
-def _what(effect: Effect) -> str:
-    if effect.kind == "age":
-        return f"{effect.rows:,} rows by age"
-    if effect.kind == "path":
-        return f"all {effect.rows:,} rows of {path_text(effect.path)}"
-    return effect.kind
-
-
 def _effect(value: float) -> str:
     css = "up" if value > 0 else "down"
-    return f'<td class="n {css}" data-v="{value:.9g}">{"+" if value > 0 else ""}{number(value)}</td>'
+    sign = "+" if value > 0 else ""
+    return f'<td class="n {css}" data-v="{value:.9g}">{sign}{number(value)}</td>'
 
 
 def _number(value: float | None) -> str:
     shown = "" if value is None else f"{value:.9g}"
     return f'<td class="n" data-v="{shown}">{"" if value is None else number(value)}</td>'
 
-
-def _key(key: Any) -> str:
-    parts: Sequence[Any] = key if isinstance(key, list) else [key]
-    return ", ".join(map(str, parts))

@@ -71,9 +71,21 @@ def _together(effects: list[Effect]) -> Effect:
     )
 
 
+def describe(effect: Effect) -> str:
+    """What an effect is of, in a few words: "orders 7", "12 × orders, 30 to 90 days ago"."""
+    if effect.kind == "column":
+        return f"{effect.table} {key_text(effect.key)} · {effect.column} = {_value(effect)}"
+    if effect.kind == "row":
+        own = " · its own columns" if len(effect.path) == 1 else ""
+        return f"{effect.table} {key_text(effect.key)}{own}"
+    way = f" ({path_text(effect.path)})" if len(effect.path) > 2 else ""
+    when = _when(effect) if effect.kind == "age" else ""
+    return f"{effect.rows:,} × {effect.table}{when}{way}"
+
+
 def row_name(effect: Effect) -> str:
-    """A single row: "the row 7 of orders, 31 days ago"."""
-    name = f"the row {_key(effect.key)} of {effect.table}"
+    """A single row: "the row 7 of orders (31 days ago)"."""
+    name = f"the row {key_text(effect.key)} of {effect.table}"
     if effect.age_days is not None:
         name += f" ({duration(max(effect.age_days, 0.0))} ago)"
     return name
@@ -117,7 +129,8 @@ def _value(effect: Effect) -> str:
     return "(text or missing)" if effect.value is None else str(effect.value)
 
 
-def _key(key: object) -> str:
+def key_text(key: object) -> str:
+    """A key, whose parts are a list."""
     return ", ".join(map(str, key)) if isinstance(key, list) else str(key)
 
 

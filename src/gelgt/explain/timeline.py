@@ -4,6 +4,7 @@ square root of the age: most of what matters is recent."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gelgt.explain.sentences import key_text
 from gelgt.report.html import escape
 from gelgt.report.numbers import number
 
@@ -62,7 +63,7 @@ def _dot(row: Mapping[str, Any], y: float, oldest: float, largest: float, count:
     age = row["age_days"]
     x = LEFT + 6 + 7 * (count % 24) if age is None else _x(age, oldest)
     colour, radius = (0 if row["effect"] > 0 else 1), 3 + 7 * share**0.5
-    key = ", ".join(map(str, row["key"])) if isinstance(row["key"], list) else str(row["key"])
+    key = key_text(row["key"])
     when = "no time" if age is None else f"{row['time']}, {number(age)} days before"
     label = escape(f"{row['table']} {key} ({when}): {number(row['effect'])}")
     return (
