@@ -8,8 +8,9 @@ import numpy as np
 from gelgt.explain.stand_ins import ABSENT, ITSELF
 from gelgt.explain.variants import Floats, Variants
 
-CANDIDATES = 24  # rows that each step tries
-STEPS = 40
+CANDIDATES = 16  # rows that each step tries
+STEPS = 16
+LEAST = 1e-4  # what a step has to move
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ def counterfactual(variants: Variants, score: Floats, threshold: float) -> Count
         states[np.arange(len(tried)), tried] = ABSENT
         values = variants.predict(states)
         best = int(np.argmin(sign * values))
+        if sign * (value - values[best]) < LEAST:
+            break
         state, value = states[best], float(values[best])
         removed.append(int(tried[best]))
     if (value > threshold) == is_above:

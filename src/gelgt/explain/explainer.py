@@ -240,7 +240,7 @@ def _refined(score: Floats, parts: tuple[Part, ...]) -> Floats:
     better = score.copy()
     paths = [inner for part in parts for inner in part.inside]
     for row in (row for path in paths for row in path.inside):
-        if row.player.kind in ("row", "rest"):
+        if len(row.player.units) == 1:
             better[row.player.units] = row.effect
     return better
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.explain.neighbourhood import DAY, Neighbourhood, Rest
+from gelgt.explain.neighbourhood import DAY, Neighbourhood, Rest, age_group
 from gelgt.explain.paths import Path
 from gelgt.explain.stand_ins import ABSENT, StandIns
 from gelgt.graph import TIMELESS
@@ -178,19 +178,20 @@ class Survey(Lists):
     def grandchildren(self, path: str, key: Key, below: Key) -> View:
         return self._seen(path, below.child, super().grandchildren(path, key, below))
 
-    def rests(self) -> dict[str, Rest]:
-        """What was found outside the sample, by path; each row at the shortest path to it."""
-        rests, taken = {}, set[tuple[str, int]]()
+    def rests(self) -> tuple[Rest, ...]:
+        """What was found outside the sample, by path and age; each row at the shortest path to
+        it."""
+        rests, taken = [], set[tuple[str, int]]()
         for name in sorted(self.found, key=lambda name: (len(name.split()), name)):
             table, found = self.found[name]
             rows = np.array(sorted(r for r in found if (table, r) not in taken), np.int64)
             taken |= {(table, row) for row in found}
-            if not len(rows):
-                continue
             times = row_times(self.graph, table)[rows]
             days = (self.reference - np.where(times == TIMELESS, 0, times)) / DAY
-            rests[name] = Rest(rows, np.where(times == TIMELESS, np.nan, days))
-        return rests
+            ages = np.where(times == TIMELESS, np.nan, days)
+            group = age_group(ages)
+            rests += [Rest(name, rows[group == g], ages[group == g]) for g in np.unique(group)]
+        return tuple(rests)
 
     def _seen(self, path: str, table: str, view: View) -> View:
         self._remember(path, table, view.events.row[view.first[0] : view.last[0]])

@@ -83,13 +83,13 @@ class Names:
             return "column"
         if part.player.kind in ("own", "row"):
             return "row"
-        if part.player.kind in ("age", "rest") and len(self._ages(part.player.units)):
+        if part.player.kind == "age" and len(self._ages(part.player.units)):
             return "age"
         return "path"
 
     def _ages(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
         """The ages of all rows of some units that have one."""
-        rests = list(self.hood.rests.values())
+        rests = self.hood.rests
         every = [
             self.hood.ages[unit : unit + 1]
             if unit < self.hood.num_rows

@@ -2,12 +2,11 @@
 to them.
 
 A *unit* is what can be absent: each sampled row (unit 0 is the seed), and behind them, for each
-path, the rest of its rows: those that the sample left out and the history columns still read. A
-row belongs to one unit, that of the shortest path to it, and is absent everywhere with it.
+path and age, the rest of its rows: those that the sample left out and the history columns still
+read. A row belongs to one unit, that of the shortest path to it, and is absent everywhere with it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +20,28 @@ from gelgt.sampling import Sample, Seeds
 DAY = 86_400
 
 
+# Days; borders of the ages that rows are grouped by.
+AGES = (3.0, 7.0, 14.0, 21.0, 28.0, 35.0, 45.0, 60.0, 90.0, 180.0, 365.0, 730.0, 1825.0, 3650.0)
+
+
 @dataclass(frozen=True)
 class Rest:
-    """The rows of a path that the sample left out: (n,) their rows and ages in days (NaN where
-    there is none)."""
+    """Rows of one path and of similar age that the sample left out.
 
+    Attributes:
+        path: The name of the path.
+        rows: (n,) row numbers.
+        ages: (n,) days; NaN where there is no time.
+    """
+
+    path: str
     rows: NDArray[np.int64]
     ages: NDArray[np.float64]
+
+
+def age_group(ages: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The place of each age among `AGES`; -1 where there is none."""
+    return np.where(np.isnan(ages), -1, np.searchsorted(AGES, ages, side="right"))
 
 
 @dataclass(frozen=True)
@@ -39,14 +53,14 @@ class Neighbourhood:
         seed: One seed.
         sample: Its sampled subgraph.
         hops: Depth of the sampler.
-        rests: For each path, by name, what the sample left out.
+        rests: What the sample left out.
     """
 
     graph: Graph
     seed: Seeds
     sample: Sample
     hops: int
-    rests: Mapping[str, Rest] = field(default_factory=dict)
+    rests: tuple[Rest, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -139,7 +153,7 @@ class Neighbourhood:
 
     @cached_property
     def rest_paths(self) -> list[Path]:
-        return [Path.parse(name, self.table(0), self.graph) for name in self.rests]
+        return [Path.parse(rest.path, self.table(0), self.graph) for rest in self.rests]
 
     @cached_property
     def groups(self) -> dict[Path, NDArray[np.int64]]:
@@ -156,13 +170,13 @@ class Neighbourhood:
         """(U,) days before the reference time; of a rest, those of its newest row; NaN where there
         is no time."""
         sampled = np.where(self.sample.has_time, self.sample.age, np.nan).astype(np.float64)
-        rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests.values()]
+        rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests]
         return np.concatenate([sampled, [a if np.isfinite(a) else np.nan for a in rests]])
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """(U,) rows of each unit."""
-        rests = [len(rest.rows) for rest in self.rests.values()]
+        rests = [len(rest.rows) for rest in self.rests]
         return np.array([1] * self.num_rows + rests, np.int64)
 
     # Units of rows.
@@ -170,7 +184,7 @@ class Neighbourhood:
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The nodes of all units, ascending, and the unit of each."""
         nodes, units = [self.sample.node], [np.arange(self.num_rows)]
-        for place, (rest, path) in enumerate(zip(self.rests.values(), self.rest_paths)):
+        for place, (rest, path) in enumerate(zip(self.rests, self.rest_paths)):
             nodes.append(self.graph.nodes(path.table, rest.rows))
             units.append(np.full(len(rest.rows), self.num_rows + place))
         every, of = np.concatenate(nodes), np.concatenate(units)
@@ -183,5 +197,6 @@ class Neighbourhood:
         known, of = self._sorted
         place = np.minimum(np.searchsorted(known, nodes), len(of) - 1)
         name = Path.name_of(path)
-        rest = self.num_rows + list(self.rests).index(name) if name in self.rests else -1
+        rests = [place for place, rest in enumerate(self.rests) if rest.path == name]
+        rest = self.num_rows + rests[0] if rests else -1
         return np.where(known[place] == nodes, of[place], rest).astype(np.int64)

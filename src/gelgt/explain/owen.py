@@ -31,14 +31,14 @@ class Effort:
         contexts: Orders of the groups around a group that is divided; an even number.
         rows: Single rows of a path; the others are grouped by age.
         groups: Paths that are divided into rows.
-        columns: Rows that are divided into columns.
+        columns: Rows of each such path that are divided into columns.
         least: Share of the largest effect below which a group is not divided.
     """
 
     contexts: int = 8
     rows: int = 8
     groups: int = 3
-    columns: int = 3
+    columns: int = 2
     least: float = 0.05
 
 
@@ -128,9 +128,12 @@ class Division:
         self._level(
             paths, lambda n: rows_of(self.hood, n.part.player, score, self.effort.rows)
         )
-        rows = [r for n in paths for r in n.inside if r.part.player.kind == "row"]
-        own = [n for n in top if n.part.player.kind == "own"]
-        self._into_columns(worth(rows, self.effort.columns) + worth(own, 1))
+        chosen = worth([n for n in top if n.part.player.kind == "own"], 1)
+        for node in paths:
+            rows = [n for n in node.inside if n.part.player.kind == "row"]
+            rows.sort(key=lambda n: -abs(n.part.effect))
+            chosen += rows[: self.effort.columns]
+        self._into_columns(chosen)
         return tuple(node.done() for node in top)
 
     # Levels.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.paths import Path
 
-AGES = (7.0, 30.0, 90.0, 180.0, 365.0, 730.0, 1825.0)  # days; borders of groups by age
+AGES = (7.0, 30.0, 90.0, 365.0, 1825.0)  # days; borders of the groups of other rows
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Player:
     """Units that come and go together.
 
     Attributes:
-        kind: ``own``, ``branch``, ``path``, ``row``, ``age`` or ``rest``.
+        kind: ``own``, ``branch``, ``path``, ``row`` or ``age``.
         path: The path to them; of a branch, its first step.
         units: The units; (0,) alone is the entity's own row, whose columns are shown or not.
     """
@@ -61,18 +61,16 @@ def paths_of(hood: Neighbourhood, branch: Player) -> list[Player]:
 def rows_of(
     hood: Neighbourhood, path: Player, score: NDArray[np.float64], most: int
 ) -> list[Player]:
-    """The rows of a path: those with the largest scores (U,) by themselves, the others by their
-    age, and what the sample left out."""
+    """The rows of a path: those with the largest scores (U,) by themselves, the others, and what
+    the sample left out, by their age."""
     sampled = path.units[path.units < hood.num_rows]
-    rest = path.units[path.units >= hood.num_rows]
     by_score = sampled[np.argsort(-np.abs(score[sampled]), kind="stable")]
-    alone = np.sort(by_score[:most] if len(sampled) > most else sampled)
-    others = np.setdiff1d(sampled, alone)
-    players = [Player("row", path.path, np.array([unit])) for unit in alone]
+    alone = np.sort(by_score[:most])
+    others = np.setdiff1d(path.units, alone)
     ages = hood.ages[others]
-    bins = np.where(np.isnan(ages), -1, np.searchsorted(AGES, ages, side="right"))
-    players += [Player("age", path.path, others[bins == b]) for b in np.unique(bins)]
-    return players + [Player("rest", path.path, np.array([unit])) for unit in rest]
+    group = np.where(np.isnan(ages), -1, np.searchsorted(AGES, ages, side="right"))
+    players = [Player("row", path.path, np.array([unit])) for unit in alone]
+    return players + [Player("age", path.path, others[group == g]) for g in np.unique(group)]
 
 
 def _units(hood: Neighbourhood, paths: list[Path]) -> NDArray[np.int64]:
