@@ -1,4 +1,4 @@
-"""Explanations of tiny runs: they add up, see nothing of the future, and are the same bits twice."""
+"""Explanations of tiny runs: they add up, see nothing of the future, and are the same twice."""
 
 import json
 import warnings
@@ -73,7 +73,9 @@ def test_the_same_question_gives_the_same_bits(
     assert again.to_json() == why.to_json()
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(place=st.integers(0, 10_000), hours=st.integers(0, 24 * 200))
 def test_nothing_at_or_after_the_seed_time_is_in_an_explanation(
     explainer: Explainer, small_shop: Shop, place: int, hours: int
@@ -108,7 +110,11 @@ def test_the_shape_that_scripts_rely_on(why: Explanation) -> None:
         assert (effect["column"] is not None) == (effect["kind"] == "column")
         assert effect["text"].endswith(".")
     check = content["check"]
-    assert list(check["comprehensiveness"]) == list(check["sufficiency"]) == ["1", "5", "10", "20", "50"]
+    assert (
+        list(check["comprehensiveness"])
+        == list(check["sufficiency"])
+        == ["1", "5", "10", "20", "50"]
+    )
     assert {"area", "area_attention", "area_random"} <= set(check)
 
 

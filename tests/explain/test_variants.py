@@ -38,7 +38,9 @@ def some_hood(explainer: Explainer, at: str, least: int) -> Neighbourhood:
     rows = explainer.predictor.seeds(None, at).rows
     data = explainer.data
     for row in rows:
-        seed = make_seeds(data.db, data.graph, "customers", [row], explainer.predictor.seeds(None, at).times[:1])
+        seed = make_seeds(
+            data.db, data.graph, "customers", [row], explainer.predictor.seeds(None, at).times[:1]
+        )
         hood = neighbourhood(explainer.scorer, seed)
         tables = {hood.table(unit) for unit in range(hood.num_rows)}
         if hood.num_rows >= least and {"orders", "order_items", "products"} <= tables:
@@ -139,5 +141,3 @@ def test_what_only_an_absent_row_links_is_cut_off(wide: Explainer, small_shop: S
     all_[near + behind] = ABSENT
     assert variants.predict(some[None])[0] == variants.predict(all_[None])[0]
     assert variants.predict(some[None])[0] != variants.predict(variants.full[None])[0]
-
-

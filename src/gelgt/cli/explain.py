@@ -117,7 +117,8 @@ def explain_command(
     """
     explained.check()
     is_single = explained.frame is None and explained.keys is not None and len(explained.keys) == 1
-    _check_out(out, is_single)
+    is_whole = explained.frame is None and explained.keys is None
+    _check_out(out, is_single or is_whole)
     from gelgt.cli.waiting import working
     from gelgt.explain import Explainer
     from gelgt.inference import Predictor
@@ -126,7 +127,9 @@ def explain_command(
     load_deferred()
     with working("opening the source"):
         explainer = Explainer(Predictor(loaded, run.open(loaded), device=run.device))
-    if is_single:
+    if is_whole:
+        _whole(explainer, out, as_json)
+    elif is_single:
         with working("explaining"):
             why = next(explainer.explain_all(**explained.arguments()))
         _single(why, out, as_json)
@@ -197,6 +200,31 @@ def _checked(why: "Explanation") -> str:
         f"checked by deletion: area {check['area']:.3f} between adding and removing rows in this "
         f"order, {beside}{check['area_random']:.3f} in random orders"
     )
+
+
+def _whole(explainer: "Explainer", out: Path | None, as_json: bool) -> None:
+    from gelgt.cli.waiting import counted
+    from gelgt.explain import explain_whole
+    from gelgt.explain.whole import SAMPLE
+    from gelgt.report.sections.explanation import FILE
+
+    with counted("explaining", SAMPLE) as count:
+        whole = explain_whole(explainer, told=count)
+    kept = whole.save(explainer.predictor.run.folder / FILE)
+    if out is not None:
+        whole.save(out)
+    if as_json:
+        print_json(whole.to_dict() | {"out": str(kept if out is None else out)})
+        return
+    say(f"{whole.entities} entities at {whole.at}, each line deleted for all of them", "")
+    for title, entries in (("path", whole.paths), ("column", whole.columns)):
+        rows = [
+            [e.name, f"{e.importance:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.effect:+.4f}"]
+            for e in entries[:SHOWN]
+        ]
+        print_table([title, "importance", "95 %", "effect"], rows, right=(1, 2, 3))
+        say("")
+    say(f"written to {kept}; gelgt report shows it")
 
 
 def _several(

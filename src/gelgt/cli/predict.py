@@ -89,7 +89,11 @@ class SeedOptions:
 
     def arguments(self) -> dict[str, Any]:
         """What `Predictor.seeds` takes."""
-        return {"entities": listed_keys(self.entities), "frame": frame_of(self.frame), "at": self.at}
+        return {
+            "entities": listed_keys(self.entities),
+            "frame": frame_of(self.frame),
+            "at": self.at,
+        }
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ neighbourhood.py   the rows that a prediction rests on, and the paths to them
 variants.py        the same seed without some rows, or with other values in some columns
 game.py, owen.py   what each path, row and column adds
 check.py           whether removing what is named changes the prediction
+whole.py           what a model as a whole rests on
 explanation.py     the result, in the user's own tables, keys and times
 """
 
@@ -17,14 +18,24 @@ if TYPE_CHECKING:
     from gelgt.explain.explainer import Explainer
     from gelgt.explain.explanation import Effect, Explanation
     from gelgt.explain.owen import Effort
+    from gelgt.explain.whole import WholeExplanation, explain_whole
 
 _HOME = {
     "Effect": "gelgt.explain.explanation",
     "Effort": "gelgt.explain.owen",
     "Explainer": "gelgt.explain.explainer",
     "Explanation": "gelgt.explain.explanation",
+    "WholeExplanation": "gelgt.explain.whole",
+    "explain_whole": "gelgt.explain.whole",
 }
-__all__ = ["Effect", "Effort", "Explainer", "Explanation"]
+__all__ = [
+    "Effect",
+    "Effort",
+    "Explainer",
+    "Explanation",
+    "WholeExplanation",
+    "explain_whole",
+]
 
 
 def __getattr__(name: str) -> Any:

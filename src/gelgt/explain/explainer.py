@@ -1,9 +1,9 @@
 """`Explainer`: explanations of what a predictor predicts.
 
-Deletion is the truth here: a row's effect is how the prediction changes without it, in the network,
-in the history columns that the columns network and the trees read, and in their mix. One-by-one
-deletion proposes which rows are looked at; Owen values divide (`explain/owen.py`); the check removes
-and adds rows in that order (`explain/check.py`).
+Deletion is the truth here: a row's effect is how the prediction changes without it, in the
+network, in the history columns that the columns network and the trees read, and in their mix.
+One-by-one deletion proposes which rows are looked at; Owen values divide (`explain/owen.py`); the
+check removes and adds rows in that order (`explain/check.py`).
 """
 
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ class Explainer:
         hood = neighbourhood(self.scorer, seed)
         self._check(hood)
         variants = Variants(self.scorer, hood)
-        variants.output = self._output(seed)
+        variants.output = self.output_of(seed)
         # the same question gives the same bits
         rng = np.random.default_rng([int(seed.key[0]), int(seed.time[0]) % 2**63])
         score = _one_by_one(variants)
@@ -104,7 +104,7 @@ class Explainer:
         attention = self._attention(hood)
         checked = check(variants, score, attention, rng)
         names = Names(self.data, hood, list(variants.outputs(variants.full[None]).parts))
-        what = self._what(variants.output)
+        what = self.what(variants.output)
         effects = sorted(
             (names.effect(leaf) for part in parts for leaf in part.leaves),
             key=lambda effect: -abs(effect.effect),
@@ -116,9 +116,7 @@ class Explainer:
         ]
         now = variants.outputs(variants.full[None])
         before = variants.outputs(np.stack(division.empty()))
-        turned = (
-            self._turned(variants, names, score, what) if is_counterfactual else None
-        )
+        turned = self._turned(variants, names, score, what) if is_counterfactual else None
         notices = () if checked.is_better_than_random else (
             "The order of these rows is no better than a random order.",
         )  # fmt: skip
@@ -145,18 +143,20 @@ class Explainer:
         )
 
     # What is explained.
-    def _output(self, seed: Seeds) -> int:
+    def output_of(self, seed: Seeds) -> int:
         """The class that is predicted, or the most probable label."""
-        together = self.scorer.predict(seed).together
-        return 0 if together.ndim == 1 else int(together[0].argmax())
+        if self.data.target.outputs == 1:
+            return 0
+        return int(self.scorer.predict(seed).together[0].argmax())
 
-    def _what(self, output: int) -> str:
+    def what(self, output: int | None = None) -> str:
+        """What is explained, in words."""
         kind, labels = self.data.target.task_type, self.data.target.space.labels
         if kind == "regression":
             return "the prediction"
         if kind == "binary_classification":
             return "the probability"
-        return f"the probability of {labels[output]}"
+        return f"the probability of {'the class' if output is None else labels[output]}"
 
     def _base_rate(self, output: int) -> float:
         import torch
@@ -164,9 +164,7 @@ class Explainer:
         decoded = self.data.target.decode(torch.tensor([self.data.target.start]))
         return float(decoded[0] if decoded.ndim == 1 else decoded[0, output])
 
-    def _turned(
-        self, variants: Variants, names: Names, score: Floats, what: str
-    ) -> dict[str, Any]:
+    def _turned(self, variants: Variants, names: Names, score: Floats, what: str) -> dict[str, Any]:
         is_value = self.data.target.task_type == "regression"
         threshold = self.data.target.mean if is_value else THRESHOLD
         found = counterfactual(variants, score, threshold)
@@ -232,7 +230,8 @@ def _one_by_one(variants: Variants) -> Floats:
     states = np.repeat(variants.full[None], count, 0)
     states[np.arange(1, count), np.arange(1, count)] = ABSENT
     values = variants.predict(states)
-    return values[0] - values
+    lost: Floats = values[0] - values
+    return lost
 
 
 def _refined(score: Floats, parts: tuple[Part, ...]) -> Floats:

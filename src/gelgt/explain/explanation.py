@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gelgt.errors import GelgtError
-from gelgt.files import whole_file
+from gelgt.files import write_text
 
 FORMATS = (".html", ".json")
 
@@ -132,9 +132,7 @@ class Explanation:
             from gelgt.explain.page import page
 
             text = page(self)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(target, text)
         return target
 
 

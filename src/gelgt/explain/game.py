@@ -109,9 +109,7 @@ def adding_up(shares: Shares, total: Floats) -> Shares:
     return Shares(shares.values + (weight / weight.sum())[:, None] * missing, shares.errors)
 
 
-def paired_orders(
-    players: int, contexts: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def paired_orders(players: int, contexts: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """(contexts, k) random orders, each followed by its reverse."""
     half = [rng.permutation(players) for _ in range(contexts // 2)]
     return np.array([order for one in half for order in (one, one[::-1])], np.int64).reshape(

@@ -12,7 +12,8 @@ from gelgt.explain.neighbourhood import DAY, Neighbourhood, Rest, age_group
 from gelgt.explain.paths import Path
 from gelgt.explain.stand_ins import ABSENT, StandIns
 from gelgt.graph import TIMELESS
-from gelgt.history.events import Events, Key, View, children, parents_of, row_times, rows_below
+from gelgt.history.events import Events, View, children, parents_of, row_times, rows_below
+from gelgt.history.keys import Key
 from gelgt.history.lists import Lists, Rows
 
 
@@ -138,10 +139,9 @@ class VariantLists(Lists):
             named = units >= 0
             is_there[:, named] &= kinds[:, np.searchsorted(known, units[named])] != ABSENT
         lists, events = np.nonzero(is_there)
-        own = part.units[-1][events]
-        states = np.where(
-            own >= 0, kinds[lists, np.searchsorted(known, np.maximum(own, 0)).clip(max=len(known) - 1)], 0
-        ) if len(known) else np.zeros(len(own), np.int64)  # fmt: skip
+        own, states = part.units[-1][events], np.zeros(len(events), np.int64)
+        named = own >= 0
+        states[named] = kinds[lists[named], np.searchsorted(known, own[named])]
         row = part.row[events].astype(np.int64)
         ends = np.concatenate([[0], np.cumsum(is_there.sum(1))]).astype(np.int64)
         return row, part.time[events], self.stand_ins.numbers(states, row), ends, which

@@ -96,7 +96,7 @@ class Names:
             else rests[unit - self.hood.num_rows].ages
             for unit in units
         ]
-        ages = np.concatenate(every)
+        ages: NDArray[np.float64] = np.concatenate(every)
         return ages[~np.isnan(ages)]
 
     def _all_keys(self) -> list[Any]:

@@ -125,9 +125,7 @@ class Division:
         groups = [n for n in top if n.part.player.kind == "branch"]
         self._level(groups, lambda n: paths_of(self.hood, n.part.player))
         paths = worth([inner for n in groups for inner in n.inside], self.effort.groups)
-        self._level(
-            paths, lambda n: rows_of(self.hood, n.part.player, score, self.effort.rows)
-        )
+        self._level(paths, lambda n: rows_of(self.hood, n.part.player, score, self.effort.rows))
         chosen = worth([n for n in top if n.part.player.kind == "own"], 1)
         for node in paths:
             rows = [n for n in node.inside if n.part.player.kind == "row"]

@@ -50,20 +50,23 @@ SHOWN = 25  # effects in the table
 
 
 def page(why: Explanation) -> str:
-    """The whole document."""
+    """The page of one explanation."""
     sections = [_rows(why), _effects(why), _paths(why), _check(why), _parts(why)]
+    body = [_header(why), *(section.html() for section in sections if section is not None)]
+    return document(f"{why.table} {key_text(why.entity)} · gelgt explanation", "\n".join(body))
+
+
+def document(title: str, body: str) -> str:
+    """A whole document around its body."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    title = f"{why.table} {key_text(why.entity)} · gelgt explanation"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';style-src '
         f"'unsafe-inline';script-src 'sha256-{digest}'\">"
         f"<title>{escape(title)}</title>\n<style>{CSS}{STYLE}</style></head>\n<body><main>\n"
-        f"{_header(why)}\n"
-        + "\n".join(section.html() for section in sections if section is not None)
-        + "\n<footer>Measured by deletion: these are effects on the prediction, not causes in the "
-        f"world.</footer>\n</main><script>{SCRIPT}</script></body></html>\n"
+        f"{body}\n<footer>Measured by deletion: these are effects on the prediction, not causes in "
+        f"the world.</footer>\n</main><script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -197,4 +200,3 @@ def _effect(value: float) -> str:
 def _number(value: float | None) -> str:
     shown = "" if value is None else f"{value:.9g}"
     return f'<td class="n" data-v="{shown}">{"" if value is None else number(value)}</td>'
-

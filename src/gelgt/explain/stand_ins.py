@@ -171,5 +171,3 @@ def draw_rows(
         known = np.flatnonzero(times < limit)
         known = known[rng.integers(0, len(known), count)] if len(known) else known
     return known[:count].astype(np.int64)
-
-

@@ -137,7 +137,8 @@ class Variants:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The variants that a model can tell apart, and which of them each variant is."""
         places: dict[bytes, int] = {}
-        first, inverse = [], []
+        first: list[int] = []
+        inverse: list[int] = []
         columns = None if history is None else history.numpy()
         for v in range(len(offsets) - 1):
             part = slice(offsets[v], offsets[v + 1])

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.history.columns import EVERY_COLUMN, Choice, Column, SeedColumns, TaskData
-from gelgt.history.events import Key, View, keys_of, row_times
+from gelgt.history.events import View, row_times
+from gelgt.history.keys import Key, keys_of
 from gelgt.history.lists import Lists
 from gelgt.meter import Work
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import NEVER, Graph
+from gelgt.history.keys import Key
 from gelgt.history.patched import Patched
 
 Numbers = NDArray[Any]  # of rows or places, in the type of the graph's nodes: 4 bytes mostly
@@ -29,26 +30,6 @@ WINDOW = 1 << 26  # bytes of a file from which values are taken at a time
 # Lists of neighbours lie scattered, rows one behind the other: so many neighbours take as long to
 # look at as one row.
 SCATTERED = 8
-
-
-@dataclass(frozen=True)
-class Key:
-    """A foreign key: `column` of `child`, the place of the column among its keys, and the table it
-    refers to."""
-
-    child: str
-    column: str
-    place: int
-    parent: str
-
-
-def keys_of(graph: Graph, hidden: frozenset[tuple[str, str]]) -> list[Key]:
-    """Every foreign key that a task may see."""
-    places = {t: [r.column for r in graph.relations if r.child == t] for t in graph.tables}
-    every = [
-        Key(r.child, r.column, places[r.child].index(r.column), r.parent) for r in graph.relations
-    ]
-    return [key for key in every if (key.child, key.column) not in hidden]
 
 
 def row_times(graph: Graph, table: str) -> NDArray[np.int64]:

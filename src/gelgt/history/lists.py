@@ -1,12 +1,12 @@
-"""`Lists`: how the columns of seeds follow foreign keys, from a row of each seed to one other row or
-to a list of events. What follows them otherwise, such as without some rows, is another `Lists`."""
+"""`Lists`: how the columns of seeds follow foreign keys, from a row of each seed to one other row
+or to a list of events. What follows them otherwise, such as without some rows, is another `Lists`.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import Graph
 from gelgt.history.events import (
-    Key,
     View,
     children,
     grandchildren,
@@ -14,6 +14,7 @@ from gelgt.history.events import (
     parents_of,
     row_times,
 )
+from gelgt.history.keys import Key
 
 Rows = NDArray[np.int64]
 

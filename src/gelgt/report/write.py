@@ -9,6 +9,7 @@ from gelgt.report.run import Run
 from gelgt.report.sections import (
     attention,
     calibration,
+    explanation,
     learning,
     outcome,
     profile,
@@ -57,6 +58,7 @@ def page(run: Run) -> str:
         outcome,
         calibration,
         slices,
+        explanation,
         profile,
         attention,
         setup,

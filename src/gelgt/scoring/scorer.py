@@ -126,7 +126,10 @@ class Scorer:
         parts = {NETWORK: torch.cat(outs)}
         history = torch.cat(histories) if histories else torch.zeros(len(parts[NETWORK]), 0)
         if self.model.columns is not None:
-            parts[COLUMNS] = self.model.columns.outputs(history)
+            # without the filler rows that make the bits of `outputs` independent of their number
+            with torch.inference_mode():
+                made = self.model.columns(history.to(self.device).float())
+            parts[COLUMNS] = made.float().cpu()
         if self.trees is not None:
             parts[TREES] = outputs_of_trees(self.trees, history)
         return parts
