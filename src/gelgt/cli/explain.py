@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # effects that are printed
 LINES = ".jsonl"
+SAMPLE = 100  # entities over which a whole model is explained
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,15 @@ class ExplainedOptions:
 def explain_command(
     *,
     explained: ExplainedOptions,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=2,
+            help="Entities over which the whole model is explained; 100 by default.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -118,6 +128,12 @@ def explain_command(
     explained.check()
     is_single = explained.frame is None and explained.keys is not None and len(explained.keys) == 1
     is_whole = explained.frame is None and explained.keys is None
+    if sample is not None and not is_whole:
+        raise GelgtError(
+            "bad_option",
+            "--sample is about the whole model.",
+            hint="Leave out --entity, --entities and --frame, or --sample.",
+        )
     _check_out(out, is_single or is_whole)
     from gelgt.cli.waiting import working
     from gelgt.explain import Explainer
@@ -128,7 +144,7 @@ def explain_command(
     with working("opening the source"):
         explainer = Explainer(Predictor(loaded, run.open(loaded), device=run.device))
     if is_whole:
-        _whole(explainer, out, as_json)
+        _whole(explainer, sample or SAMPLE, out, as_json)
     elif is_single:
         with working("explaining"):
             why = next(explainer.explain_all(**explained.arguments()))
@@ -202,14 +218,13 @@ def _checked(why: "Explanation") -> str:
     )
 
 
-def _whole(explainer: "Explainer", out: Path | None, as_json: bool) -> None:
+def _whole(explainer: "Explainer", sample: int, out: Path | None, as_json: bool) -> None:
     from gelgt.cli.waiting import counted
     from gelgt.explain import explain_whole
-    from gelgt.explain.whole import SAMPLE
     from gelgt.report.sections.explanation import FILE
 
-    with counted("explaining", SAMPLE) as count:
-        whole = explain_whole(explainer, told=count)
+    with counted("explaining", sample) as count:
+        whole = explain_whole(explainer, sample=sample, told=count)
     kept = whole.save(explainer.predictor.run.folder / FILE)
     if out is not None:
         whole.save(out)

@@ -27,6 +27,7 @@ from gelgt.inference import Predictor
 from gelgt.sampling import Seeds, make_seeds
 from gelgt.scoring.recommend import RecommendScorer
 
+NOTHING = ("no_rows", "before_all_rows")  # there is nothing to explain
 THRESHOLD = 0.5  # of a probability, where a decision turns
 
 
@@ -80,13 +81,19 @@ class Explainer:
         *,
         is_counterfactual: bool = False,
     ) -> Iterator[Explanation]:
-        """Explain one prediction after the other; arguments as in `Predictor.predict`."""
+        """Explain one prediction after the other; arguments as in `Predictor.predict`. Of several,
+        one without any row gets an explanation that says so and has no effects."""
         chosen = self.predictor.seeds(entities, at, frame)
         for row, time in zip(chosen.rows, chosen.times):
             seed = make_seeds(
                 self.data.db, self.data.graph, self.data.task.entity_table, [row], [time]
             )
-            made = self.explain_seed(seed, is_counterfactual=is_counterfactual)
+            try:
+                made = self.explain_seed(seed, is_counterfactual=is_counterfactual)
+            except GelgtError as error:
+                if len(chosen) == 1 or error.code not in NOTHING:
+                    raise
+                made = self._without_rows(seed, error.message)
             yield replace(made, notices=(*chosen.notices, *made.notices))
 
     def explain_seed(self, seed: Seeds, *, is_counterfactual: bool = False) -> Explanation:
@@ -140,6 +147,21 @@ class Explainer:
             counterfactual=turned,
             notices=notices,
             variants=variants.asked,
+        )
+
+    def _without_rows(self, seed: Seeds, why: str) -> Explanation:
+        hood = neighbourhood(self.scorer, seed)
+        output = self.output_of(seed)
+        value = self.scorer.predict(seed).together.reshape(1, -1)[0, output]
+        return Explanation(
+            entity=Names(self.data, hood, []).key(0),
+            table=hood.table(0),
+            at=str(np.datetime64(int(seed.time[0]), "s")),
+            prediction=float(value),
+            base=float(value),
+            base_rate=self._base_rate(output),
+            what=self.what(output),
+            notices=(why,),
         )
 
     # What is explained.
@@ -258,6 +280,7 @@ def _timeline(names: Names, hood: Neighbourhood, score: Floats) -> tuple[dict[st
             "key": names.key(unit),
             "time": names.time(unit),
             "age_days": _finite(hood.ages[unit]),
+            "via_days": _finite(hood.via_age(unit)),
             "effect": float(score[unit]),
         }
         for unit in range(1, hood.num_rows)

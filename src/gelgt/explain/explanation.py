@@ -29,6 +29,7 @@ class Effect:
         value: The column's value, as the model reads it.
         age_days: Before the time of the prediction; of several rows, the newest.
         oldest_days: Of several rows, the oldest.
+        via_days: Of a row without a time, the age of the row that leads to it.
         time: When the row happened, ISO 8601.
         rows: How many rows.
         keys: The foreign keys on the way.
@@ -46,6 +47,7 @@ class Effect:
     value: Any = None
     age_days: float | None = None
     oldest_days: float | None = None
+    via_days: float | None = None
     time: str | None = None
     rows: int = 1
     keys: tuple[str, ...] = ()

@@ -73,6 +73,7 @@ class Names:
             value=None if part.column is None else self.value(unit, part.column),
             age_days=_days(np.nanmin(ages)) if len(ages) and unit else None,
             oldest_days=_days(np.nanmax(ages)) if len(ages) and not is_one else None,
+            via_days=self._via(unit) if is_one and unit and not len(ages) else None,
             time=self.time(unit) if is_one and unit else None,
             rows=int(hood.sizes[units].sum()),
             parts=dict(zip(self.parts, map(float, part.values[1:]))),
@@ -98,6 +99,10 @@ class Names:
         ]
         ages: NDArray[np.float64] = np.concatenate(every)
         return ages[~np.isnan(ages)]
+
+    def _via(self, unit: int) -> float | None:
+        age = self.hood.via_age(unit)
+        return None if np.isnan(age) else _days(age)
 
     def _all_keys(self) -> list[Any]:
         keys: list[Any] = [None] * self.hood.num_rows

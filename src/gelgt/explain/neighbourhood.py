@@ -8,7 +8,7 @@ read. A row belongs to one unit, that of the shortest path to it, and is absent 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,22 @@ class Rest:
     path: str
     rows: NDArray[np.int64]
     ages: NDArray[np.float64]
+
+
+class Search(NamedTuple):
+    """A breadth-first search over the sampled rows.
+
+    Attributes:
+        order: Rows in the order in which they are found.
+        depth: Distance of each row, -1 for none.
+        paths: The path to each row.
+        via: The row from which each was found.
+    """
+
+    order: list[int]
+    depth: list[int]
+    paths: list[Path]
+    via: list[int]
 
 
 def age_group(ages: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -107,12 +123,11 @@ class Neighbourhood:
         return starts, other[order], np.concatenate([relation, -1 - relation])[order]
 
     @cached_property
-    def search(self) -> tuple[list[int], list[int], list[Path]]:
-        """Breadth-first search over all rows: the order in which rows are found, the distance of
-        each row (-1 for none), and the path to it."""
+    def search(self) -> "Search":
+        """Breadth-first search over all rows."""
         starts, others, relations = self.lists
         order, depth = [0], [-1] * self.num_rows
-        paths = [OWN] * self.num_rows
+        paths, via = [OWN] * self.num_rows, [0] * self.num_rows
         depth[0] = 0
         for row in order:
             if depth[row] == self.hops:
@@ -123,26 +138,26 @@ class Neighbourhood:
                     depth[other], way = depth[row] + 1, int(relations[e])
                     step = step_up if way >= 0 else step_down
                     key = self.graph.relations[way if way >= 0 else -1 - way]
-                    paths[other] = step(paths[row], key)
+                    paths[other], via[other] = step(paths[row], key), row
                     order.append(other)
-        return order, depth, paths
+        return Search(order, depth, paths, via)
 
     @cached_property
     def is_loose(self) -> NDArray[np.bool_]:
         """(K,) rows that no keys among the sampled rows link to the seed: the sampler found them
         by their time, or drew them."""
-        return np.array(self.search[1]) < 0
+        return np.array(self.search.depth) < 0
 
     @cached_property
     def is_searched(self) -> bool:
         """Whether the sampler found the rows in the order of this search."""
-        order, depth, _ = self.search
-        return order == list(range(self.num_rows)) and depth == self.sample.hop.tolist()
+        is_same = self.search.order == list(range(self.num_rows))
+        return is_same and self.search.depth == self.sample.hop.tolist()
 
     @cached_property
     def paths(self) -> list[Path]:
         """The path to each unit; loose rows have one of their own by table."""
-        named = self.search[2]
+        named = self.search.paths
         loose = self.is_loose
         sampled = [
             Path(f"~ {self.table(row)}", (self.table(0), self.table(row))) if loose[row] else path
@@ -172,6 +187,13 @@ class Neighbourhood:
         sampled = np.where(self.sample.has_time, self.sample.age, np.nan).astype(np.float64)
         rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests]
         return np.concatenate([sampled, [a if np.isfinite(a) else np.nan for a in rests]])
+
+    def via_age(self, row: int) -> float:
+        """The age of a sampled row, or of the row that leads to it where it has none of its own;
+        NaN where that is the entity."""
+        while row and np.isnan(self.ages[row]):
+            row = self.search.via[row]
+        return float(self.ages[row]) if row else float("nan")
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:

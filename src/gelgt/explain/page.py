@@ -43,7 +43,7 @@ th[aria-sort=descending]::after{content:" \\2193"}
 th[aria-sort=ascending]::after{content:" \\2191"}
 .why{padding-left:1.2em;margin:0 0 12px}.why li{margin:0 0 6px}
 .up{color:var(--c0)}.down{color:var(--c1)}
-figure.wide>svg{max-width:none}
+figure.wide{overflow-x:auto}figure.wide>svg{max-width:none;min-width:640px}
 td.n.up,td.n.down{font-weight:600}
 """
 SHOWN = 25  # effects in the table
@@ -100,7 +100,7 @@ def _rows(why: Explanation) -> Section | None:
     drawn = drawn.replace("<figure>", '<figure class="wide">')
     aid = (
         "Each dot is a row that the model saw, newest at the right; larger and stronger dots move "
-        "the prediction more."
+        "the prediction more. A row without a time stands where the row is that leads to it."
     )
     return Section("timeline", "The rows over time", aid, drawn)
 

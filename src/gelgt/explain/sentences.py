@@ -87,7 +87,9 @@ def row_name(effect: Effect) -> str:
     """A single row: "the row 7 of orders (31 days ago)"."""
     name = f"the row {key_text(effect.key)} of {effect.table}"
     if effect.age_days is not None:
-        name += f" ({duration(max(effect.age_days, 0.0))} ago)"
+        return f"{name} ({duration(max(effect.age_days, 0.0))} ago)"
+    if effect.via_days is not None and len(effect.path) > 2:
+        return f"{name} ({effect.path[-2]} of {duration(max(effect.via_days, 0.0))} ago)"
     return name
 
 

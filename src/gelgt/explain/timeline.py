@@ -13,9 +13,8 @@ TICKS = (1, 7, 30, 90, 180, 365, 730, 1825, 3650, 7300, 18250)
 
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> str:
-    """An SVG picture of rows: path, key, time, age_days, effect."""
-    timed = [row for row in rows if row["age_days"] is not None]
-    oldest = max((row["age_days"] for row in timed), default=1.0) or 1.0
+    """An SVG picture of rows: path, key, time, age_days, via_days, effect."""
+    oldest = max((row["via_days"] or 0.0 for row in rows), default=1.0) or 1.0
     largest = max((abs(row["effect"]) for row in rows), default=0.0) or 1.0
     lanes = list(dict.fromkeys(tuple(row["path"]) for row in rows))
     lanes.sort(key=lambda path: -max(abs(r["effect"]) for r in rows if tuple(r["path"]) == path))
@@ -59,9 +58,9 @@ def _axis(oldest: float, height: int) -> str:
 
 def _dot(row: Mapping[str, Any], y: float, oldest: float, largest: float, count: int) -> str:
     share = abs(row["effect"]) / largest
-    # rows without a time stand at the left edge, beside each other
-    age = row["age_days"]
-    x = LEFT + 6 + 7 * (count % 24) if age is None else _x(age, oldest)
+    # Rows without a time stand where the row is that leads to them; without one, at the left.
+    age, via = row["age_days"], row["via_days"]
+    x = LEFT + 6 + 7 * (count % 24) if via is None else _x(via, oldest)
     colour, radius = (0 if row["effect"] > 0 else 1), 3 + 7 * share**0.5
     key = key_text(row["key"])
     when = "no time" if age is None else f"{row['time']}, {number(age)} days before"

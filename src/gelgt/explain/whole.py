@@ -170,9 +170,10 @@ def explain_whole(
         hood = neighbourhood(explainer.scorer, seed)
         variants = Variants(explainer.scorer, hood)
         variants.output = explainer.output_of(seed)
-        names, states = zip(*_deletions(explainer, variants, rng))
-        values = variants.predict(np.stack([variants.full, *states]))
-        changes.add(names, (values[0] - values[1:]).tolist())
+        deletions = list(_deletions(explainer, variants, rng))
+        states = [variants.full, *(state for _, state in deletions)]
+        values = variants.predict(np.stack(states))
+        changes.add([name for name, _ in deletions], (values[0] - values[1:]).tolist())
         if told is not None:
             told(1)
     ages = {
@@ -198,9 +199,6 @@ def _deletions(
 ) -> Iterator[tuple[tuple[str, str], States]]:
     """Everything that is deleted for one entity, with its group and name."""
     hood, full = variants.hood, variants.full
-    if hood.num_units == 1:
-        yield ("table", hood.table(0)), full
-        return
     tables = np.array([path.table for path in hood.paths])
     for path, units in hood.groups.items():
         yield ("path", " → ".join(path.tables)), _without(full, units)
