@@ -113,7 +113,9 @@ class Division:
         return [self._with_own(state, d) for d in range(DRAWS)]
 
     def divide(self, score: Floats) -> tuple[Part, ...]:
-        """All parts. `score` (U,) proposes which rows are looked at one by one."""
+        """All parts. `score` (U,) proposes which rows are looked at one by one: what goes with
+        each alone. What other columns of a row would change is looked at too."""
+        score = np.maximum(np.abs(score), np.abs(self._other_columns()))
         top = self._first_level()
         largest = max((abs(node.part.effect) for node in top), default=0.0)
         least = self.effort.least * largest
@@ -129,7 +131,7 @@ class Division:
         chosen = worth([n for n in top if n.part.player.kind == "own"], 1)
         for node in paths:
             rows = [n for n in node.inside if n.part.player.kind == "row"]
-            rows.sort(key=lambda n: -abs(n.part.effect))
+            rows.sort(key=lambda n: -max(abs(n.part.effect), score[n.part.player.units[0]]))
             chosen += rows[: self.effort.columns]
         self._into_columns(chosen)
         return tuple(node.done() for node in top)
@@ -231,6 +233,25 @@ class Division:
             return made
 
         return state
+
+    def _other_columns(self) -> Floats:
+        """(U,) how the prediction changes where each sampled row alone shows another's columns."""
+        full, donors = self.variants.full, dict[str, NDArray[np.int64]]()
+        states, units = [full], []
+        for unit in range(1, self.hood.num_rows):
+            table, row = self.hood.table(unit), int(self.hood.row_numbers[unit])
+            if table not in donors:
+                donors[table] = self._draw(table, self.hood.num_rows)
+            names = self.columns.get(table, [])
+            if names and len(donors[table]):
+                other = full.copy()
+                donor = int(donors[table][unit])
+                other[unit] = self.variants.stand_ins.state(table, row, donor, names)
+                states.append(other)
+                units.append(unit)
+        values, changes = self.variants.predict(np.stack(states)), np.zeros(len(full))
+        changes[units] = values[0] - values[1:]
+        return changes
 
     # Draws and values.
     def _draw(self, table: str, count: int) -> NDArray[np.int64]:
