@@ -27,7 +27,7 @@ _HOME = {
     "SamplingConfig": "gelgt.config",
     "TrainConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
-    "register_model": "gelgt.registry",
+    "register_model": "gelgt.registry",  # for those who write models (docs/models.md)
 }
 __all__ = [
     "Database",
@@ -42,7 +42,6 @@ __all__ = [
     "__version__",
     "load",
     "open",
-    "register_model",
 ]
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from gelgt.estimator import GelGT, load
     from gelgt.explain import Explanation
     from gelgt.inference import Prediction
-    from gelgt.registry import register_model
+    from gelgt.registry import register_model as register_model
     from gelgt.sources import Database, open
     from gelgt.tasks import Task
 

@@ -246,17 +246,24 @@ def _several(
     explainer: "Explainer", arguments: dict[str, Any], out: Path | None, as_json: bool
 ) -> None:
     """One explanation after the other, each written as soon as it is there."""
+    from gelgt.cli.waiting import counted
+    from gelgt.files import whole_file
+
     start, count = time.perf_counter(), 0
     if out is None:
         for why in explainer.explain_all(**arguments):
-            say(why.to_json())
+            print_json(why.to_dict())
         return
-    from gelgt.files import whole_file
-
-    with whole_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
+    total = len(explainer.predictor.seeds(*(arguments[n] for n in ("entities", "at", "frame"))))
+    with (
+        counted("explaining", total) as told,
+        whole_file(out) as temporary,
+        temporary.open("w", encoding="utf-8") as file,
+    ):
         for why in explainer.explain_all(**arguments):
             file.write(why.to_json() + "\n")
             count += 1
+            told(1)
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
         print_json({"rows": count, "out": str(out), "seconds": seconds})

@@ -267,8 +267,8 @@ def _refined(score: Floats, parts: tuple[Part, ...]) -> Floats:
 
 
 def _by_path(names: Names, paths: list[Part], what: str) -> tuple[Effect, ...]:
-    effects = [names.effect(replace(part, inside=())) for part in paths]
-    effects.sort(key=lambda effect: -abs(effect.effect))
+    effects = [names.effect(part) for part in paths]
+    effects.sort(key=lambda effect: -effect.strength)
     return tuple(replace(e, text=sentence(e, what)) for e in effects)
 
 

@@ -24,6 +24,7 @@ class Effect:
         path: The tables on the way to them, the entity's first.
         effect: In the units of the prediction.
         error: Its standard error; 0 where nothing was drawn.
+        strength: Sum of the absolute effects of what it was divided into, which may cancel.
         key: The user's key of the row; None where there are several.
         column: The column; None for whole rows.
         value: The column's value, as the model reads it.
@@ -42,6 +43,7 @@ class Effect:
     path: tuple[str, ...]
     effect: float
     error: float = 0.0
+    strength: float = 0.0
     key: Any = None
     column: str | None = None
     value: Any = None
@@ -73,7 +75,8 @@ class Explanation:
         base_rate: The mean of the training labels.
         what: What is explained, in words.
         effects: They add up to prediction minus base; strongest first.
-        paths: The same by path: each of these is the sum of the effects of its rows and columns.
+        paths: The same by path: each of these is the sum of the effects of its rows and columns;
+            the path whose rows and columns move the prediction most, in either direction, first.
         parts: For each part of the model what it adds to the raw output, at the base and now.
         check: Whether it holds (`gelgt.explain.check`).
         sentences: The strongest effects for people.

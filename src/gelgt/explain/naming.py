@@ -68,6 +68,7 @@ class Names:
             keys=player.path.keys,
             effect=part.effect,
             error=part.error,
+            strength=sum(abs(leaf.effect) for leaf in part.leaves),
             key=self.key(unit) if is_one else None,
             column=part.column,
             value=None if part.column is None else self.value(unit, part.column),

@@ -117,12 +117,15 @@ class Division:
         each alone. What other columns of a row would change is looked at too."""
         score = np.maximum(np.abs(score), np.abs(self._other_columns()))
         top = self._first_level()
-        largest = max((abs(node.part.effect) for node in top), default=0.0)
-        least = self.effort.least * largest
+
+        def size(node: _Node) -> float:
+            """Effects of rows may cancel each other: then the rows tell more than their path."""
+            return max(abs(node.part.effect), float(score[node.part.player.units].max()))
+
+        least = self.effort.least * max(map(size, top), default=0.0)
 
         def worth(nodes: list[_Node], most: int) -> list[_Node]:
-            by_size = sorted(nodes, key=lambda node: -abs(node.part.effect))
-            return [n for n in by_size if abs(n.part.effect) > least][:most]
+            return [n for n in sorted(nodes, key=size, reverse=True) if size(n) > least][:most]
 
         groups = [n for n in top if n.part.player.kind == "branch"]
         self._level(groups, lambda n: paths_of(self.hood, n.part.player))
@@ -131,8 +134,7 @@ class Division:
         chosen = worth([n for n in top if n.part.player.kind == "own"], 1)
         for node in paths:
             rows = [n for n in node.inside if n.part.player.kind == "row"]
-            rows.sort(key=lambda n: -max(abs(n.part.effect), score[n.part.player.units[0]]))
-            chosen += rows[: self.effort.columns]
+            chosen += sorted(rows, key=size, reverse=True)[: self.effort.columns]
         self._into_columns(chosen)
         return tuple(node.done() for node in top)
 

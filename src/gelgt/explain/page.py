@@ -128,18 +128,22 @@ def _effects(why: Explanation) -> Section:
 
 
 def _paths(why: Explanation) -> Section:
-    head = ["Path", "Rows", "Newest, days", "Effect", "±"]
+    head = ["Path", "Rows", "Newest, days", "Moved", "Effect", "±"]
     rows = [
         [
             escape(path_text(effect.path)),
             f"{effect.rows:,}",
             _number(effect.age_days),
+            _number(effect.strength),
             _effect(effect.effect),
             _number(effect.error),
         ]
         for effect in why.paths
     ]
-    aid = "The same effects by path of foreign keys; a path is the sum of its rows and columns."
+    aid = (
+        "The same effects by path of foreign keys. A path's effect is the sum of its rows and "
+        "columns; what they moved in either direction stands beside it, since they may cancel."
+    )
     return Section("paths", "Paths", aid, table(head, rows, 1, "sorts"))
 
 
