@@ -8,7 +8,7 @@ from gelgt.nn.base import duration
 WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 MOST = 6  # sentences
 LEAST = 0.05  # of the largest effect
-ENOUGH = 0.75  # of the effects of a path, which a sentence tells
+ENOUGH = 0.8  # of the effects of a path, which a sentence tells
 
 
 def sentence(effect: Effect, what: str) -> str:
@@ -116,7 +116,7 @@ def _when(effect: Effect) -> str:
     if effect.age_days is None or effect.oldest_days is None:
         return ""
     newest, oldest = max(effect.age_days, 0.0), max(effect.oldest_days, 0.0)
-    if newest < 1 or newest < oldest / 4:
+    if newest < oldest / 10 or (oldest < 100 and newest < oldest / 3):
         return f" in the last {duration(oldest)}"
     if duration(newest) == duration(oldest):
         return f" of {duration(oldest)} ago"
