@@ -52,7 +52,7 @@ def finds_the_truths(why: Explanation, order: int, lines: dict[int, str]) -> boo
 def test_nine_in_ten_explanations_find_the_truths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gelgt.training.columns_fit.EPOCH", EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one)  # as users get it
+    monkeypatch.setattr("gelgt.training.columns_fit.EPOCH", 40)  # as users get it
     demo = Demo(tmp_path)
     demo.write_shop()
     demo.import_shop()
