@@ -22,14 +22,16 @@ _HOME = {
     "GelGT": "gelgt.estimator",
     "load": "gelgt.estimator",
     "Prediction": "gelgt.inference",
+    "Explanation": "gelgt.explain",
     "GelGTConfig": "gelgt.config",
     "SamplingConfig": "gelgt.config",
     "TrainConfig": "gelgt.config",
     "GelgtError": "gelgt.errors",
-    "register_model": "gelgt.registry",
+    "register_model": "gelgt.registry",  # for those who write models (docs/models.md)
 }
 __all__ = [
     "Database",
+    "Explanation",
     "GelGT",
     "GelGTConfig",
     "GelgtError",
@@ -40,15 +42,15 @@ __all__ = [
     "__version__",
     "load",
     "open",
-    "register_model",
 ]
 
 if TYPE_CHECKING:
     from gelgt.config import GelGTConfig, SamplingConfig, TrainConfig
     from gelgt.errors import GelgtError
     from gelgt.estimator import GelGT, load
+    from gelgt.explain import Explanation
     from gelgt.inference import Prediction
-    from gelgt.registry import register_model
+    from gelgt.registry import register_model as register_model
     from gelgt.sources import Database, open
     from gelgt.tasks import Task
 

@@ -28,6 +28,8 @@ from gelgt.training import Options, Progress, Run, load_run, train_run
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gelgt.explain import Explanation
+
 
 class GelGT:
     """A model that is trained on a database and a task, and predicts.
@@ -197,6 +199,39 @@ class GelGT:
         prediction: Prediction = self.predictor(db).predict(entities, at, frame, wishes, interval)
         _tell(prediction.notices)
         return prediction.to_pandas()
+
+    def explain(
+        self, db: Any = None, entity: Any = None, at: Any = None, *, counterfactual: bool = False
+    ) -> "Explanation":
+        """Why the model predicts what it does for one entity at a time: which rows, columns, paths
+        and ages move the prediction away from what it is when nothing is known, measured by
+        deletion (docs/explanations.md).
+
+        Args:
+            db: As in `predict`.
+            entity: A key of the entity table.
+            at: As in `predict`.
+            counterfactual: Also look for the fewest rows whose absence turns the decision.
+
+        Raises:
+            GelgtError: as in `predict`; ``no_rows`` where no row is linked to the entity.
+
+        Example:
+            >>> model.explain(db, entity=42, at="2026-11-01").save("why.html")  # doctest: +SKIP
+        """
+        from gelgt.explain import Explainer
+
+        if entity is None:
+            raise GelgtError(
+                "bad_option",
+                "An explanation is of one entity.",
+                hint="Give entity=…, a key of the entity table.",
+            )
+        explained = Explainer(self.predictor(db)).explain(
+            entity, at, is_counterfactual=counterfactual
+        )
+        _tell(explained.notices)
+        return explained
 
     def embed(
         self, db: Any = None, entities: Any = None, at: Any = None, *, frame: Any = None

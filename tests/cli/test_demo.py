@@ -35,6 +35,7 @@ def test_the_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "project",
         "run",
         "shop.db",
+        "why.html",
     ]
     assert gelgt.open(folder / "project").task("orders-soon").rows == found["task"]["rows"]
     assert load_run(folder / "run").record.to_json()["metrics"] == found["train"]["metrics"]
@@ -50,11 +51,14 @@ def test_the_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "gelgt task",
         "gelgt train",
         "gelgt predict",
+        "gelgt explain",
         "gelgt report",
     ):
         assert f"({step} " in result.out or f"; {step} " in result.out
     assert "oracle" in result.out
     assert "planted repurchase_lag" in result.out
+    assert "where nothing is known" in result.out
+    assert "What predictions rest on" in Path(found["report"]).read_text(encoding="utf-8")
     assert load_run(folder / "run").record.to_json()["seed"] == 1
 
 

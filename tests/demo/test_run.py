@@ -7,7 +7,8 @@ import pytest
 
 from gelgt.demo.run import TASK, Demo, learned
 from gelgt.errors import GelgtError
-from gelgt.runs.record import Profile
+from gelgt.explain import WholeExplanation
+from gelgt.explain.whole import Importance
 
 
 def test_the_steps_up_to_training(tmp_path: Path) -> None:
@@ -40,16 +41,28 @@ def test_a_project_of_the_users_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_what_was_learned_of_each_truth() -> None:
-    kernel = {"text": "30 days ± 5", "centre_days": 30.0, "width_days": 5.0, "weights": [0.1, -2.0]}
-    weaker = {**kernel, "text": "90 days", "weights": [0.3, 0.0]}
-    profile = {
-        "bias": [{"layer": 0, "kernels": [weaker, kernel]}],
-        "attention": {
-            "by_table": {"orders": 0.5, "page_pings": 0.1},
-            "rows_by_table": {"orders": 0.2, "page_pings": 0.6},
-        },
-    }
-    shown = learned(Profile.model_validate(profile))
-    assert shown["repurchase_lag"].endswith("30 days ± 5 (weight -2.00); 90 days (weight +0.30)")
-    assert shown["two_hop_quality"] == "orders 50% of attention (20% of the rows)"
-    assert shown["noise"] == "page_pings 10% of attention (60% of the rows)"
+    def importance(name: str, size: float, effect: float = 0.0, share: float = 1.0) -> Importance:
+        return Importance(name, size, size, size, effect, share)
+
+    ages = (
+        importance("3 to 7 days", 0.2, -0.1, 0.5),
+        importance("28 to 35 days", 0.2, 0.2, 0.5),
+        importance("60 to 90 days", 0.2, 0.3, 1.0),
+    )
+    whole = WholeExplanation(
+        what="the probability",
+        entities=10,
+        at="2025-01-01",
+        tables=(importance("order_items", 0.15), importance("visits", 0.002)),
+        paths=(importance("customers → order_items → products", 0.13),),
+        columns=(importance("products.quality", 0.12), importance("orders.channel", 0.01)),
+        ages={"orders": ages},
+    )
+    shown = learned(whole)
+    assert shown["repurchase_lag"].startswith(
+        "orders of 28 to 35 days raise the probability most (+0.40 where there are any), of 3 to 7 "
+        "days least (-0.20)"
+    )
+    assert "products.quality the probability changes by 0.120" in shown["two_hop_quality"]
+    assert "(orders.channel) by 0.010" in shown["two_hop_quality"]
+    assert shown["noise"].startswith("page_pings 0.000, visits 0.002")

@@ -7,7 +7,8 @@ import pytest
 
 from gelgt.graph import NEVER
 from gelgt.history import events
-from gelgt.history.events import Events, children, grandchildren, keys_of, other_parents
+from gelgt.history.events import Events, children, grandchildren, other_parents
+from gelgt.history.keys import keys_of
 from gelgt.testing.graphs import write_graph
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from gelgt.candidates.find import CandidateFinder, Candidates
 from gelgt.features import Features
-from gelgt.history.events import keys_of, parents_of
+from gelgt.history.events import parents_of
+from gelgt.history.keys import keys_of
 
 MOST = 8  # attributes, foreign keys first
 COLUMNS = ("share", "log count")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import Graph
-from gelgt.history.events import Key, keys_of
+from gelgt.history.keys import Key, keys_of
 
 HOPS = 4
 MOST_PATHS = 6

@@ -1,5 +1,5 @@
-"""`gelgt bench homophily`, `budget`, `temporal` and `results`: what needs no training of its own,
-or looks into trained runs."""
+"""`gelgt bench homophily`, `budget`, `temporal`, `explain` and `results`: what needs no training of
+its own, or looks into trained runs."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,14 @@ import typer
 
 from gelgt.cli.bench import show
 from gelgt.cli.bundle import bundled
-from gelgt.cli.options import DatasetOption, FolderOption, JsonFlag, VisibilityOption
+from gelgt.cli.options import (
+    DatasetOption,
+    DeviceOption,
+    FolderOption,
+    JsonFlag,
+    RunArg,
+    VisibilityOption,
+)
 from gelgt.cli.output import note, print_json, say
 from gelgt.cli.parse import address_of, check_visibility, sizes, typed_command
 from gelgt.cli.study import INTERRUPTED, StudyOptions, run_study_command
@@ -97,6 +104,23 @@ def temporal_command(options: StudyOptions, as_json: JsonFlag = False) -> None:
     say(f"written to {out / 'temporal.md'}")
 
 
+def explain_command(
+    run: RunArg,
+    rows: Annotated[
+        int, typer.Option("--rows", min=2, metavar="N", help="Test rows that are explained.")
+    ] = 60,
+    device: DeviceOption = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """Check explanations of test rows: do the rows that they name change the prediction?
+
+    Prints the area between adding and removing rows, beside the orders by attention and at random,
+    with bootstrap intervals, and the seconds of an explanation."""
+    from gelgt.bench.explain import bench_explain
+
+    show(bench_explain(run, rows, device, progress=note), as_json)
+
+
 def results_command(
     folders: Annotated[
         list[Path],
@@ -120,6 +144,7 @@ def add_to(bench: typer.Typer) -> None:
     bench.command("homophily")(homophily_command)
     bench.command("budget")(budget_command)
     bench.command("temporal")(temporal_command)
+    bench.command("explain")(explain_command)
     bench.command("results")(results_command)
 
 

@@ -9,6 +9,7 @@ from gelgt.cli.bench import add_to as add_benchmarks
 from gelgt.cli.config import show_command
 from gelgt.cli.demo import demo_command
 from gelgt.cli.evaluate import evaluate_command
+from gelgt.cli.explain import explain_command
 from gelgt.cli.inspect import import_command, inspect_command
 from gelgt.cli.output import say
 from gelgt.cli.predict import predict_command
@@ -52,6 +53,7 @@ app.command("task")(task_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
+app.command("explain")(explain_command)
 app.command("report")(report_command)
 app.command("demo")(demo_command)
 config.command("show")(show_command)

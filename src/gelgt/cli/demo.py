@@ -11,6 +11,7 @@ from gelgt.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from gelgt.demo.run import Demo, SamplePredictions
+    from gelgt.explain import Explanation, WholeExplanation
 
 
 def demo_command(
@@ -50,6 +51,7 @@ def demo_command(
 def run_demo(demo: "Demo", is_quiet: bool) -> dict[str, Any]:
     """All steps, each printed unless quiet; gives what --json prints."""
     from gelgt.cli.task import task_json
+    from gelgt.report import write_report
 
     start = time.perf_counter()
     shop = demo.write_shop()
@@ -63,10 +65,14 @@ def run_demo(demo: "Demo", is_quiet: bool) -> dict[str, Any]:
         _print_task(demo, graph)
     run, result = _train(demo, is_quiet)
     sample = demo.predict(run)
+    whole, why = demo.explain(run, sample)
+    result["report"] = str(write_report(demo.run))  # now with what predictions rest on
     seconds = round(time.perf_counter() - start, 1)
     if not is_quiet:
+        _print_learned(demo, whole)
         _print_predictions(demo, sample)
-        say("", f"8. The report ({demo.commands['report']})", style="bold")
+        _print_why(demo, why)
+        say("", f"9. The report ({demo.commands['report']})", style="bold")
         say(f"   {result['report']}", "", f"done in {seconds:.0f} s; all files are in {demo.out}")
     return {
         "inspect": schema,
@@ -81,6 +87,7 @@ def run_demo(demo: "Demo", is_quiet: bool) -> dict[str, Any]:
             "at": sample.at,
             "entities": sample.entities,
         },
+        "explain": {"out": str(demo.out / "why.html"), "entity": why.entity, "at": why.at},
         "report": result["report"],
         "seconds": seconds,
     }
@@ -91,8 +98,6 @@ def _train(demo: "Demo", is_quiet: bool) -> tuple[Any, dict[str, Any]]:
     from gelgt.cli.report import finish
     from gelgt.cli.scores import print_run
     from gelgt.cli.train import train
-    from gelgt.demo.run import learned
-    from gelgt.runs.record import Profile, read_record
 
     config, options = demo.training()
     if not is_quiet:
@@ -104,11 +109,26 @@ def _train(demo: "Demo", is_quiet: bool) -> tuple[Any, dict[str, Any]]:
     if not is_quiet:
         oracle = {"oracle (the shop's true probabilities)": {"roc_auc": demo.shop.oracle_auc}}
         print_run(run.record, None, {name: {"test": scores} for name, scores in oracle.items()})
-        say("", "6. What was planted, and what was learned", style="bold")
-        shown = learned(read_record(demo.run / "profile.json", Profile))
-        for name, truth in demo.shop.truths.items():
-            say("", f"   planted {name}: {truth}", f"   learned: {shown.get(name, '–')}")
     return run, result
+
+
+def _print_learned(demo: "Demo", whole: "WholeExplanation") -> None:
+    from gelgt.demo.run import learned
+
+    title = f"6. What was planted, and what deletion finds ({demo.commands['explain']})"
+    say("", title, style="bold")
+    found = learned(whole)
+    for name, truth in demo.shop.truths.items():
+        say("", f"   planted {name}: {truth}", f"   found: {found[name]}")
+
+
+def _print_why(demo: "Demo", why: "Explanation") -> None:
+    page = demo.out / "why.html"
+    command = f"gelgt explain {demo.run} --entity {why.entity} --at {why.at[:10]} --out {page}"
+    say("", f"8. Why ({command})", "", style="bold")
+    say(f"   {why.what} is {why.prediction:.3f}, {why.base:.3f} where nothing is known")
+    say(*(f"   {text}" for text in why.sentences))
+    say("", f"written to {page}")
 
 
 def _print_schema(demo: "Demo", schema: dict[str, Any]) -> None:
@@ -116,7 +136,7 @@ def _print_schema(demo: "Demo", schema: dict[str, Any]) -> None:
 
     truths = ", ".join(demo.shop.truths)
     say(f"1. A shop as a SQLite file: {demo.out / 'shop.db'}", style="bold")
-    say(f"   with planted truths ({truths}); step 6 compares them with what was learned", "")
+    say(f"   with planted truths ({truths}); step 6 compares them with what deletion finds", "")
     say(f"2. Its schema ({demo.commands['import']}; {demo.commands['inspect']})", "", style="bold")
     print_inspection(schema)
 

@@ -79,7 +79,11 @@ class SeedOptions:
 
     def arguments(self) -> dict[str, Any]:
         """What `Predictor.seeds` takes."""
-        return {"entities": _keys(self.entities), "frame": _frame(self.frame), "at": self.at}
+        return {
+            "entities": listed_keys(self.entities),
+            "frame": frame_of(self.frame),
+            "at": self.at,
+        }
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class RecommendOptions:
     def wishes(self) -> "Recommend":
         from gelgt.inference import Recommend
 
-        return Recommend(self.k, self.new_only, _keys(self.allowed))
+        return Recommend(self.k, self.new_only, listed_keys(self.allowed))
 
     def check(self, relbench: Path | None) -> None:
         """Raises where options do not go together."""
@@ -169,7 +173,7 @@ class OutputOptions:
             bounds_of(run, self.interval)
 
 
-def _keys(text: str | None) -> list[str] | None:
+def listed_keys(text: str | None) -> list[str] | None:
     """Keys as they were typed, or the lines of a file."""
     if text is None:
         return None
@@ -191,7 +195,7 @@ def _keys(text: str | None) -> list[str] | None:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _frame(path: Path | None) -> Any:
+def frame_of(path: Path | None) -> Any:
     if path is None:
         return None
     if path.suffix.lower() not in (".csv", ".parquet"):

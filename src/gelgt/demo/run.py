@@ -7,6 +7,7 @@ The steps come in the order of their methods. `demo.commands` names what a user 
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,16 @@ from gelgt.demo.shop import Shop, Truth, shop
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
+    from gelgt.explain import Explanation, WholeExplanation
+    from gelgt.explain.whole import Importance
     from gelgt.presets import RunConfig
-    from gelgt.runs.record import Profile
     from gelgt.sources import Database
     from gelgt.tasks import Task
     from gelgt.training import Options, Run
 
 TASK = "orders-soon"
 CUSTOMERS = 6  # whose predictions are shown beside the true probability
+SAMPLE, QUICK_SAMPLE = 60, 8  # customers over whom the model is explained
 TIME_LIMIT = 240  # seconds: enough to find the truths, and the demo stays short
 QUICK = {"train.epochs": 1, "train.steps_per_epoch": 3, "train.batch_size": 32, "train.ensemble": 1}
 
@@ -80,6 +83,7 @@ class Demo:
             "task": f'gelgt task {self.project} "{self.shop.sentence}" --name {TASK} {splits}',
             "train": f"gelgt train {self.project} {TASK} --baseline-hops 2 "
             f"--time-limit {TIME_LIMIT}s --seed {self.seed} --out {self.run}",
+            "explain": f"gelgt explain {self.run}",
             "report": f"gelgt report {self.run}",
         }
 
@@ -139,6 +143,23 @@ class Demo:
         by_key = dict(zip(*columns))
         return SamplePredictions(at, path, entities, [by_key[key] for key in entities], truth, rows)
 
+    def explain(
+        self, run: "Run", sample: SamplePredictions
+    ) -> "tuple[WholeExplanation, Explanation]":
+        """What the model rests on, kept in the run folder for its report, and why one customer is
+        predicted what they are: the one with the highest prediction."""
+        from gelgt.explain import Explainer, explain_whole
+        from gelgt.inference import Predictor
+        from gelgt.report.sections.explanation import FILE
+
+        explainer = Explainer(Predictor(run, self.db))
+        whole = explain_whole(explainer, sample=QUICK_SAMPLE if self.is_quick else SAMPLE)
+        whole.save(self.run / FILE)
+        best = sample.entities[int(np.argmax(sample.predicted))]
+        why = explainer.explain(best, sample.at)
+        why.save(self.out / "why.html")
+        return whole, why
+
     def _remove_earlier(self) -> None:
         from gelgt.runs.claim import remove_run
         from gelgt.schema.manifest import MANIFEST, load_yaml
@@ -159,24 +180,36 @@ class Demo:
             shutil.rmtree(project)
 
 
-def learned(profile: "Profile") -> dict[str, str]:
-    """For each planted truth, what the profile of a trained run shows of it."""
-    kernels = "; ".join(
-        f"{kernel.text} (weight {weight:+.2f})" for kernel, weight in profile.strongest_kernels(3)
-    )
-    attention = profile.attention
-    tables = {} if attention is None else attention.by_table
-    rows = {} if attention is None else attention.rows_by_table
-
-    def shares(*names: str) -> str:
-        return ", ".join(
-            f"{name} {tables[name]:.0%} of attention ({rows[name]:.0%} of the rows)"
-            for name in names
-            if name in tables
-        )
-
+def learned(whole: "WholeExplanation") -> dict[str, str]:
+    """For each planted truth, what deletion shows of it in a trained run."""
+    ages = [entry for entry in whole.ages.get("orders", ()) if entry.share > 0]
+    lines = [entry for entry in whole.ages.get("order_items", ()) if entry.share > 0]
+    by_name = {entry.name: entry.importance for entry in whole.tables}
+    columns = {entry.name: entry.importance for entry in whole.columns}
+    quality = columns.pop("products.quality", 0.0)
+    other = max(columns.items(), key=lambda item: item[1], default=("none", 0.0))
+    path = next((e for e in whole.paths if e.name.endswith("order_items → products")), None)
     return {
-        "repurchase_lag": f"the strongest kernels of the Gaussian bias: {kernels}",
-        "two_hop_quality": shares("orders", "order_items", "products"),
-        "noise": shares("page_pings", "visits", "support_tickets"),
+        "repurchase_lag": "; ".join(
+            f"{name} {_turn(entries)}" for name, entries in (("orders", ages), ("items", lines))
+        ),
+        "two_hop_quality": f"without products.quality the probability changes by {quality:.3f}, "
+        f"without the next column ({other[0]}) by {other[1]:.3f}, without customers → "
+        f"order_items → products by {0.0 if path is None else path.importance:.3f}",
+        "noise": ", ".join(
+            f"{name} {by_name.get(name, 0.0):.3f}"
+            for name in ("page_pings", "visits", "support_tickets", "order_items")
+        ),
     }
+
+
+def _turn(entries: "Sequence[Importance]") -> str:
+    """Which ages raise and lower the probability most, where there are such rows."""
+    if not entries:
+        return "have no age"
+    most = max(entries, key=lambda e: e.effect / e.share)
+    least = min(entries, key=lambda e: e.effect / e.share)
+    return (
+        f"of {most.name} raise the probability most ({most.effect / most.share:+.2f} where there "
+        f"are any), of {least.name} least ({least.effect / least.share:+.2f})"
+    )

@@ -5,6 +5,9 @@ events.py        the rows that belong to an entity along a path of foreign keys,
 columns.py       columns over single rows and over such lists: counts, means, newest values, shares
 aggregates.py    the paths around the entity table, and their columns
 seed_history.py  the columns that a configuration asks for, with the calendar
+keys.py          the foreign keys that are followed
+lists.py         how they are followed
+patched.py       columns with further rows
 kernels.py       their compiled loops
 """
 

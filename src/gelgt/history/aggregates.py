@@ -28,16 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.history.columns import EVERY_COLUMN, Choice, Column, SeedColumns, TaskData
-from gelgt.history.events import (
-    Key,
-    View,
-    children,
-    grandchildren,
-    keys_of,
-    other_parents,
-    parents_of,
-    row_times,
-)
+from gelgt.history.events import View, row_times
+from gelgt.history.keys import Key, keys_of
+from gelgt.history.lists import Lists
 from gelgt.meter import Work
 
 
@@ -77,6 +70,7 @@ def aggregates(
     hops: int = 1,
     siblings: bool = False,
     names: Sequence[str] | None = None,
+    lists: Lists | None = None,
 ) -> Aggregates:
     """The columns of some seeds.
 
@@ -87,10 +81,11 @@ def aggregates(
         hops: 1 or 2.
         siblings: Whether hops = 1 also looks at the siblings of the newest child.
         names: Only these columns, in this order; NaN where the database has no such column.
+        lists: Follows foreign keys; by default to every row that the seeds may see.
     """
     rows, times = np.asarray(rows, np.int64), np.asarray(times, np.int64)
     if names is None:
-        columns = list(proposals(data, rows, times, hops, siblings))
+        columns = list(proposals(data, rows, times, hops, siblings, lists=lists))
         every, codes = [c.name for c in columns], np.array([c.is_code for c in columns], np.bool_)
         values = np.empty((len(rows), len(columns)), np.float32)
         # from the back, so that each column is freed once it has been copied
@@ -102,7 +97,7 @@ def aggregates(
     values.fill(np.nan)
     choice = Choice(frozenset(names))
     work = Work(f"history of {len(rows):,} seeds", len(names), "columns")
-    for column in proposals(data, rows, times, hops, siblings, choice):
+    for column in proposals(data, rows, times, hops, siblings, choice, lists):
         place = places[column.name]
         values[:, place], codes[place] = column.values, column.is_code
         work(1)
@@ -116,9 +111,10 @@ def proposals(
     hops: int = 1,
     siblings: bool = False,
     choice: Choice = EVERY_COLUMN,
+    lists: Lists | None = None,
 ) -> Iterator[Proposal]:
     """The columns of `aggregates` one by one."""
-    paths = _Paths(data, rows, times, choice)
+    paths = _Paths(data, rows, times, choice, lists)
     for name, values in paths.columns(hops, siblings):
         yield Proposal(name, values, name in paths.seeds.codes)
 
@@ -133,71 +129,71 @@ class _Paths:
         rows: NDArray[np.int64],
         times: NDArray[np.int64],
         choice: Choice,
+        lists: Lists | None,
     ) -> None:
-        self.data, self.graph = data, data.graph
-        self.rows, self.times = rows, times
+        self.data, self.rows, self.times = data, rows, times
         self.seeds, self.is_wanted = SeedColumns(data, times, choice), choice.begins
-        self.keys = keys_of(self.graph, data.hidden)
+        self.lists = lists or Lists(data.graph, rows, self.seeds.limits)
+        self.keys = keys_of(data.graph, data.hidden)
+
+    def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
+        return self.seeds.of_rows(path, table, rows, self.lists.read_rows(table, rows))
 
     def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
         entity = self.data.task.entity_table
         # an entity that does not exist yet at its seed time has no columns
-        exists = row_times(self.graph, entity)[self.rows] <= self.times
-        yield from self.seeds.of_rows("", entity, np.where(exists, self.rows, -1))
+        exists = row_times(self.data.graph, entity)[self.rows] <= self.times
+        own = np.where(exists, self.rows, -1)
+        yield from self._of_rows("", entity, own)
         for key in self.keys:
-            if key.child == entity and self.is_wanted(f"> {key.column}"):
-                parents = parents_of(self.graph, key, np.where(exists, self.rows, -1))
-                rows = self.seeds.visible(key.parent, parents)
-                yield from self.seeds.of_rows(f"> {key.column}: ", key.parent, rows)
+            path = f"> {key.column}"
+            if key.child == entity and self.is_wanted(path):
+                rows = self.lists.parents(path, key, own)
+                yield from self._of_rows(f"{path}: ", key.parent, rows)
                 if hops > 1:
-                    yield from self._around(f"> {key.column} ", key.parent, rows)
-        owners = np.unique(self.rows)
+                    yield from self._around(f"{path} ", key.parent, rows)
         for key in self.keys:
             path, is_timed = f"< {key.child}.{key.column}", self.data.is_timed(key.child)
             if key.parent == entity and self.is_wanted(path):
-                view = children(self.graph, key, owners).view(self.rows, self.seeds.limits)
+                view = self.lists.children(path, key)
                 yield from self.seeds.of_events(path, view, key.child, is_timed)
                 if hops > 1:
-                    yield from self._second_hop(path, key, view, owners)
+                    yield from self._second_hop(path, key, view)
                 elif siblings and is_timed:
                     yield from self._siblings(path, key, view)
 
     def _siblings(self, path: str, key: Key, view: View) -> Iterator[Column]:
         for other in self._other_keys(key):
-            sibling_path = f"{path} > newest {other.column} < {other.child}.{other.column}"
+            newest_path = f"{path} > newest {other.column}"
+            sibling_path = f"{newest_path} < {other.child}.{other.column}"
             if not self.is_wanted(sibling_path):
                 continue
-            newest = self._newest_parents(other, view)
-            siblings = children(self.graph, other, _owners(newest))
-            view = siblings.view(newest, self.seeds.limits)
+            newest = self.lists.parents(newest_path, other, view.newest)
+            view = self.lists.children_of(sibling_path, other, newest)
             for name, values in self.data.columns(key.child, "numerical"):
                 prefix = f"{sibling_path}: {name}"
                 yield from self.seeds.numbers(prefix, values, view, ("mean", "recent mean"))
 
-    def _second_hop(
-        self, path: str, key: Key, view: View, owners: NDArray[np.int64]
-    ) -> Iterator[Column]:
+    def _second_hop(self, path: str, key: Key, view: View) -> Iterator[Column]:
         for other in self.keys:
             is_timed = self.data.is_timed(key.child)
             if other.child == key.child and other.column != key.column:
                 parents, around = f"{path} > {other.column}", f"{path} > newest {other.column} "
                 if self.is_wanted(f"{parents}:"):
-                    events = other_parents(self.graph, key, other, owners)
                     yield from self.seeds.of_event_rows(
                         parents,
-                        events.view(self.rows, self.seeds.limits),
+                        self.lists.other_parents(parents, key, other),
                         other.parent,
                         is_timed or self.data.is_timed(other.parent),
                     )
                 if is_timed and self.is_wanted(around):
-                    newest = self._newest_parents(other, view)
+                    newest = self.lists.parents(around.rstrip(), other, view.newest)
                     yield from self._around(around, other.parent, newest, parents=False)
             below = f"{path} < {other.child}.{other.column}"
             if other.parent == key.child and self.is_wanted(below):
-                events = grandchildren(self.graph, key, other, owners)
                 yield from self.seeds.of_events(
                     below,
-                    events.view(self.rows, self.seeds.limits),
+                    self.lists.grandchildren(below, key, other),
                     other.child,
                     is_timed or self.data.is_timed(other.child),
                 )
@@ -206,30 +202,18 @@ class _Paths:
         self, path: str, table: str, rows: NDArray[np.int64], parents: bool = True
     ) -> Iterator[Column]:
         """The parent rows and child rows of rows other than the entity, at the seed's limit."""
-        owners = _owners(rows)
         for key in self.keys:
-            above, below = f"{path}> {key.column}: ", f"{path}< {key.child}.{key.column}"
-            if parents and key.child == table and self.is_wanted(above):
-                named = parents_of(self.graph, key, rows)
-                visible = self.seeds.visible(key.parent, named)
-                yield from self.seeds.of_rows(above, key.parent, visible)
+            above, below = f"{path}> {key.column}", f"{path}< {key.child}.{key.column}"
+            if parents and key.child == table and self.is_wanted(f"{above}: "):
+                named = self.lists.parents(above, key, rows)
+                yield from self._of_rows(f"{above}: ", key.parent, named)
             if key.parent == table and self.is_wanted(below):
-                view = children(self.graph, key, owners).view(rows, self.seeds.limits)
                 yield from self.seeds.of_events(
                     below,
-                    view,
+                    self.lists.children_of(below, key, rows),
                     key.child,
                     self.data.is_timed(key.child),
                 )
 
     def _other_keys(self, key: Key) -> list[Key]:
         return [k for k in self.keys if k.child == key.child and k.column != key.column]
-
-    def _newest_parents(self, key: Key, view: View) -> NDArray[np.int64]:
-        """(S,) the row that each seed's newest child names by a key, -1 where it is not visible."""
-        return self.seeds.visible(key.parent, parents_of(self.graph, key, view.newest))
-
-
-def _owners(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of a table that seeds ask about, once each; -1 is none."""
-    return np.unique(rows[rows >= 0])

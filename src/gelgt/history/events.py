@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.graph import NEVER, Graph
+from gelgt.history.keys import Key
+from gelgt.history.patched import Patched
 
 Numbers = NDArray[Any]  # of rows or places, in the type of the graph's nodes: 4 bytes mostly
 CHUNK = 1 << 22  # rows of a table that are looked through at a time
@@ -28,26 +30,6 @@ WINDOW = 1 << 26  # bytes of a file from which values are taken at a time
 # Lists of neighbours lie scattered, rows one behind the other: so many neighbours take as long to
 # look at as one row.
 SCATTERED = 8
-
-
-@dataclass(frozen=True)
-class Key:
-    """A foreign key: `column` of `child`, the place of the column among its keys, and the table it
-    refers to."""
-
-    child: str
-    column: str
-    place: int
-    parent: str
-
-
-def keys_of(graph: Graph, hidden: frozenset[tuple[str, str]]) -> list[Key]:
-    """Every foreign key that a task may see."""
-    places = {t: [r.column for r in graph.relations if r.child == t] for t in graph.tables}
-    every = [
-        Key(r.child, r.column, places[r.child].index(r.column), r.parent) for r in graph.relations
-    ]
-    return [key for key in every if (key.child, key.column) not in hidden]
 
 
 def row_times(graph: Graph, table: str) -> NDArray[np.int64]:
@@ -75,12 +57,19 @@ class Events:
         row: (N,) rows of the path's last table.
         time: (N,) seconds.
         starts: (O + 1,) where each owner's events begin.
+        stand_in: (N,) the rows whose columns are read instead; None where each shows its own.
     """
 
     owners: NDArray[np.int64]
     row: Numbers
     time: NDArray[np.int64]
     starts: NDArray[np.int64]
+    stand_in: Numbers | None = None
+
+    @property
+    def read(self) -> Numbers:
+        """(N,) the rows whose columns are read."""
+        return self.row if self.stand_in is None else self.stand_in
 
     @classmethod
     def of(
@@ -150,20 +139,28 @@ class View:
     @property
     def newest(self) -> NDArray[np.int64]:
         """(S,) the row of each seed's newest event, -1 where there is none."""
-        if not len(self.events.row):
+        return self._newest(self.events.row)
+
+    @property
+    def newest_read(self) -> NDArray[np.int64]:
+        """(S,) the row whose columns are read for it."""
+        return self._newest(self.events.read)
+
+    def _newest(self, rows: Numbers) -> NDArray[np.int64]:
+        if not len(rows):
             return np.full(len(self.first), -1, np.int64)
-        return np.where(self.is_empty, -1, self.events.row[np.maximum(self.last - 1, 0)])
+        return np.where(self.is_empty, -1, rows[np.maximum(self.last - 1, 0)])
 
 
 def children(graph: Graph, key: Key, owners: NDArray[np.int64]) -> Events:
     """`< key`: the rows that name an owner."""
-    place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
+    place, row = rows_below(graph, key, owners, np.arange(len(owners)))
     return Events.of(owners, place, _taken(row_times(graph, key.child), row), row)
 
 
 def other_parents(graph: Graph, key: Key, other: Key, owners: NDArray[np.int64]) -> Events:
     """`< key > other`: the other parents of an owner's children, once for each child."""
-    place, row = _rows_below(graph, key, owners, np.arange(len(owners)))
+    place, row = rows_below(graph, key, owners, np.arange(len(owners)))
     parent = _parents(graph, other, row)
     filled = parent >= 0
     place, row, parent = place[filled], row[filled], parent[filled]
@@ -174,8 +171,8 @@ def other_parents(graph: Graph, key: Key, other: Key, owners: NDArray[np.int64])
 
 def grandchildren(graph: Graph, key: Key, below: Key, owners: NDArray[np.int64]) -> Events:
     """`< key < below`: the rows that name an owner's children."""
-    child_place, child = _rows_below(graph, key, owners, np.arange(len(owners)))
-    place, row = _rows_below(graph, below, child, child_place)
+    child_place, child = rows_below(graph, key, owners, np.arange(len(owners)))
+    place, row = rows_below(graph, below, child, child_place)
     time = _taken(row_times(graph, below.child), row)
     _raise_to(time, row_times(graph, key.child), _parents(graph, below, row))
     return Events.of(owners, place, time, row)
@@ -195,7 +192,7 @@ def _taken(values: NDArray[np.int64], row: Numbers) -> NDArray[np.int64]:
     return times
 
 
-def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
+def taken(values: NDArray[Any] | Patched, rows: Numbers, missing: float) -> NDArray[Any]:
     """The values of some rows; `missing` for the row -1, and where there are no values.
 
     NumPy would make an index of 8 bytes a row of all rows at once, and read the values in the order
@@ -203,6 +200,8 @@ def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
     """
     from gelgt.history.kernels import gather
 
+    if isinstance(values, Patched):
+        return values.taken(rows, missing)
     out = np.full(len(rows), missing, values.dtype)
     window = max(1, WINDOW // max(1, abs(values.strides[0])))
     if len(rows) > CHUNK and len(values) > window:
@@ -224,7 +223,7 @@ def chunks(count: int) -> Iterator[slice]:
     return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
 
 
-def _rows_below(
+def rows_below(
     graph: Graph, key: Key, parents: Numbers, places: Numbers
 ) -> tuple[Numbers, Numbers]:
     """The rows that name some parents by a key, by (place of the parent's owner, row): places (n,)

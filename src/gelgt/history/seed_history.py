@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.config import ModelConfig, SamplingConfig
-from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.history.aggregates import aggregates
 from gelgt.history.columns import TaskData
+from gelgt.history.lists import Lists
 from gelgt.sampling import Sampler, Seeds
-from gelgt.sources.database import Database
-from gelgt.tasks.task import Definition
 
 DAY = 86_400
 YEAR = 365.2425 * DAY
@@ -63,30 +61,28 @@ NO_HISTORY = HistoryPlan()
 
 
 def seed_history(
-    db: Database,
-    graph: Graph,
-    features: Features,
-    task: Definition,
-    sampling: SamplingConfig,
-    seeds: Seeds,
-    plan: HistoryPlan,
+    data: TaskData, seeds: Seeds, plan: HistoryPlan, lists: Lists | None = None
 ) -> Tensor:
-    """(S, F) the columns that a plan asks for, NaN for what is missing."""
+    """(S, F) the columns that a plan asks for, NaN for what is missing.
+
+    Args:
+        lists: Follows foreign keys; by default to every row that the seeds may see.
+    """
     parts = []
     if plan.hops:
-        rows = seeds.node - graph.offsets[graph.table_number(task.entity_table)]
-        data = TaskData(db, graph, features, task, sampling)
+        first = data.graph.offsets[data.graph.table_number(data.task.entity_table)]
         columns = aggregates(
             data,
-            rows,
+            seeds.node - first,
             seeds.time,
             hops=plan.hops,
             siblings=plan.has_siblings,
             names=plan.columns,
+            lists=lists,
         )
         parts.append(columns.values if plan.columns is not None else columns.numbers)
     if plan.has_calendar:
-        parts.append(calendar(graph, sampling, seeds))
+        parts.append(calendar(data.graph, data.sampling, seeds))
     if not parts:
         return torch.zeros(len(seeds), 0)
     values = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)

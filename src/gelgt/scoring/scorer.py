@@ -5,7 +5,7 @@ side, on CUDA they are recorded graphs where the networks have a form of fixed s
 does not depend on who else is predicted for, and the same question gives the same bits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -114,6 +114,41 @@ class Scorer:
         for inputs in self.data.loader(seeds, self.batch_size):
             yield network.seed_attention(inputs.to(self.device))
 
+    def score_inputs(self, batches: Iterable[ModelInput]) -> dict[str, Tensor]:
+        """Raw outputs of each part, (S, outputs) on the host, for batches that were not sampled
+        here: seeds as they would be without some of their rows. The network is without the columns
+        network here, so that all parts add up (`mixed`)."""
+        self.model.eval()
+        outs: list[Tensor] = []
+        histories: list[Tensor] = []
+
+        def noted(inputs: ModelInput) -> ModelInput:
+            if inputs.history is not None:
+                histories.append(inputs.history)
+            return inputs
+
+        with Lanes(LANES if self.device.type == "cpu" else 1) as lanes:
+            outs.extend(lanes.map(self._outputs, map(noted, batches)))
+        parts = {NETWORK: torch.cat(outs)}
+        history = torch.cat(histories) if histories else torch.zeros(len(parts[NETWORK]), 0)
+        if self.model.columns is not None:
+            # without the filler rows that make the bits of `outputs` independent of their number
+            with torch.inference_mode():
+                made = self.model.columns(history.to(self.device).float())
+            parts[COLUMNS] = made.float().cpu()
+        if self.trees is not None:
+            parts[TREES] = outputs_of_trees(self.trees, history)
+        return parts
+
+    def mixed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What each part of `score_inputs` adds to the raw output of the model, (S, outputs); the
+        prediction is their sum, decoded."""
+        share = self.share if TREES in parts else 0.0
+        shares = {NETWORK: 1 - share, COLUMNS: 1 - share, TREES: share}
+        if COLUMNS in parts:
+            shares[NETWORK] *= self.graph
+        return {name: shares[name] * raw for name, raw in parts.items()}
+
     # One batch.
     @torch.inference_mode()
     def _outputs(self, inputs: ModelInput) -> Tensor:
@@ -164,6 +199,11 @@ def tree_outputs(trees: torch.nn.Module, data: SeedData, seeds: Seeds) -> Tensor
     """(S, outputs) raw outputs of trees for seeds that exist, on the host."""
     columns = data.history(seeds)
     assert columns is not None  # trees are grown on nothing else
+    return outputs_of_trees(trees, columns)
+
+
+def outputs_of_trees(trees: torch.nn.Module, columns: Tensor) -> Tensor:
+    """(S, outputs) raw outputs of trees for the columns (S, F) of some seeds, on the host."""
     place = next(trees.buffers()).device
     with torch.inference_mode():
         outputs: Tensor = trees(columns.to(place)).float().cpu()

@@ -19,6 +19,7 @@ from torch import Tensor
 from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.features import Features, FeatureStatistics
 from gelgt.graph import TIMELESS, Graph
+from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.nn import ModelInput
 from gelgt.nn.target import Target
@@ -54,6 +55,11 @@ class SeedData:
     @cached_property
     def sampler(self) -> Sampler:
         return Sampler(self.graph, self.sampling)
+
+    @property
+    def task_data(self) -> TaskData:
+        """What histories are computed from."""
+        return TaskData(self.db, self.graph, self.features, self.task, self.sampling)
 
     @cached_property
     def _histories(self) -> dict[str, Tensor]:
@@ -94,9 +100,7 @@ class SeedData:
         if name not in self._histories:
             while len(self._histories) >= CACHED_HISTORIES:
                 self._histories.pop(next(iter(self._histories)))
-            self._histories[name] = seed_history(
-                self.db, self.graph, self.features, self.task, self.sampling, seeds, self.plan
-            )
+            self._histories[name] = seed_history(self.task_data, seeds, self.plan)
         return self._histories[name]
 
     def columns_of(self, seeds: Seeds) -> Tensor:

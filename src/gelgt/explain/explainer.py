@@ -1,0 +1,291 @@
+"""`Explainer`: explanations of what a predictor predicts.
+
+Deletion is the truth here: a row's effect is how the prediction changes without it, in the
+network, in the history columns that the columns network and the trees read, and in their mix.
+One-by-one deletion proposes which rows are looked at; Owen values divide (`explain/owen.py`); the
+check removes and adds rows in that order (`explain/check.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gelgt.errors import GelgtError
+from gelgt.explain.check import check
+from gelgt.explain.counterfactual import counterfactual
+from gelgt.explain.explanation import Effect, Explanation
+from gelgt.explain.naming import Names
+from gelgt.explain.neighbourhood import Neighbourhood
+from gelgt.explain.owen import Division, Effort, Part
+from gelgt.explain.sentences import key_text, sentence, summary
+from gelgt.explain.stand_ins import ABSENT, readable_columns
+from gelgt.explain.variants import Floats, Variants, neighbourhood
+from gelgt.graph import NEVER, TIMELESS
+from gelgt.inference import Predictor
+from gelgt.sampling import Seeds, make_seeds
+from gelgt.scoring.recommend import RecommendScorer
+
+NOTHING = ("no_rows", "before_all_rows")  # there is nothing to explain
+THRESHOLD = 0.5  # of a probability, where a decision turns
+
+
+class Explainer:
+    """Explains predictions.
+
+    Args:
+        predictor: A run on a source.
+        effort: How much is asked for.
+
+    Raises:
+        GelgtError: ``not_explained`` for runs that recommend.
+    """
+
+    def __init__(self, predictor: Predictor, effort: Effort | None = None) -> None:
+        if isinstance(predictor.scorer, RecommendScorer):
+            raise GelgtError(
+                "not_explained",
+                "The run recommends lists of rows, which cannot be explained yet.",
+                hint="Explain a run that predicts a value, a probability or classes.",
+            )
+        self.predictor, self.scorer = predictor, predictor.scorer
+        self.data, self.effort = predictor.scorer.data, effort or Effort()
+        self.columns = readable_columns(
+            predictor.db, self.data.features, self.data.hide, self.data.task_data.hidden
+        )
+
+    def explain(
+        self, entity: Any, at: Any = None, *, is_counterfactual: bool = False
+    ) -> Explanation:
+        """Explain the prediction for one entity at a time.
+
+        Raises:
+            GelgtError: ``unknown_keys``, ``not_there_yet``, ``before_all_rows``, ``no_rows``, …
+        """
+        several = isinstance(entity, (list, set)) or (hasattr(entity, "__len__") and not isinstance(
+            entity, (str, bytes, tuple, dict)))  # fmt: skip
+        if several:
+            raise GelgtError(
+                "bad_option",
+                "One entity is explained at a time.",
+                hint="Call explain for each, or give several --entity to gelgt explain.",
+            )
+        return next(self.explain_all([entity], at, is_counterfactual=is_counterfactual))
+
+    def explain_all(
+        self,
+        entities: Any = None,
+        at: Any = None,
+        frame: Any = None,
+        *,
+        is_counterfactual: bool = False,
+    ) -> Iterator[Explanation]:
+        """Explain one prediction after the other; arguments as in `Predictor.predict`. Of several,
+        one without any row gets an explanation that says so and has no effects."""
+        chosen = self.predictor.seeds(entities, at, frame)
+        for row, time in zip(chosen.rows, chosen.times):
+            seed = make_seeds(
+                self.data.db, self.data.graph, self.data.task.entity_table, [row], [time]
+            )
+            try:
+                made = self.explain_seed(seed, is_counterfactual=is_counterfactual)
+            except GelgtError as error:
+                if len(chosen) == 1 or error.code not in NOTHING:
+                    raise
+                made = self._without_rows(seed, error.message)
+            yield replace(made, notices=(*chosen.notices, *made.notices))
+
+    def explain_seed(self, seed: Seeds, *, is_counterfactual: bool = False) -> Explanation:
+        """Explain the prediction of one seed."""
+        hood = neighbourhood(self.scorer, seed)
+        self._check(hood)
+        variants = Variants(self.scorer, hood)
+        variants.output = self.output_of(seed)
+        # the same question gives the same bits
+        rng = np.random.default_rng([int(seed.key[0]), int(seed.time[0]) % 2**63])
+        score = _one_by_one(variants)
+        division = Division(variants, self.columns, rng, self.effort)
+        parts = division.divide(score)
+        score = _refined(score, parts)
+        attention = self._attention(hood)
+        checked = check(variants, score, attention, rng)
+        names = Names(self.data, hood, list(variants.outputs(variants.full[None]).parts))
+        what = self.what(variants.output)
+        effects = sorted(
+            (names.effect(leaf) for part in parts for leaf in part.leaves),
+            key=lambda effect: -abs(effect.effect),
+        )
+        paths = [
+            inner
+            for part in parts
+            for inner in (part.inside if part.player.kind == "branch" else (part,))
+        ]
+        now = variants.outputs(variants.full[None])
+        before = variants.outputs(np.stack(division.empty()))
+        turned = self._turned(variants, names, score, what) if is_counterfactual else None
+        notices = () if checked.is_better_than_random else (
+            "The order of these rows is no better than a random order.",
+        )  # fmt: skip
+        return Explanation(
+            entity=names.key(0),
+            table=hood.table(0),
+            at=str(np.datetime64(int(seed.time[0]), "s")),
+            prediction=float(now.values[0]),
+            base=float(before.values.mean()),
+            base_rate=self._base_rate(variants.output),
+            what=what,
+            effects=tuple(replace(e, text=sentence(e, what)) for e in effects),
+            paths=_by_path(names, paths, what),
+            parts={
+                name: {"base": float(before.parts[name].mean()), "prediction": float(raw[0])}
+                for name, raw in now.parts.items()
+            },
+            check=checked.to_dict(),
+            sentences=summary(effects, what),
+            timeline=_timeline(names, hood, score),
+            counterfactual=turned,
+            notices=notices,
+            variants=variants.asked,
+        )
+
+    def _without_rows(self, seed: Seeds, why: str) -> Explanation:
+        hood = neighbourhood(self.scorer, seed)
+        output = self.output_of(seed)
+        value = self.scorer.predict(seed).together.reshape(1, -1)[0, output]
+        return Explanation(
+            entity=Names(self.data, hood, []).key(0),
+            table=hood.table(0),
+            at=str(np.datetime64(int(seed.time[0]), "s")),
+            prediction=float(value),
+            base=float(value),
+            base_rate=self._base_rate(output),
+            what=self.what(output),
+            notices=(why,),
+        )
+
+    # What is explained.
+    def output_of(self, seed: Seeds) -> int:
+        """The class that is predicted, or the most probable label."""
+        if self.data.target.outputs == 1:
+            return 0
+        return int(self.scorer.predict(seed).together[0].argmax())
+
+    def what(self, output: int | None = None) -> str:
+        """What is explained, in words."""
+        kind, labels = self.data.target.task_type, self.data.target.space.labels
+        if kind == "regression":
+            return "the prediction"
+        if kind == "binary_classification":
+            return "the probability"
+        return f"the probability of {'the class' if output is None else labels[output]}"
+
+    def _base_rate(self, output: int) -> float:
+        import torch
+
+        decoded = self.data.target.decode(torch.tensor([self.data.target.start]))
+        return float(decoded[0] if decoded.ndim == 1 else decoded[0, output])
+
+    def _turned(self, variants: Variants, names: Names, score: Floats, what: str) -> dict[str, Any]:
+        is_value = self.data.target.task_type == "regression"
+        threshold = self.data.target.mean if is_value else THRESHOLD
+        found = counterfactual(variants, score, threshold)
+        rows = [
+            {
+                "table": variants.hood.paths[unit].table,
+                "path": list(variants.hood.paths[unit].tables),
+                "key": names.key(unit) if unit < variants.hood.num_rows else None,
+                "rows": int(variants.hood.sizes[unit]),
+                "age_days": _finite(variants.hood.ages[unit]),
+            }
+            for unit in found.units
+        ]
+        listed = [
+            f"{row['table']} {key_text(row['key'])}"
+            if row["rows"] == 1 and row["key"] is not None
+            else f"{row['rows']:,} older rows of {row['table']}"
+            for row in rows
+        ]
+        text = (
+            f"Without {', '.join(listed)}, {what} would be {found.prediction:.3g}, on the other "
+            f"side of {threshold:.3g}."
+            if rows
+            else f"No set of rows was found whose absence moves {what} across {threshold:.3g}."
+        )
+        return {"threshold": threshold, "prediction": found.prediction, "rows": rows, "text": text}
+
+    def _attention(self, hood: Neighbourhood) -> Floats | None:
+        """(U,) shares of the first network's attention; 0 for what it does not see."""
+        if not self.scorer.networks[0].shows_attention:
+            return None
+        tokens, weights = next(iter(self.scorer.attention(hood.seed)))
+        shares = np.zeros(hood.num_units)
+        units = hood.units("", tokens.node.cpu().numpy())
+        shares[units] = weights.float().cpu().numpy()
+        return shares
+
+    def _check(self, hood: Neighbourhood) -> None:
+        if hood.num_units > 1:
+            return
+        entity, at = hood.table(0), np.datetime64(int(hood.seed.time[0]), "s")
+        times = self.data.graph.node_time
+        timed = times[(times != TIMELESS) & (times != NEVER)]
+        if len(timed) and int(hood.seed.time[0]) <= timed.min():
+            first = np.datetime64(int(timed.min()), "s")
+            raise GelgtError(
+                "before_all_rows",
+                f"At {at} there is no row yet: the first is from {first}.",
+                hint="Ask for a later time.",
+            )
+        key = Names(self.data, hood, []).key(0)
+        raise GelgtError(
+            "no_rows",
+            f"No row of any table is linked to {key!r} of '{entity}' before {at}: the prediction "
+            "rests on the entity's own columns alone.",
+            hint="Ask for a later time, or for an entity with rows.",
+        )
+
+
+def _one_by_one(variants: Variants) -> Floats:
+    """(U,) how much of the prediction goes with each unit alone."""
+    count = variants.hood.num_units
+    states = np.repeat(variants.full[None], count, 0)
+    states[np.arange(1, count), np.arange(1, count)] = ABSENT
+    values = variants.predict(states)
+    lost: Floats = values[0] - values
+    return lost
+
+
+def _refined(score: Floats, parts: tuple[Part, ...]) -> Floats:
+    """One-by-one scores, replaced by the effects of the units that were looked at."""
+    better = score.copy()
+    paths = [inner for part in parts for inner in part.inside]
+    for row in (row for path in paths for row in path.inside):
+        if len(row.player.units) == 1:
+            better[row.player.units] = row.effect
+    return better
+
+
+def _by_path(names: Names, paths: list[Part], what: str) -> tuple[Effect, ...]:
+    effects = [names.effect(part) for part in paths]
+    effects.sort(key=lambda effect: -effect.strength)
+    return tuple(replace(e, text=sentence(e, what)) for e in effects)
+
+
+def _timeline(names: Names, hood: Neighbourhood, score: Floats) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {
+            "table": hood.paths[unit].table,
+            "path": list(hood.paths[unit].tables),
+            "key": names.key(unit),
+            "time": names.time(unit),
+            "age_days": _finite(hood.ages[unit]),
+            "via_days": _finite(hood.via_age(unit)),
+            "effect": float(score[unit]),
+        }
+        for unit in range(1, hood.num_rows)
+    )
+
+
+def _finite(value: float) -> float | None:
+    return round(float(value), 3) if np.isfinite(value) else None

@@ -1,0 +1,99 @@
+"""Compiled loops over the sampled rows of one seed, of which each variant lacks some."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.compiled import compiled
+
+
+@compiled
+def reach(
+    starts: NDArray[np.int64],
+    neighbours: NDArray[np.int64],
+    state: NDArray[np.int64],
+    is_loose: NDArray[np.bool_],
+    hop: NDArray[np.int64],
+    hops: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Breadth-first search from the seed over the rows that a variant has, in the sampler's order.
+
+    Args:
+        starts: (K + 1,) where the neighbours of each row begin.
+        neighbours: Rows, in the order in which the sampler looks at them.
+        state: (V, K) 0 where a variant lacks a row.
+        is_loose: (K,) rows that no key links to the seed within the hops: they need no path.
+        hop: (K,) distance at which the sampler found each row; where it looks at few children of
+            a row, that is more than the keys say.
+        hops: Depth of the search.
+
+    Returns:
+        (T,) rows and (T,) their distances, variant after variant, and (V + 1,) where each begins.
+    """
+    variants, count_of = state.shape
+    rows = np.empty(variants * count_of, np.int64)
+    depth = np.empty(variants * count_of, np.int64)
+    offsets = np.zeros(variants + 1, np.int64)
+    is_found = np.empty(count_of, np.bool_)
+    count = 0
+    for v in range(variants):
+        is_found[:] = False
+        place = count
+        rows[count], depth[count], is_found[0] = 0, 0, True
+        count += 1
+        while place < count:
+            if depth[place] < hops:
+                for e in range(starts[rows[place]], starts[rows[place] + 1]):
+                    other = neighbours[e]
+                    if not is_found[other] and not is_loose[other] and state[v, other] != 0:
+                        rows[count] = other
+                        depth[count] = max(depth[place] + 1, hop[other])
+                        is_found[other] = True
+                        count += 1
+            place += 1
+        for other in range(count_of):
+            if is_loose[other] and state[v, other] != 0:
+                rows[count], depth[count] = other, hop[other]
+                count += 1
+        offsets[v + 1] = count
+    return rows[:count], depth[:count], offsets
+
+
+@compiled
+def link(
+    rows: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    parents: NDArray[np.int64],
+    relations: NDArray[np.int64],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The foreign keys among the rows of each variant.
+
+    Args:
+        rows: (T,) rows of the variants.
+        offsets: (V + 1,) where each variant begins.
+        starts: (K + 1,) where the keys of each row begin.
+        parents: The row that each key refers to.
+        relations: Its relation.
+
+    Returns:
+        (2, E) places of child and parent in `rows`, and (E,) relations.
+    """
+    most = 0
+    for t in range(len(rows)):
+        most += starts[rows[t] + 1] - starts[rows[t]]
+    edges, kinds = np.empty((2, most), np.int64), np.empty(most, np.int64)
+    place = np.empty(len(starts) - 1, np.int64)
+    count = 0
+    for v in range(len(offsets) - 1):
+        place[:] = -1
+        for t in range(offsets[v], offsets[v + 1]):
+            place[rows[t]] = t
+        for t in range(offsets[v], offsets[v + 1]):
+            for e in range(starts[rows[t]], starts[rows[t] + 1]):
+                if place[parents[e]] >= 0:
+                    edges[0, count], edges[1, count] = t, place[parents[e]]
+                    kinds[count] = relations[e]
+                    count += 1
+    return edges[:, :count], kinds[:count]

@@ -1,0 +1,224 @@
+"""`Neighbourhood`: the rows that one prediction rests on, and the paths of foreign keys that lead
+to them.
+
+A *unit* is what can be absent: each sampled row (unit 0 is the seed), and behind them, for each
+path and age, the rest of its rows: those that the sample left out and the history columns still
+read. A row belongs to one unit, that of the shortest path to it, and is absent everywhere with it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.explain.paths import OWN, Path, step_down, step_up
+from gelgt.graph import Graph
+from gelgt.sampling import Sample, Seeds
+
+DAY = 86_400
+
+
+# Days; borders of the ages that rows are grouped by.
+AGES = (3.0, 7.0, 14.0, 21.0, 28.0, 35.0, 45.0, 60.0, 90.0, 180.0, 365.0, 730.0, 1825.0, 3650.0)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Rows of one path and of similar age that the sample left out.
+
+    Attributes:
+        path: The name of the path.
+        rows: (n,) row numbers.
+        ages: (n,) days; NaN where there is no time.
+    """
+
+    path: str
+    rows: NDArray[np.int64]
+    ages: NDArray[np.float64]
+
+
+class Search(NamedTuple):
+    """A breadth-first search over the sampled rows.
+
+    Attributes:
+        order: Rows in the order in which they are found.
+        depth: Distance of each row, -1 for none.
+        paths: The path to each row.
+        via: The row from which each was found.
+    """
+
+    order: list[int]
+    depth: list[int]
+    paths: list[Path]
+    via: list[int]
+
+
+def age_group(ages: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The place of each age among `AGES`; -1 where there is none."""
+    return np.where(np.isnan(ages), -1, np.searchsorted(AGES, ages, side="right"))
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The rows around one seed.
+
+    Attributes:
+        graph: Where nodes, tables and relations are numbered.
+        seed: One seed.
+        sample: Its sampled subgraph.
+        hops: Depth of the sampler.
+        rests: What the sample left out.
+    """
+
+    graph: Graph
+    seed: Seeds
+    sample: Sample
+    hops: int
+    rests: tuple[Rest, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """K, the sampled rows."""
+        return len(self.sample.node)
+
+    @property
+    def num_units(self) -> int:
+        return self.num_rows + len(self.rests)
+
+    def table(self, row: int) -> str:
+        return self.graph.tables[int(self.sample.table[row])]
+
+    @cached_property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """(K,) the row of its table that each sampled row is."""
+        return self.sample.node - self.graph.offsets[self.sample.table]
+
+    # Links among the sampled rows.
+    @cached_property
+    def keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Keys by row: (K + 1,) where those of each row begin, the rows that they refer to, their
+        relations."""
+        child, parent = self.sample.edge_source, self.sample.edge_target
+        order = np.lexsort((self.sample.edge_relation, child))
+        starts = np.searchsorted(child[order], np.arange(self.num_rows + 1))
+        relations = self.sample.edge_relation[order].astype(np.int64)
+        return starts.astype(np.int64), parent[order].astype(np.int64), relations
+
+    @cached_property
+    def lists(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Neighbours in the sampler's order (parents by key, then children, newest first): (K + 1,)
+        where those of each row begin, the neighbours, and the relation of each, or -1 minus it
+        where it leads down to a child."""
+        child = self.sample.edge_source.astype(np.int64)
+        parent = self.sample.edge_target.astype(np.int64)
+        relation = self.sample.edge_relation.astype(np.int64)
+        newest_first = -(self.graph.node_time[self.sample.node[child]].astype(np.float64))
+        row, other = np.concatenate([child, parent]), np.concatenate([parent, child])
+        first = np.concatenate([relation.astype(np.float64), newest_first])
+        is_down = np.repeat([0, 1], len(child))
+        order = np.lexsort((self.sample.node[other], first, is_down, row))
+        starts = np.searchsorted(row[order], np.arange(self.num_rows + 1)).astype(np.int64)
+        return starts, other[order], np.concatenate([relation, -1 - relation])[order]
+
+    @cached_property
+    def search(self) -> "Search":
+        """Breadth-first search over all rows."""
+        starts, others, relations = self.lists
+        order, depth = [0], [-1] * self.num_rows
+        paths, via = [OWN] * self.num_rows, [0] * self.num_rows
+        depth[0] = 0
+        for row in order:
+            if depth[row] == self.hops:
+                continue
+            for e in range(starts[row], starts[row + 1]):
+                other = int(others[e])
+                if depth[other] < 0:
+                    depth[other], way = depth[row] + 1, int(relations[e])
+                    step = step_up if way >= 0 else step_down
+                    key = self.graph.relations[way if way >= 0 else -1 - way]
+                    paths[other], via[other] = step(paths[row], key), row
+                    order.append(other)
+        return Search(order, depth, paths, via)
+
+    @cached_property
+    def is_loose(self) -> NDArray[np.bool_]:
+        """(K,) rows that no keys among the sampled rows link to the seed: the sampler found them
+        by their time, or drew them."""
+        return np.array(self.search.depth) < 0
+
+    @cached_property
+    def is_searched(self) -> bool:
+        """Whether the sampler found the rows in the order of this search."""
+        is_same = self.search.order == list(range(self.num_rows))
+        return is_same and self.search.depth == self.sample.hop.tolist()
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """The path to each unit; loose rows have one of their own by table."""
+        named = self.search.paths
+        loose = self.is_loose
+        sampled = [
+            Path(f"~ {self.table(row)}", (self.table(0), self.table(row))) if loose[row] else path
+            for row, path in enumerate(named)
+        ]
+        sampled[0] = Path("", (self.table(0),))
+        return [*sampled, *self.rest_paths]
+
+    @cached_property
+    def rest_paths(self) -> list[Path]:
+        return [Path.parse(rest.path, self.table(0), self.graph) for rest in self.rests]
+
+    @cached_property
+    def groups(self) -> dict[Path, NDArray[np.int64]]:
+        """The units of each path, nearest path first; without the seed."""
+        found: dict[Path, list[int]] = {}
+        for unit, path in enumerate(self.paths):
+            if unit:
+                found.setdefault(path, []).append(unit)
+        nearest = sorted(found, key=lambda path: (path.length, path.name))
+        return {path: np.array(found[path], np.int64) for path in nearest}
+
+    @cached_property
+    def ages(self) -> NDArray[np.float64]:
+        """(U,) days before the reference time; of a rest, those of its newest row; NaN where there
+        is no time."""
+        sampled = np.where(self.sample.has_time, self.sample.age, np.nan).astype(np.float64)
+        rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests]
+        return np.concatenate([sampled, [a if np.isfinite(a) else np.nan for a in rests]])
+
+    def via_age(self, row: int) -> float:
+        """The age of a sampled row, or of the row that leads to it where it has none of its own;
+        NaN where that is the entity."""
+        while row and np.isnan(self.ages[row]):
+            row = self.search.via[row]
+        return float(self.ages[row]) if row else float("nan")
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(U,) rows of each unit."""
+        rests = [len(rest.rows) for rest in self.rests]
+        return np.array([1] * self.num_rows + rests, np.int64)
+
+    # Units of rows.
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of all units, ascending, and the unit of each."""
+        nodes, units = [self.sample.node], [np.arange(self.num_rows)]
+        for place, (rest, path) in enumerate(zip(self.rests, self.rest_paths)):
+            nodes.append(self.graph.nodes(path.table, rest.rows))
+            units.append(np.full(len(rest.rows), self.num_rows + place))
+        every, of = np.concatenate(nodes), np.concatenate(units)
+        order = np.argsort(every, kind="stable")
+        return every[order], of[order]
+
+    def units(self, path: str, nodes: NDArray[Any]) -> NDArray[np.int64]:
+        """(n,) the units of some nodes at the end of a path. A row that is met only where others
+        are absent belongs to the rest of that path; -1 where there is none."""
+        known, of = self._sorted
+        place = np.minimum(np.searchsorted(known, nodes), len(of) - 1)
+        name = Path.name_of(path)
+        rests = [place for place, rest in enumerate(self.rests) if rest.path == name]
+        rest = self.num_rows + rests[0] if rests else -1
+        return np.where(known[place] == nodes, of[place], rest).astype(np.int64)
