@@ -6,7 +6,7 @@ One-by-one deletion proposes which rows are looked at; Owen values divide (`expl
 check removes and adds rows in that order (`explain/check.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -63,9 +63,10 @@ class Explainer:
         Raises:
             GelgtError: ``unknown_keys``, ``not_there_yet``, ``before_all_rows``, ``no_rows``, …
         """
-        several = isinstance(entity, (list, set)) or (hasattr(entity, "__len__") and not isinstance(
-            entity, (str, bytes, tuple, dict)))  # fmt: skip
-        if several:
+        is_one = isinstance(entity, (str, bytes, tuple, Mapping)) or not isinstance(
+            entity, Iterable
+        )
+        if not is_one:
             raise GelgtError(
                 "bad_option",
                 "One entity is explained at a time.",
