@@ -198,3 +198,43 @@ def test_a_parent_table_without_rows(hops: int, tmp_path: Path) -> None:
         for name in beyond
         if not name.split(": ")[-1].startswith("count")
     )
+
+
+def test_siblings_by_each_of_several_keys(tmp_path: Path) -> None:
+    """Columns of one key are the same whether or not those of another are asked for."""
+    rng = np.random.default_rng(5)
+    days = pd.date_range("2024-01-01", periods=200)
+    events = pd.DataFrame(
+        {
+            "id": range(200),
+            "user_id": rng.integers(0, 4, 200),
+            "shop_id": rng.integers(0, 3, 200),
+            "item_id": rng.integers(0, 5, 200),
+            "at": days,
+            "price": PRICES,
+        }
+    )
+    frames = {
+        **{name: pd.DataFrame({"id": range(5)}) for name in ("users", "shops", "items")},
+        "events": events,
+    }
+    fkeys = {f"{name}_id": f"{name}s" for name in ("user", "shop", "item")}
+    schema: dict[str, Any] = {
+        name: {"pkey": "id", "time_col": None} for name in ("users", "shops", "items")
+    }
+    schema["events"] = {"pkey": "id", "time_col": "at", "fkeys": fkeys}
+    db = gelgt.open(frames, schema=schema, out=tmp_path / "db")
+    task = db.task("PREDICT COUNT(events.*, 0, 10, days) FOR EACH users.id")
+    features = open_features(db, fit_until=task.val_timestamp)
+    data = TaskData(db, db.graph(), features, task, SamplingConfig())
+    rows, times = np.arange(4), np.full(4, int(days[100].timestamp()))
+    every = aggregates(data, rows, times, hops=1, siblings=True)
+    for key in ("shop_id", "item_id"):
+        name = f"< events.user_id > newest {key} < events.{key}: price mean"
+        before = events[events["at"] < days[100]]
+        for row in rows:
+            newest = before[before["user_id"] == row].iloc[-1][key]
+            mean = before.loc[before[key] == newest, "price"].mean()
+            assert every.values[row, every.names.index(name)] == pytest.approx(mean, rel=1e-5)
+        alone = aggregates(data, rows, times, hops=1, siblings=True, names=[name])
+        np.testing.assert_array_equal(alone.values[:, 0], every.values[:, every.names.index(name)])

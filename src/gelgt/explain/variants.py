@@ -115,7 +115,7 @@ class Variants:
         batches = self._batches(first, rows, depth, seen, offsets, history)
         parts = self.scorer.mixed(self.scorer.score_inputs(batches))
         raw = torch.stack(list(parts.values())).sum(0)
-        decoded = self.scorer.probabilities(self.data.target.decode(raw))
+        decoded = self.data.target.decode(raw)
         values = decoded if decoded.ndim == 1 else decoded[:, self.output]
         each = {name: out[:, self.output].double().numpy()[inverse] for name, out in parts.items()}
         return values[inverse], each

@@ -169,10 +169,10 @@ class _Paths:
             if not self.is_wanted(sibling_path):
                 continue
             newest = self.lists.parents(newest_path, other, view.newest)
-            view = self.lists.children_of(sibling_path, other, newest)
+            siblings = self.lists.children_of(sibling_path, other, newest)
             for name, values in self.data.columns(key.child, "numerical"):
                 prefix = f"{sibling_path}: {name}"
-                yield from self.seeds.numbers(prefix, values, view, ("mean", "recent mean"))
+                yield from self.seeds.numbers(prefix, values, siblings, ("mean", "recent mean"))
 
     def _second_hop(self, path: str, key: Key, view: View) -> Iterator[Column]:
         for other in self.keys:

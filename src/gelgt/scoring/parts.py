@@ -18,7 +18,7 @@ from gelgt.metrics import score
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 
-NETWORK, COLUMNS, TREES = "network", "columns", "trees"
+NETWORK, COLUMNS, TREES, CALIBRATION = "network", "columns", "trees", "calibration"
 Scores = dict[str, float | None]
 
 

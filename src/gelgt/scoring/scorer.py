@@ -23,7 +23,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.sampling import Seeds
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.memory import release_memory
-from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
+from gelgt.scoring.parts import CALIBRATION, COLUMNS, NETWORK, TREES, Parts, decoded
 from gelgt.scoring.recorded import RecordedNetworks, What
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.seed_data import SeedData
@@ -142,12 +142,16 @@ class Scorer:
 
     def mixed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What each part of `score_inputs` adds to the raw output of the model, (S, outputs); the
-        prediction is their sum, decoded."""
-        share = self.share if TREES in parts else 0.0
+        prediction is their sum, decoded. A map of probabilities is a slope of the raw output, and
+        a shift, which is a part of its own."""
+        share, map_ = self.share if TREES in parts else 0.0, self.probabilities
         shares = {NETWORK: 1 - share, COLUMNS: 1 - share, TREES: share}
         if COLUMNS in parts:
             shares[NETWORK] *= self.graph
-        return {name: shares[name] * raw for name, raw in parts.items()}
+        mixed = {name: map_.slope * shares[name] * raw for name, raw in parts.items()}
+        if map_.shift:
+            mixed[CALIBRATION] = torch.full_like(next(iter(mixed.values())), map_.shift)
+        return mixed
 
     # One batch.
     @torch.inference_mode()
