@@ -86,7 +86,8 @@ class Scorer:
             return self._run(seeds, "outputs", self._outputs)
         if not self.graph:
             return columns
-        return columns + self.graph * self._run(seeds, "outputs", self._outputs)
+        graph = self._run(seeds, "outputs", self._outputs)
+        return (1 - self.graph) * columns + self.graph * graph
 
     def columns(self, seeds: Seeds) -> Tensor | None:
         """(S, outputs) what the columns network puts out for seeds that exist; None without one."""
