@@ -72,8 +72,8 @@ class ModelConfig(Config):
             sample of training rows, and the best are read; a time limit of more than five minutes
             allows for more.
         column_members: Members of the columns network, an ensemble that reads the history by itself
-            and is trained first; the network that looks at subgraphs then learns what it leaves
-            open. 0 for none: one network learns both at once.
+            and is trained first; the network that looks at subgraphs then reads no history, and
+            validation mixes both. 0 for none: one network learns both at once.
         calendar: Whether the time of the year, and the time since the newest visible row, are added
             to a seed's vector; no effect where training spans less than two years.
         trees: Whether LightGBM on the history predicts beside the network. Its share is 0, ¼, ½ or

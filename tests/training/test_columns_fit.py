@@ -23,8 +23,8 @@ def rows(count: int) -> ColumnRows:
 def test_all_members_learn() -> None:
     learned = rows(256)
     fit = fitting()
-    before = fit._loss(fit.network(learned, 0), learned)
-    network = fit.fixed(learned, 60, 0)
+    before = fit._loss(fit.network(learned), learned)
+    network = fit.fixed(learned, 60)
     network.requires_grad_(False)
     losses = [
         float(fit.target.loss(out, learned.labels)) for out in network.of_members(learned.values)
@@ -35,7 +35,7 @@ def test_all_members_learn() -> None:
 def test_rows_that_are_scored_in_several_passes() -> None:
     many = rows(SCORED + 5)
     fit = fitting()
-    network = fit.fixed(many.take(np.arange(64)), 2, 0)
+    network = fit.fixed(rows(64), 2)
     loss = fit.target.loss(network.outputs(many.values), many.labels)
     np.testing.assert_allclose(fit._loss(network, many), float(loss), rtol=1e-5)
 

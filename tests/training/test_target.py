@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from tiny import opened, small
@@ -42,12 +43,29 @@ def test_json_gives_the_same_target(task: Task, task_type: str) -> None:
 def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:
     from gelgt.tasks.label_space import LabelSpace
 
-    target = Target(LabelSpace("regression"), mean=10.0, std=2.0, low=7.0, high=13.0)
+    target = Target(LabelSpace("regression"), centre=10.0, scale=2.0, low=7.0, high=13.0)
     assert target.encode(np.array([10.0, 14.0])).tolist() == [0.0, 2.0]
     assert target.decode(torch.tensor([[0.5], [9.0], [-9.0]])).tolist() == [11.0, 13.0, 7.0]
     assert target.loss(
         torch.tensor([[1.0], [0.0]]), torch.tensor([0.0, 0.5])
     ).item() == pytest.approx(0.75)
+
+
+def test_a_few_large_counts_do_not_set_the_scale(task: Task) -> None:
+    """Half of the labels are 0 to 9, and a few are thousands: ordinary rows still differ by a good
+    part of the unit."""
+    from dataclasses import replace
+
+    table = task.table("train")
+    counts = np.tile(np.arange(20.0), 1 + table.num_rows // 20)[: table.num_rows]
+    counts[:: max(1, table.num_rows // 5)] = 1_000.0
+    place = table.schema.get_field_index(str(task.target_col))
+    labels = table.set_column(place, task.target_col, pa.array(counts))
+    counted = replace(task, task_type="regression", labels=dict(task.labels) | {"train": labels})
+    target = Target.of(counted)
+    assert target.centre == np.median(counts)
+    assert target.scale == pytest.approx(np.abs(counts - target.centre).mean())
+    assert target.scale < counts.std() / 3
 
 
 def test_multiclass_and_multilabel_decode_to_probabilities() -> None:

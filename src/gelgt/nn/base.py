@@ -205,14 +205,6 @@ class RelationalModel(nn.Module):
         if self.history is not None and history is not None:
             self.history.fit(history)
 
-    @torch.no_grad()
-    def start_silent(self) -> None:
-        """Start with outputs of 0, where they are added to those of a columns network."""
-        last = self.head[-1]
-        assert isinstance(last, nn.Linear)
-        last.weight.zero_()
-        last.bias.zero_()
-
     def start_times(self, ages: Tensor) -> None:
         for bias in self.time_biases():
             bias.start_from(ages)

@@ -1,9 +1,9 @@
-"""`Ensemble`: networks that differ by their seed, the columns network under them, and trees beside
-them, as one.
+"""`Ensemble`: networks that differ by their seed, the columns network and trees beside them, as
+one.
 
 Raw outputs are added and averaged:
 
-    network = columns network + graph · mean of the members
+    network = (1 - graph) · columns network + graph · mean of the members
     together = (1 - share) · network + share · trees
 
 One member without the others is an ensemble of one.
@@ -31,8 +31,8 @@ class Ensemble(nn.Module):
         members: At least one.
         trees: Predict beside them, from the same history.
         share: Of the trees in the prediction.
-        columns: The columns network, to whose outputs theirs are added.
-        graph: How much of theirs is added.
+        columns: The columns network, which predicts beside them.
+        graph: Share of the members, where there is a columns network.
     """
 
     share: Tensor
@@ -95,7 +95,8 @@ class Ensemble(nn.Module):
         mean = torch.stack([member(inputs).float() for member in self.members]).mean(0)
         if self.columns is not None:
             assert inputs.history is not None  # it reads nothing else
-            mean = self.columns(inputs.history).float() + self.graph * mean
+            columns = self.columns(inputs.history).float()
+            mean = (1 - self.graph) * columns + self.graph * mean
         if self.trees is None:
             return mean
         assert inputs.history is not None  # trees are grown on nothing else

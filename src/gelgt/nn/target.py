@@ -2,8 +2,8 @@
 
     binary       logit; the head starts at the base rate, so the first steps do not go into finding
                  it
-    regression   standardised by the training labels; predictions stay within their 2nd and 98th
-                 percentile
+    regression   distance from the median of the training labels, in mean absolute deviations;
+                 predictions stay within their 2nd and 98th percentile
     multiclass   one logit a class
     multilabel   one logit a label
     recommendation   a seed vector, from which `Recommender` scores rows
@@ -37,16 +37,18 @@ class Target:
 
     Attributes:
         space: Task type and classes.
-        mean: Of regression labels.
-        std: Likewise.
+        centre: Median of regression labels: of all constants it has the least absolute error.
+        scale: Their mean absolute deviation from it. Counts have few large values that make a
+            standard deviation several times as long; in such units rows hardly differ, and the
+            steps of an optimiser are too large to tell them apart (docs/research/quality.md).
         low: 2nd percentile of regression labels.
         high: 98th percentile.
         start: (outputs,) logits of the base rates, from which the head starts; 0 for regression.
     """
 
     space: LabelSpace
-    mean: float = 0.0
-    std: float = 1.0
+    centre: float = 0.0
+    scale: float = 1.0
     low: float = 0.0
     high: float = 0.0
     start: tuple[float, ...] = (0.0,)
@@ -82,10 +84,8 @@ class Target:
             )
         if space.task_type == "regression":
             finite = labels[np.isfinite(labels)]
-            low, high = np.percentile(finite, [2, 98])
-            return cls(
-                space, float(finite.mean()), float(finite.std()) or 1.0, float(low), float(high)
-            )
+            low, centre, high = (float(value) for value in np.percentile(finite, [2, 50, 98]))
+            return cls(space, centre, float(np.abs(finite - centre).mean()) or 1.0, low, high)
         if space.task_type == "recommendation":
             return cls(space)
         if space.task_type == "multiclass_classification":
@@ -101,7 +101,7 @@ class Target:
     def encode(self, labels: NDArray[Any]) -> Tensor:
         """Labels as the loss takes them."""
         if self.task_type == "regression":
-            return torch.from_numpy(((labels - self.mean) / self.std).astype(np.float32))
+            return torch.from_numpy(((labels - self.centre) / self.scale).astype(np.float32))
         return torch.from_numpy(
             labels.astype(np.int64 if self.task_type == "multiclass_classification" else np.float32)
         )
@@ -127,7 +127,7 @@ class Target:
         """Probabilities or values: (B, outputs) → (B,) or (B, C)."""
         out = out.detach().double().cpu()
         if self.task_type == "regression":
-            return (out[:, 0] * self.std + self.mean).clamp(self.low, self.high).numpy()
+            return (out[:, 0] * self.scale + self.centre).clamp(self.low, self.high).numpy()
         if self.task_type == "multiclass_classification":
             return torch.softmax(out, dim=1).numpy()
         if self.task_type == "multilabel_classification":

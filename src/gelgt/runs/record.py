@@ -15,8 +15,8 @@ from gelgt.calibration import Coverage, ProbabilityMap
 from gelgt.errors import GelgtError
 
 # of run folders: 2 renamed settings, 3 lists the history columns, 4 has others and a columns
-# network (CHANGELOG.md)
-FORMAT = 4
+# network, 5 mixes it with the others and centres targets by their median (CHANGELOG.md)
+FORMAT = 5
 Scores = dict[str, float | None]  # by metric
 _Kind = TypeVar("_Kind", bound=BaseModel)
 

@@ -92,7 +92,8 @@ class Scorer:
             return self._run(seeds, "outputs", self._outputs)
         if not self.graph:
             return columns
-        return columns + self.graph * self._run(seeds, "outputs", self._outputs)
+        graph = self._run(seeds, "outputs", self._outputs)
+        return (1 - self.graph) * columns + self.graph * graph
 
     def columns(self, seeds: Seeds) -> Tensor | None:
         """(S, outputs) what the columns network puts out for seeds that exist; None without one."""
@@ -148,6 +149,7 @@ class Scorer:
         shares = {NETWORK: 1 - share, COLUMNS: 1 - share, TREES: share}
         if COLUMNS in parts:
             shares[NETWORK] *= self.graph
+            shares[COLUMNS] *= 1 - self.graph
         mixed = {name: map_.slope * shares[name] * raw for name, raw in parts.items()}
         if map_.shift:
             mixed[CALIBRATION] = torch.full_like(next(iter(mixed.values())), map_.shift)

@@ -28,7 +28,7 @@ from gelgt.sampling.batch import SubgraphBatch
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
 
-CACHED_HISTORIES = 4  # training, validation, test, and one more
+CACHED_HISTORIES = 6  # training, validation, test, the parts of them that are scored now and then
 
 
 @dataclass(frozen=True)

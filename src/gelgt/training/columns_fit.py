@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
@@ -24,10 +23,6 @@ class ColumnRows:
 
     values: Tensor
     labels: Tensor
-
-    def take(self, places: NDArray[np.int64]) -> "ColumnRows":
-        index = torch.from_numpy(places)
-        return ColumnRows(self.values[index], self.labels[index])
 
     def to(self, device: torch.device) -> "ColumnRows":
         return ColumnRows(self.values.to(device), self.labels.to(device))
@@ -62,9 +57,9 @@ class ColumnsFit:
             torch.optim.AdamW(network.parameters()).step()
             torch.cuda.synchronize(self.device)
 
-    def network(self, rows: ColumnRows, number: int) -> ColumnsNetwork:
+    def network(self, rows: ColumnRows) -> ColumnsNetwork:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed + 7_919 * number)
+            torch.manual_seed(self.seed)
             network = ColumnsNetwork(rows.values.shape[1], self.target.outputs, self.members)
         network.start(rows.values, torch.tensor(self.target.start))
         return network.to(self.device)
@@ -74,7 +69,7 @@ class ColumnsFit:
     ) -> tuple[ColumnsNetwork, int]:
         """A network with the weights of the epoch that had the least loss on rows that were held
         out, and the step at its end."""
-        network, watched = self.network(rows, 0), held_out.to(self.device)
+        network, watched = self.network(rows), held_out.to(self.device)
         best: Weights = {}
         least, at = np.inf, 0
 
@@ -90,9 +85,9 @@ class ColumnsFit:
         network.load_state_dict(best)
         return network, at
 
-    def fixed(self, rows: ColumnRows, steps: int, number: int) -> ColumnsNetwork:
+    def fixed(self, rows: ColumnRows, steps: int) -> ColumnsNetwork:
         """A network after so many steps."""
-        network = self.network(rows, number)
+        network = self.network(rows)
         self._train(network, rows, steps)
         return network
 

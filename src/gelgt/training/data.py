@@ -293,14 +293,9 @@ class TrainingData(SeedData):
         seeds: Seeds,
         labels: NDArray[Any],
         device: torch.device,
-        offsets: Tensor | None = None,
     ) -> Objective | RankObjective:
-        """The loss of the seeds that are learned from.
-
-        Args:
-            offsets: (S, outputs) to which the network's outputs are added, on the device.
-        """
-        return Objective(self.target, self.target.encode(labels).to(device), offsets)
+        """The loss of the seeds that are learned from."""
+        return Objective(self.target, self.target.encode(labels).to(device))
 
     def scorer(
         self, model: Ensemble, device: torch.device, precision: str = "auto"

@@ -39,8 +39,8 @@ class Trained:
         networks: One, or several of different seeds.
         states: How the validated training of each went.
         trees: Beside them, where there are some.
-        columns: The columns network under them, where there is one.
-        graph: How much of the networks' outputs is added to those of the columns network.
+        columns: The columns network beside them, where there is one.
+        graph: The share of the networks, where there is a columns network.
         retrained: What the networks were retrained on, if they were.
         is_whole: Nothing was interrupted.
     """
@@ -102,7 +102,7 @@ def fit_ensemble(
 
     Args:
         trees: Beside them, which will be retrained after them.
-        columns: The columns network under them, which will be retrained before them.
+        columns: The columns network beside them, which will be retrained before them.
     """
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
@@ -127,9 +127,7 @@ def fit_ensemble(
         progress.plan("network", limit)
         network = make_model(data, of_member, columns) if number else first
         session = Session(job.out, job.key, number, progress, job.stop)
-        trainer = Trainer(
-            network, data, of_member.train, job.device, session=session, columns=columns
-        )
+        trainer = Trainer(network, data, of_member.train, job.device, session=session)
         if number == 0:
             _tell_model(job, network, usual)
             for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
@@ -223,7 +221,6 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
             job.device,
             goal=goal,
             session=session,
-            columns=columns,
         )
         if max(goal.epochs) == 1:  # it may be the part of one for which there was time
             trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
@@ -301,14 +298,14 @@ def make_model(
     data: TrainingData, config: RunConfig, columns: Columns | None = None
 ) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base
-    rates, or from nothing where there is a columns network."""
+    rates. Where a columns network reads the history, the model does not."""
     # Quantiles are those of the split's own seeds; only among stale copies do lags differ.
     seeds = (
         learnable(data, ("train",), config.train)[0]
         if data.plan.has_calendar
         else data.seeds["train"]
     )
-    history = data.history(seeds)
+    history = data.history(seeds) if columns is None else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
         model = new_model(config, data, 0 if history is None else history.shape[1])
@@ -318,6 +315,4 @@ def make_model(
         data.ages(),
         None if history is None else for_fitting(history, seeds, data.plan),
     )
-    if columns is not None:
-        model.start_silent()
     return model

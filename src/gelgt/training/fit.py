@@ -25,7 +25,6 @@ from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import autocast
 from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_checkpoint
-from gelgt.training.columns import Columns
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.optimiser import make_optimiser, set_rates
@@ -49,7 +48,6 @@ class Trainer:
         device: Where.
         goal: What is learned, and for how long.
         session: Checkpoints and progress.
-        columns: The columns network whose outputs the model's are added to, if there is one.
         is_recorded: Whether steps are recorded as CUDA graphs where that is possible.
     """
 
@@ -62,7 +60,6 @@ class Trainer:
         *,
         goal: Goal | None = None,
         session: Session | None = None,
-        columns: Columns | None = None,
         is_recorded: bool = True,
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
@@ -81,8 +78,7 @@ class Trainer:
         self.why_eager = self._why_eager(is_recorded)
         self.optimiser = make_optimiser(model, config, is_recorded=self.why_eager is None)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
-        offsets = None if columns is None else columns.offsets(data, seeds).to(self.device)
-        objective = data.objective(model, seeds, labels, self.device, offsets)
+        objective = data.objective(model, seeds, labels, self.device)
         self.setup = StepSetup(
             model,
             objective,
@@ -95,8 +91,7 @@ class Trainer:
         self.eager = EagerSteps(self.setup, self.lanes)
         self.recorded = self.record() if self.why_eager is None else None
         self.average = MovingAverage(model, config.weight_average)
-        scored = Ensemble([model], columns=None if columns is None else columns.network)
-        self.scorer = data.scorer(scored, self.device, config.precision)
+        self.scorer = data.scorer(Ensemble([model]), self.device, config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
         self.state = State(columns=None if data.chosen is None else len(data.chosen.columns))
 

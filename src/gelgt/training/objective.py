@@ -14,18 +14,13 @@ class Objective:
     Attributes:
         target: Of the task.
         labels: (S,) or (S, L), encoded, of all the seeds that are learned from.
-        offsets: (S, outputs) what the columns network says of them, to which the network's output
-            is added; None where there is none.
     """
 
     target: Target
     labels: Tensor
-    offsets: Tensor | None = None
 
     def losses(self, out: Tensor, index: Tensor) -> Tensor:
         """The loss of each row of a batch: (B, outputs), (B,) places among the seeds → (B,)."""
-        if self.offsets is not None:
-            out = out.float() + self.offsets.index_select(0, index)
         return self.target.losses(out, self.labels.index_select(0, index))
 
     def loss(self, out: Tensor, index: Tensor) -> Tensor:
