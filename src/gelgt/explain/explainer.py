@@ -189,7 +189,7 @@ class Explainer:
 
     def _turned(self, variants: Variants, names: Names, score: Floats, what: str) -> dict[str, Any]:
         is_value = self.data.target.task_type == "regression"
-        threshold = self.data.target.mean if is_value else THRESHOLD
+        threshold = self.data.target.centre if is_value else THRESHOLD
         found = counterfactual(variants, score, threshold)
         rows = [
             {
