@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gelgt.explain import Explanation
+    from gelgt.explain.items import ItemsExplanation
 
 
 class GelGT:
@@ -202,10 +203,10 @@ class GelGT:
 
     def explain(
         self, db: Any = None, entity: Any = None, at: Any = None, *, counterfactual: bool = False
-    ) -> "Explanation":
+    ) -> "Explanation | ItemsExplanation":
         """Why the model predicts what it does for one entity at a time: which rows, columns, paths
         and ages move the prediction away from what it is when nothing is known, measured by
-        deletion (docs/explanations.md).
+        deletion (docs/explanations.md). Of a model that recommends: why the first five rows.
 
         Args:
             db: As in `predict`.
@@ -227,9 +228,14 @@ class GelGT:
                 "An explanation is of one entity.",
                 hint="Give entity=…, a key of the entity table.",
             )
-        explained = Explainer(self.predictor(db)).explain(
-            entity, at, is_counterfactual=counterfactual
-        )
+        predictor = self.predictor(db)
+        if predictor.run.target.task_type == "recommendation":
+            from gelgt.explain.item_reasons import explain_list
+
+            listed = explain_list(predictor, entity, at)
+            _tell(listed.notices)
+            return listed
+        explained = Explainer(predictor).explain(entity, at, is_counterfactual=counterfactual)
         _tell(explained.notices)
         return explained
 

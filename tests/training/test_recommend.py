@@ -9,11 +9,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import gelgt
 from gelgt import Database, GelgtError
+from gelgt.explain import Explainer
+from gelgt.explain.item_reasons import explain_list
 from gelgt.inference import Predictor, Recommend
 from gelgt.presets import RunConfig
+from gelgt.sampling import make_seeds
+from gelgt.scoring.recommend import RecommendScorer, Wish
 from gelgt.training import Options, Run, train_run
 from gelgt.training.examples import KNOWN
 from gelgt.training.recommend import RecommendData
@@ -222,3 +227,50 @@ def test_it_learns_whose_region_is_whose(db: Database, tmp_path: Path) -> None:
     table = table[table["id"] < 49]
     own = table["region"] == np.where(table["id"] % 2, "b", "a")
     assert own.mean() > 0.9
+
+
+def test_why_these_rows_are_recommended(db: Database, run: Run, tmp_path: Path) -> None:
+    predictor = Predictor(run, db, "cpu")
+    at = pd.Timestamp("2024-08-01")
+    why = explain_list(predictor, 1, at, k=4)
+    assert why == explain_list(predictor, 1, at, k=4), "the same question gives the same bits"
+    table = predictor.predict([1], at=at, recommend=Recommend(4)).to_pandas()
+    assert [item.key for item in why.items] == table[["region", "sku"]].to_numpy().tolist()
+    assert [item.score for item in why.items] == pytest.approx(table["score"].tolist())
+
+    paths = [reason for item in why.items for reason in item.reasons if reason.kind == "path"]
+    assert paths
+    for reason in paths:
+        assert reason.name == "users ← buys → products"
+        assert len(reason.walks) == min(reason.count or 0, 3)
+        times = [pd.Timestamp(row["time"]) for walk in reason.walks for row in walk]
+        assert times == sorted(times, reverse=True)
+        assert max(times) < at
+        assert reason.days == pytest.approx((at - times[0]) / pd.Timedelta(days=1), abs=1e-3)
+    kinds = {reason.kind for item in why.items for reason in item.reasons}
+    assert {"path", "everyone"} <= kinds
+    assert why.save(tmp_path / "why.json").read_text(encoding="utf-8").startswith('{"entity": 1')
+    page = why.save(tmp_path / "why.html").read_text(encoding="utf-8")
+    assert "place" in page
+    assert "buys" in page
+
+
+def test_scores_of_a_candidate_are_those_that_rank(db: Database, run: Run) -> None:
+    """And without what ties it to the entity, it is scored as if nothing did."""
+    predictor = Predictor(run, db, "cpu")
+    scorer = predictor.scorer
+    assert isinstance(scorer, RecommendScorer)
+    chosen = predictor.seeds([3], "2024-08-01")
+    seed = make_seeds(db, scorer.data.graph, "users", chosen.rows, chosen.times)
+    ranked = scorer.rank(seed, Wish(5))
+    candidates = scorer.destinations.finder.find(seed)
+    columns = scorer.destinations.reader.read(seed, candidates).whole()[0]
+    for row, score in zip(ranked.row[0], ranked.score[0]):
+        place = np.flatnonzero(candidates.row[0] == row)
+        again = scorer.scores_with(seed, int(row), torch.from_numpy(columns[place]))
+        assert float(again[0]) == pytest.approx(float(score), abs=1e-5)
+
+
+def test_an_explanation_of_lists_asks_for_lists(db: Database, run: Run) -> None:
+    with pytest.raises(GelgtError, match="one list at a time"):
+        Explainer(Predictor(run, db, "cpu"))

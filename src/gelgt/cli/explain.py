@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gelgt.cli.bundle import bundled
+from gelgt.cli.explain_items import explain_lists
 from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
@@ -142,7 +143,14 @@ def explain_command(
     loaded = run.load()
     load_deferred()
     with working("opening the source"):
-        explainer = Explainer(Predictor(loaded, run.open(loaded), device=run.device))
+        predictor = Predictor(loaded, run.open(loaded), device=run.device)
+    if loaded.target.task_type == "recommendation":
+        one = explained.keys[0] if is_single and explained.keys else None
+        explain_lists(
+            predictor, None if explained.counterfactual else one, explained.at, out, as_json
+        )
+        return
+    explainer = Explainer(predictor)
     if is_whole:
         _whole(explainer, sample or SAMPLE, out, as_json)
     elif is_single:

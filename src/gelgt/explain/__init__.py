@@ -8,6 +8,7 @@ variants.py        the same seed without some rows, or with other values in some
 game.py, owen.py   what each path, row and column adds
 check.py           whether removing what is named changes the prediction
 whole.py           what a model as a whole rests on
+items.py, item_reasons.py   why a row is recommended
 explanation.py     the result, in the user's own tables, keys and times
 """
 

@@ -46,8 +46,8 @@ class Explainer:
         if isinstance(predictor.scorer, RecommendScorer):
             raise GelgtError(
                 "not_explained",
-                "The run recommends lists of rows, which cannot be explained yet.",
-                hint="Explain a run that predicts a value, a probability or classes.",
+                "The run recommends lists of rows, which are explained one list at a time.",
+                hint="Use explain_list, or gelgt explain RUN --entity E --at T.",
             )
         self.predictor, self.scorer = predictor, predictor.scorer
         self.data, self.effort = predictor.scorer.data, effort or Effort()

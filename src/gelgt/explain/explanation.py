@@ -72,7 +72,7 @@ class Explanation:
         prediction: What the model predicts: a probability or a value.
         base: What it predicts for an entity of which nothing is known: no row, and columns that
             any entity might have.
-        base_rate: The mean of the training labels.
+        base_rate: The share of the class among the training labels; of values, their median.
         what: What is explained, in words.
         effects: They add up to prediction minus base; strongest first.
         paths: The same by path: each of these is the sum of the effects of its rows and columns;

@@ -78,7 +78,7 @@ def _header(why: Explanation) -> str:
     cards = [
         (why.what.removeprefix("the "), why.prediction, "own c0"),
         ("base: nothing is known", why.base, "c2"),
-        ("mean of the training labels", why.base_rate, "c2"),
+        ("training labels, median or share", why.base_rate, "c2"),
     ]
     shown = "".join(
         f'<div class="card {css}"><span>{escape(name)}</span><b>{number(value)}</b></div>'

@@ -145,6 +145,23 @@ class RecommendScorer:
             np.concatenate([part.score for part in parts]),
         )
 
+    @torch.inference_mode()
+    def scores_with(self, seed: Seeds, row: int, columns: Tensor) -> Tensor:
+        """(V,) scores of one candidate of one seed, were its columns others (V, F)."""
+        columns = columns.to(self.device)
+        score = torch.zeros(len(columns), device=self.device)
+        for scorer, recommender, items in zip(self.scorers, self.recommenders, self._all_items()):
+            vector, item = scorer.outputs(seed).to(self.device), items[row : row + 1]
+            added = recommender.candidates(
+                vector, item[None].expand(1, len(columns), -1), recommender.normal(columns)[None]
+            )
+            score += recommender.everywhere(vector, item)[0, 0] + added[0]
+        score /= len(self.recommenders)
+        if self.mix.share and self.trees is not None:
+            by_trees = self.trees(columns).float()[:, 0]
+            score = (1 - self.mix.share) * score + self.mix.share * by_trees
+        return score + self._prior(seed, self.mix)[0, row] if self.mix.weight else score
+
     def _ranked(self, seeds: Seeds, wish: Wish, mixes: Sequence[Mix]) -> Iterator[list[Ranked]]:
         """Some seeds at a time, a ranking for each mix."""
         vectors = [scorer.outputs(seeds).to(self.device) for scorer in self.scorers]
