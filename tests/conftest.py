@@ -80,9 +80,19 @@ def quick_forests() -> Iterator[dict[str, int]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_columns() -> Iterator[None]:
-    """Columns networks of a few steps an epoch."""
+    """Columns networks of a few steps an epoch, with two folds."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gelgt.training.columns.FOLDS", 2)
         patch.setattr("gelgt.training.columns_fit.EPOCH", 4)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_rankings() -> Iterator[None]:
+    """Recommendations by two forests, whose mean is still one of several, of a few columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gelgt.training.ranking.FORESTS", 2)
+        patch.setattr("gelgt.training.recommend.COLUMNS", 10)
         yield
 
 

@@ -67,7 +67,10 @@ def place(demo: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("train", "batch_size", 32),
         ("train", "eval_rows", 200),
         ("train", "windows", 1),
+        ("sampling", "budget", 24),
+        ("model", "width", 16),
         ("model", "history_columns", 20),
+        ("model", "column_members", 1),
     ):
         monkeypatch.setitem(presets._VALUES["cpu"][section], key, value)
     monkeypatch.chdir(tmp_path)

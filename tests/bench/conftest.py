@@ -47,7 +47,7 @@ def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Database:
 def few(shop: Shop) -> dict[str, Any]:
     """Options of a task with few labels."""
     times = {"val": shop.val_timestamp, "test": shop.test_timestamp}
-    return {**times, "eval_timestamps": 2, "max_rows": 600}
+    return {**times, "eval_timestamps": 2, "max_rows": 300}
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,18 @@
 """`gelgt bench sampling` at a tiny size: every row of the table is there, and the peer was
 compared."""
 
+from functools import partial
+
+import pytest
+
+from gelgt import demo
+from gelgt.bench import sampling
 from gelgt.bench.sampling import bench_sampling
 
 
-def test_bench_sampling() -> None:
+def test_bench_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "shop", partial(demo.shop, customers=100, days=300))
+    monkeypatch.setattr(sampling, "LARGE_SEEDS", 512)
     result = bench_sampling(rows=20_000, passes=1, python_seeds=20)
     samplers = {(r["graph"], r["sampler"]) for r in result["results"]}
     assert {("shop", f"gelgt {s}") for s in ("bfs", "random", "recent", "full")} <= samplers

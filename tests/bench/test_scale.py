@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,23 @@ from gelgt.errors import GelgtError
 SMALL = {"labels": 60, "steps": 2, "entities": 20}
 
 
+def run_limited_phase(phase: str, work: Work, limit: MemoryLimit | None = None) -> dict[str, float]:
+    """Every phase in a process of its own under the limit; without it the source alone, and
+    figures."""
+    if limit is not None or phase == "generate":
+        return run_phase(phase, work, limit)
+    figures = {"seconds": 1.0, "cpu_seconds": 1.0, "peak_mib": 90.0, "anonymous_mib": 60.0}
+    return figures | {"labels": SMALL["labels"], "entities": SMALL["entities"]}
+
+
+@pytest.mark.parametrize(
+    "run", [run_limited_phase, pytest.param(run_phase, marks=pytest.mark.slow)]
+)
 def test_it_measures_every_phase_and_removes_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., dict[str, float]]
 ) -> None:
     monkeypatch.setattr(scale, "_warm_up", lambda *_: None)  # the same phases, for their kernels
+    monkeypatch.setattr(scale, "run_phase", run)
     options = ScaleOptions(memory=4 << 30, folder=tmp_path, **SMALL)  # type: ignore[arg-type]
     measured = bench_scale((20_000,), options)
     results = measured["results"]

@@ -16,7 +16,8 @@ Run = Callable[..., Any]
 
 
 def test_the_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"train.windows": 1, "model.history_columns": 20}.items():
+    quick = {"train.windows": 1, "model.history_columns": 20, "model.column_members": 1}
+    for name, value in quick.items():
         monkeypatch.setitem(QUICK, name, value)
     result = run("demo", "--out", tmp_path / "demo", "--quick", "--json")
     assert result.code == 0, result.err
@@ -27,7 +28,8 @@ def test_the_demo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert all(found["task"]["rows"].values())
     assert found["graph"]["nodes"] == sum(t["rows"] for t in found["inspect"]["tables"].values())
     assert 0.7 < found["oracle_roc_auc"] < 1
-    assert set(found["truths"]) == {"repurchase_lag", "two_hop_quality", "noise"}
+    truths = {"repurchase_lag", "two_hop_quality", "favourite_category", "noise"}
+    assert set(found["truths"]) == truths
     assert set(found["train"]["baselines"]) == {"lightgbm", "lightgbm-2hop", "entity-mean"}
     folder = tmp_path / "demo"
     assert sorted(p.name for p in folder.iterdir()) == [

@@ -25,6 +25,12 @@ TINY = (
     "train.batch_size=32",
     "--set",
     "train.ensemble=1",
+    "--set",
+    "train.windows=1",
+    "--set",
+    "model.history_columns=20",
+    "--set",
+    "model.column_members=1",
 )
 PASSWORD = "only:r3ad/ing@p'lease"
 

@@ -4,6 +4,7 @@ trained twice."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import gelgt
 
 Run = Callable[..., Any]
 SENTENCE = "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id"
@@ -36,16 +39,26 @@ TINY = (
     "--set",
     "sampling.budget=24",
 )
+FEW = ("--max-rows", 300, "--eval-timestamps", 1)
 
 
-def test_the_table_and_the_object(run: Run, shop_source: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def few(shop_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop with a task of few labels, `soon`, for those who train."""
+    folder = Path(shutil.copytree(shop_source, tmp_path_factory.mktemp("few") / "project"))
+    task = gelgt.open(folder).task(SENTENCE, name="soon", max_rows=300, eval_timestamps=1)
+    task.save()
+    return folder
+
+
+def test_the_table_and_the_object(run: Run, few: Path, tmp_path: Path) -> None:
     asked = (
         "bench",
         "quality",
         "--dataset",
-        shop_source,
+        few,
         "--task",
-        SENTENCE,
+        "soon",
         "--seeds",
         "2",
         "--out",
@@ -97,7 +110,7 @@ def test_models_that_are_named(run: Run, shop_source: Path, tmp_path: Path) -> N
     assert "entity-mean beats it" in found.json["results"][1]
 
 
-def test_a_sweep(run: Run, shop_source: Path, tmp_path: Path) -> None:
+def test_a_sweep(run: Run, few: Path, tmp_path: Path) -> None:
     asked = (
         "bench",
         "sweep",
@@ -105,9 +118,9 @@ def test_a_sweep(run: Run, shop_source: Path, tmp_path: Path) -> None:
         "--values",
         "8,16",
         "--dataset",
-        shop_source,
+        few,
         "--task",
-        SENTENCE,
+        "soon",
         "--seeds",
         "1",
         "--no-baselines",
@@ -122,7 +135,7 @@ def test_without_lightgbm_and_duckdb(
     run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that only trains has neither; labels are there already."""
-    run("task", project, SENTENCE, "--name", "soon")
+    run("task", project, SENTENCE, "--name", "soon", *FEW)
     for missing in ("lightgbm", "duckdb", "sqlalchemy"):
         monkeypatch.setitem(sys.modules, missing, None)
     asked = (
@@ -175,7 +188,7 @@ def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path
     assert not (tmp_path / "q").exists()
 
 
-def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_every_process(few: Path, tmp_path: Path) -> None:
     """A terminal sends it to all of them; the table is written with what is there."""
     long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])
     long += ("--set", "model.trees=false", "--set", "model.column_members=0")
@@ -183,9 +196,9 @@ def test_ctrl_c_stops_every_process(shop_source: Path, tmp_path: Path) -> None:
         "bench",
         "quality",
         "--dataset",
-        shop_source,
+        few,
         "--task",
-        SENTENCE,
+        "soon",
         "--seeds",
         "2",
         "--jobs",
@@ -226,7 +239,7 @@ def test_both_regimes_in_pieces_of_every_task(run: Run, project: Path, tmp_path:
     """Two tasks that nobody names, two regimes, and a time after which the rest is left for the
     next time."""
     for name, days in (("soon", 10), ("later", 20)):
-        run("task", project, SENTENCE.replace("10", str(days)), "--name", name)
+        run("task", project, SENTENCE.replace("10", str(days)), "--name", name, *FEW)
     asked = (
         "bench",
         "quality",
@@ -264,14 +277,14 @@ def test_no_task_to_be_found(run: Run, shop_source: Path, tmp_path: Path) -> Non
     assert "--task" in shown.err
 
 
-def test_some_variants_of_an_ablation(run: Run, shop_source: Path, tmp_path: Path) -> None:
+def test_some_variants_of_an_ablation(run: Run, few: Path, tmp_path: Path) -> None:
     asked = (
         "bench",
         "ablation",
         "--dataset",
-        shop_source,
+        few,
         "--task",
-        SENTENCE,
+        "soon",
         "--seeds",
         "1",
         "--no-baselines",

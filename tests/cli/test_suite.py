@@ -17,13 +17,16 @@ TINY = [
         "train.ensemble=1",
         "train.windows=1",
         "model.history_columns=12",
+        "model.column_members=1",
+        "model.width=16",
+        "sampling.budget=24",
     )
     for word in ("--set", setting)
 ]
 
 
 def test_a_suite_for_people_and_programs(run: Run, project: Path, tmp_path: Path) -> None:
-    run("task", project, SENTENCE, "--name", "soon")
+    run("task", project, SENTENCE, "--name", "soon", "--max-rows", 600, "--eval-timestamps", 1)
     asked = ("bench", "suite", project, "--seeds", "1", "--budget", "1m", "--out", tmp_path / "s")
     shown = run(*asked, "--origins", "1", *TINY)
     assert shown.code == 0, shown.err

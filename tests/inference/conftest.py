@@ -33,6 +33,7 @@ TINY: Mapping[str, Any] = {
     "model.keep": 12,
     "model.row_width": 8,
     "model.history_columns": 20,
+    "model.column_members": 2,
     "sampling.budget": 24,
 }
 SENTENCES = {

@@ -1,14 +1,18 @@
 """Triton's interpreter, by which tests of kernels run without a CUDA device, at small sizes.
 
-A test file of kernels marks its tests `on_device`, and has a test that calls `run_interpreted` on
-itself: without a GPU that runs the same tests in a process of its own.
+A test file of kernels marks its tests `on_device`: they need a CUDA device. test_interpreted.py
+runs the same tests in a process of its own without one. The interpreter takes about a second for a
+kernel and its gradients, so it is given one case of each path through the kernels; the rest of a
+grid, `beyond_paths`, carries the marker `slow` there.
 """
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,17 +35,20 @@ def on_device(test: Test) -> Test:
     return marked
 
 
-def run_interpreted(file: str) -> None:
-    """Run the tests of a file through the interpreter."""
-    if IS_INTERPRETED:
-        pytest.skip("is that process")
+def beyond_paths(*values: object) -> Any:
+    """A case that takes no path through the kernels that other cases do not take."""
+    return pytest.param(*values, marks=pytest.mark.slow if IS_INTERPRETED else ())
+
+
+def run_interpreted(files: Sequence[Path], marked: str) -> None:
+    """Run the tests of some files with a marker, or without it, through the interpreter."""
     if find_spec("triton") is None:
         pytest.skip("needs Triton for its interpreter: pip install 'triton>=3.7'")
     if triton_version() < (3, 7):
         pytest.skip("the interpreter of Triton 3.6 fails with NumPy 2.4: pip install 'triton>=3.7'")
     plugins = ("-p", "no:cacheprovider", "-p", "no:xdist")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", file, "-x", *plugins, "--no-header"],
+        [sys.executable, "-m", "pytest", *files, "-x", "-m", marked, *plugins, "--no-header"],
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

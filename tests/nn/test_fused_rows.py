@@ -3,12 +3,8 @@ interpreter in a process of its own."""
 
 import pytest
 import torch
-from interpreter import DEVICE, on_device, run_interpreted
+from interpreter import DEVICE, on_device
 from torch.nn import functional
-
-
-def test_without_a_gpu() -> None:
-    run_interpreted(__file__)
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from configs import plain_config
-from interpreter import DEVICE, IS_INTERPRETED, on_device, run_interpreted
+from interpreter import DEVICE, IS_INTERPRETED, beyond_paths, on_device
 from test_static import static
 from torch import Tensor
 
@@ -22,10 +22,6 @@ from gelgt.nn.bias import GaussianBias
 from gelgt.nn.kernels import why_not
 from gelgt.sampling import Sampler, task_seeds
 from gelgt.sampling.batch import from_sample
-
-
-def test_without_a_gpu() -> None:
-    run_interpreted(__file__)
 
 
 @on_device
@@ -87,7 +83,7 @@ def test_a_block_of_packed_rows_equals_one_of_padded_rows(changes: dict[str, Any
 
 
 @on_device
-@pytest.mark.parametrize("changes", [{}, {"bias": "none"}])
+@pytest.mark.parametrize("changes", [{}, beyond_paths({"bias": "none"})])
 def test_the_model_predicts_alike(
     small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:

@@ -1,7 +1,7 @@
 """The fused kernels against float64: values and all gradients, both layouts, dropout.
 
-The tests marked `gpu` run on a CUDA device. Without one, `test_without_a_gpu` runs the same tests
-in a process of its own through Triton's interpreter, at small sizes.
+They run on a CUDA device, and without one through Triton's interpreter (interpreter.py), at small
+sizes.
 """
 
 import math
@@ -9,14 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from interpreter import DEVICE, IS_INTERPRETED, LOW, on_device, run_interpreted
+from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device
 from torch import Tensor
 
 from gelgt.nn.kernels import FAR
-
-
-def test_without_a_gpu() -> None:
-    run_interpreted(__file__)
 
 
 @dataclass
@@ -127,9 +123,20 @@ def assert_close(found: list[Tensor], expected: list[Tensor], most: float) -> No
 
 
 @on_device
-@pytest.mark.parametrize("is_packed", [True, False])
 @pytest.mark.parametrize(
-    ("kernels", "is_log"), [(1, False), (4, False), (4, True), (8, False), (0, False)]
+    ("kernels", "is_log", "is_packed"),
+    [
+        (1, False, True),
+        (4, False, True),
+        (4, True, True),
+        (0, False, True),
+        (4, False, False),
+        beyond_paths(8, False, True),
+        beyond_paths(1, False, False),
+        beyond_paths(4, True, False),
+        beyond_paths(8, False, False),
+        (0, False, False),
+    ],
 )
 def test_values_and_gradients(kernels: int, is_log: bool, is_packed: bool) -> None:
     """Lengths that fill no tile, a subgraph of one row, rows without time."""
@@ -138,8 +145,18 @@ def test_values_and_gradients(kernels: int, is_log: bool, is_packed: bool) -> No
 
 
 @on_device
-@pytest.mark.parametrize("size", [32, 64, 128])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [
+        (64, torch.float32),
+        (128, torch.float16),
+        beyond_paths(32, torch.float16),
+        beyond_paths(64, torch.float16),
+        beyond_paths(128, torch.float32),
+        *((size, torch.bfloat16) for size in (32, 64, 128)),
+        (32, torch.float32),
+    ],
+)
 def test_sizes_and_precisions(size: int, dtype: torch.dtype) -> None:
     if IS_INTERPRETED and (dtype == torch.bfloat16 or (dtype == torch.float32 and size == 32)):
         pytest.skip("the interpreter has no bf16; float32 of 32 is tested above")
@@ -197,9 +214,9 @@ def test_dropout() -> None:
     assert not torch.equal(kept[0], kept[1])
     case.qkv[:, :, 2] = values
     torch.manual_seed(1)
-    assert_close(case.found(True, rate), case.expected(kept), 2e-5)
-    torch.manual_seed(2)
-    assert not torch.equal(case.found(True, rate)[0], case.found(True, rate)[0])
+    found = case.found(True, rate)
+    assert_close(found, case.expected(kept), 2e-5)
+    assert not torch.equal(found[0], case.found(True, rate)[0])
 
 
 @pytest.mark.gpu

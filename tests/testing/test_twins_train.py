@@ -38,7 +38,8 @@ TINY: Mapping[str, Any] = {
     "model.heads": 2,
     "model.keep": 12,
     "model.row_width": 8,
-    "model.history_columns": 40,
+    "model.history_columns": 20,
+    "model.column_members": 1,
     "sampling.budget": 24,
 }
 METRICS = {

@@ -19,8 +19,6 @@ from gelgt.history import choose
 from gelgt.runs.folder import CHECKPOINT, SUCCESS
 from gelgt.training import Options, columns_fit, fit, load_run, train_run, trees
 
-KILLS = 10
-
 
 def work(folder: str, task_folder: str, out: str) -> None:
     """One process: train, or go on."""
@@ -43,7 +41,8 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_run(run).weights()
 
 
-def test_kill_at_random_moments(db: Database, few: Task, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_kill_at_random_moments(most: int, db: Database, few: Task, tmp_path: Path) -> None:
     task_folder = few.save(tmp_path / "task")
     # torch is imported once, every process starts at once
     context = multiprocessing.get_context("forkserver")
@@ -71,7 +70,7 @@ def test_kill_at_random_moments(db: Database, few: Task, tmp_path: Path) -> None
     )
 
     moments, kills, runs, resumed = random.Random(0), 0, 0, 0
-    while kills < KILLS:
+    while kills < most:
         out = tmp_path / f"run-{runs}"
         process = start(out)
         time.sleep(moments.uniform(0.05, 1.0) * length)

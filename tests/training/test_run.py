@@ -268,18 +268,18 @@ def test_a_task_without_times_is_refused(db: Database, task: Task, tmp_path: Pat
     assert caught.value.code == "no_times"
 
 
-def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path: Path) -> None:
+def test_several_models_predict_by_their_mean(db: Database, few: Task, tmp_path: Path) -> None:
     """Each has a seed of its own, the first that of the run; a run that is cut off between them
     goes on to the same weights."""
-    config = small(task.task_type, train__ensemble=3, train__best_epochs=2)
+    config = small(few.task_type, train__ensemble=3, train__best_epochs=2)
     options = Options(baselines=False)
-    run = train_run(db, task, tmp_path / "whole", config, options)
+    run = train_run(db, few, tmp_path / "whole", config, options)
     assert [member["epochs"] for member in run.record.to_json()["members"]] == [2, 2, 2]
     alone = train_run(
         db,
-        task,
+        few,
         tmp_path / "alone",
-        small(task.task_type, train__ensemble=1, train__best_epochs=2, model__trees=False),
+        small(few.task_type, train__ensemble=1, train__best_epochs=2, model__trees=False),
         options,
     ).weights()
     together = run.weights()
@@ -290,19 +290,19 @@ def test_several_models_predict_by_their_mean(db: Database, task: Task, tmp_path
 
     steps = iter(range(100))
     # in the second model
-    cut = train_run(db, task, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 11)
+    cut = train_run(db, few, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 11)
     assert cut.record.to_json()["ended"] == "interrupted"
     assert len(cut.record.to_json()["members"]) in (
         1,
         2,
     )  # the second joins if it is no worse by then
-    resumed = train_run(db, task, tmp_path / "cut", config, replace(options, resume=True))
+    resumed = train_run(db, few, tmp_path / "cut", config, replace(options, resume=True))
     weights = resumed.weights()
     assert all(torch.equal(weights[name], tensor) for name, tensor in together.items())
     assert not list((tmp_path / "cut").glob("checkpoint*"))
 
     model = gelgt.load(tmp_path / "whole")
-    found = model.predict(db, at=task.test_timestamp)
+    found = model.predict(db, at=few.test_timestamp)
     assert found.probability.between(0, 1).all()
     assert model.temporal_profile()
 
@@ -328,23 +328,23 @@ def test_a_model_that_was_broken_off_joins_if_it_is_good_enough(
 
 
 def test_a_model_without_its_first_step_is_left_out(
-    db: Database, task: Task, tmp_path: Path
+    db: Database, few: Task, tmp_path: Path
 ) -> None:
     """Stopped right after the first model: a second one that knows nothing would halve what the
     first has learned."""
     steps = iter(range(100))
     # with this seed, one step is not by chance ahead of eight
-    config = small(task.task_type, train__ensemble=2, model__trees=False, train__seed=1)
-    alone = small(task.task_type, train__ensemble=1, model__trees=False, train__seed=1)
+    config = small(few.task_type, train__ensemble=2, model__trees=False, train__seed=1)
+    alone = small(few.task_type, train__ensemble=1, model__trees=False, train__seed=1)
     options = Options(baselines=False)
     # one step of the second
-    cut = train_run(db, task, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 9)
-    whole = train_run(db, task, tmp_path / "one", alone, options)
+    cut = train_run(db, few, tmp_path / "cut", config, options, stop=lambda: next(steps) >= 9)
+    whole = train_run(db, few, tmp_path / "one", alone, options)
     assert (cut.record.to_json()["ended"], len(cut.record.to_json()["members"])) == (
         "interrupted",
         1,
     )
     weights = cut.weights()
     assert all(torch.equal(weights[name], tensor) for name, tensor in whole.weights().items())
-    resumed = train_run(db, task, tmp_path / "cut", config, replace(options, resume=True))
+    resumed = train_run(db, few, tmp_path / "cut", config, replace(options, resume=True))
     assert len(resumed.record.to_json()["members"]) == 2

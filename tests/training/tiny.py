@@ -13,6 +13,7 @@ SMALL: dict[str, Any] = {
     "model.heads": 2,
     "model.row_width": 8,
     "model.history_columns": 20,
+    "model.column_members": 2,
     "model.calendar": True,
     "model.trees": True,
     "sampling.budget": 24,
