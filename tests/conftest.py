@@ -80,9 +80,8 @@ def quick_forests() -> Iterator[dict[str, int]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_columns() -> Iterator[None]:
-    """Columns networks of a few steps an epoch, with two folds."""
+    """Columns networks of a few steps an epoch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gelgt.training.columns.FOLDS", 2)
         patch.setattr("gelgt.training.columns_fit.EPOCH", 4)
         yield
 

@@ -99,11 +99,7 @@ def test_predict_and_embed(
     with pytest.warns(UserWarning, match="just after it"):
         everyone = model.predict(db)
     signed_up = db.read("customers").column("signed_up_at").to_numpy()
-    assert (
-        len(everyone)
-        == (signed_up <= everyone["time"].iloc[0].to_datetime64()).sum()
-        == db.num_rows("customers") - 1
-    )
+    assert len(everyone) == (signed_up <= everyone["time"].iloc[0].to_datetime64()).sum() > 0
     assert "just after it" in everyone.attrs["notices"][0]
 
 

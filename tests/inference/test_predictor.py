@@ -125,7 +125,7 @@ def test_chunks_grow_with_a_large_database_up_to_a_limit(
     assert predictor._chunk_size() == 8192
     monkeypatch.setattr(f"{module}.CHUNK", 2)
     monkeypatch.setattr(f"{module}.LARGE_GRAPH", 1)
-    monkeypatch.setattr(f"{module}.NODES_PER_SEED", predictor.graph.num_nodes / 10)
+    monkeypatch.setattr(f"{module}.NODES_PER_SEED", predictor.graph.num_nodes // 10)
     assert predictor._chunk_size() == 10
     monkeypatch.setattr(f"{module}.MAX_CHUNK", 5)
     assert predictor._chunk_size() == 5

@@ -1,6 +1,5 @@
 """The columns network of a run: learned first, the networks over subgraphs beside it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,14 +38,6 @@ def fitted(data: TrainingData, config: RunConfig) -> Columns:
     columns = fit_columns(data, config.train, CPU, members=2)
     assert columns is not None
     return columns
-
-
-@pytest.fixture(scope="module", autouse=True)
-def every_fold() -> Iterator[None]:
-    """As many folds as users get."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gelgt.training.columns.FOLDS", 4)
-        yield
 
 
 @pytest.fixture(scope="module")
