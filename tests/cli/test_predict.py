@@ -121,7 +121,7 @@ def test_for_people(run: Run, trained: Any) -> None:
     assert lines[0].split() == ["id", "time", "prediction", "probability"]
     assert len(lines) == 23
     # one customer signs up after the last order, when the default time is
-    assert lines[-1].startswith("the first 20 of 149 predictions")
+    assert lines[-1].startswith("the first 20 of 150 predictions")
     assert result.err.startswith("note: The newest row is from ")  # the shop has ended long ago
 
 

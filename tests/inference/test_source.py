@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import gelgt
 from gelgt import GelgtError
 from gelgt.demo import Shop
+from gelgt.demo.taste import Taste
 from gelgt.inference import Predictor, open_for
 from gelgt.inference.source import stated
 from gelgt.schema.manifest import dump_yaml, load_yaml
@@ -24,6 +26,8 @@ from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet
 from gelgt.training import Run
 
 from .conftest import Twins, change, tiny_run
+
+NO_TASTE = Taste(np.zeros(0, np.int64), np.zeros(0))
 
 
 @pytest.fixture
@@ -155,7 +159,7 @@ def test_types_that_read_alike(binary_run: Run, twins: Twins, drifted: Callable[
 
 
 def test_columns_of_nulls_have_no_type(binary_run: Run, twins: Twins, tmp_path: Path) -> None:
-    cut = Shop(twins.folder / "cut.db", "", "", (), 0.0)
+    cut = Shop(twins.folder / "cut.db", "", "", (), (), NO_TASTE)
     folder = to_csv(cut, tmp_path / "files")
     frame = pd.read_csv(folder / "page_pings.csv").assign(latency_ms=None)
     frame.to_csv(folder / "page_pings.csv", index=False)
@@ -207,7 +211,7 @@ def test_the_same_rows_from_another_kind_of_source(
     binary_run: Run, twins: Twins, tmp_path: Path, write: Any
 ) -> None:
     """Files and frames declare no keys; they are taken from the run."""
-    cut = Shop(twins.folder / "cut.db", "", "", (), 0.0)
+    cut = Shop(twins.folder / "cut.db", "", "", (), (), NO_TASTE)
     source = (
         to_frames(cut)
         if write is None

@@ -237,11 +237,12 @@ def test_bad_manifests(shop_db: Database, change: dict[str, Any], message: str) 
 def test_the_first_tasks_split_times_go_to_the_manifest(small_shop: Shop, tmp_path: Path) -> None:
     db = gelgt.open(small_shop.url, out=tmp_path / "project")
     assert db.schema.split_origin == "inferred"
+    days = pd.Timedelta(days=10)  # before what is guessed
     first = db.task(
         small_shop.sentence,
         name="first",
-        val=small_shop.val_timestamp,
-        test=small_shop.test_timestamp,
+        val=pd.Timestamp(small_shop.val_timestamp) - days,
+        test=pd.Timestamp(small_shop.test_timestamp) - days,
     )
     first.save()
     again = gelgt.open(tmp_path / "project")

@@ -159,7 +159,7 @@ def test_history_and_trees_work_beside_any_network(twins: Twins, tmp_path: Path)
     options = Options(baseline_hops=(), device="cpu")
     train_run(twins.whole, twins.task, tmp_path / "run", config, options)
     run = load_run(tmp_path / "run")
-    assert any(name.startswith("members.0.history.") for name in run.weights())
+    assert any(name.startswith("columns.") for name in run.weights())
     whole, cut = (Predictor(run, db).predict(at=twins.at).table for db in (twins.whole, twins.cut))
     assert whole.equals(cut)
     assert "trees" in run.record.parts

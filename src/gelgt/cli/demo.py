@@ -117,9 +117,8 @@ def _print_learned(demo: "Demo", whole: "WholeExplanation") -> None:
 
     title = f"6. What was planted, and what deletion finds ({demo.commands['explain']})"
     say("", title, style="bold")
-    found = learned(whole)
-    for name, truth in demo.shop.truths.items():
-        say("", f"   planted {name}: {truth}", f"   found: {found[name]}")
+    for name, found in learned(whole).items():
+        say("", f"   planted {name}: {demo.shop.truths[name]}", f"   found: {found}")
 
 
 def _print_why(demo: "Demo", why: "Explanation") -> None:
