@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from gelgt.candidates.find import CandidateFinder, Candidates
 from gelgt.features import Features
-from gelgt.history.events import parents_of
+from gelgt.graph import TIMELESS
+from gelgt.history.events import parents_of, row_times
 from gelgt.history.keys import keys_of
 
 MOST = 8  # attributes, foreign keys first
@@ -30,16 +31,14 @@ class Attribute:
         name: Of the column.
         start: (D + 1,) where the values of each destination begin.
         values: (N,) numbers from 0; -1 for a missing one.
+        times: (V,) from when on each value can be seen, that of the row which a key names; TIMELESS
+            for always.
     """
 
     name: str
     start: NDArray[np.int64]
     values: NDArray[np.int64]
-
-    @property
-    def size(self) -> int:
-        """Different values."""
-        return int(self.values.max(initial=-1)) + 1
+    times: NDArray[np.int64]
 
 
 def attributes(finder: CandidateFinder, features: Features) -> list[Attribute]:
@@ -54,10 +53,11 @@ def _of_keys(finder: CandidateFinder, hidden: frozenset[tuple[str, str]]) -> Ite
     for key in keys_of(finder.graph, hidden):
         if key.child == finder.destination:
             parent = parents_of(finder.graph, key, rows)
-            _, values = np.unique(parent[parent >= 0], return_inverse=True)
+            named, values = np.unique(parent[parent >= 0], return_inverse=True)
             numbers = np.full(finder.size, -1, np.int64)
             numbers[parent >= 0] = values.reshape(-1)
-            yield Attribute(key.column, np.arange(finder.size + 1), numbers)
+            times = row_times(finder.graph, key.parent)[named]
+            yield Attribute(key.column, np.arange(finder.size + 1), numbers, times)
 
 
 def _of_columns(
@@ -78,20 +78,27 @@ def _of_columns(
         else:
             start = arrays[f"multicategorical-{at}-offsets"]
             values = arrays[f"multicategorical-{at}-places"]
-        yield Attribute(name, np.asarray(start, np.int64), np.asarray(values, np.int64))
+        numbers = np.asarray(values, np.int64)
+        times = np.full(int(numbers.max(initial=-1)) + 1, TIMELESS)
+        yield Attribute(name, np.asarray(start, np.int64), numbers, times)
 
 
-def alike(attribute: Attribute, candidates: Candidates, links: list[int]) -> NDArray[np.float32]:
+def alike(
+    attribute: Attribute, candidates: Candidates, links: list[int], limits: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """(S, M, 2) the columns of one attribute; NaN for entities that have had nothing yet and for
     destinations without a value.
 
     Args:
         links: The paths that stand for what an entity has had.
+        limits: (S,) the first second that each seed may not see.
     """
     from gelgt.candidates.kernels import shared_values
 
     had = candidates.count[:, :, links].sum(2, dtype=np.int64)
     out = np.full((*candidates.row.shape, len(COLUMNS)), np.nan, np.float32)
-    tally = np.zeros(attribute.size)
-    shared_values(attribute.start, attribute.values, candidates.row, had, tally, out)
+    tally = np.zeros(len(attribute.times))
+    shared_values(
+        attribute.start, attribute.values, attribute.times, candidates.row, had, limits, tally, out
+    )
     return out

@@ -117,10 +117,10 @@ class PairReader:
         rows, times = pairs % max(self.finder.size, 1), moments[pairs // max(self.finder.size, 1)]
         items = self._kept_items(rows, times)
         shape = (*candidates.row.shape, len(TIES) * candidates.count.shape[2])
-        links = self.finder.link_paths
+        links, limits = self.finder.link_paths, self.finder.limits(seeds)
         parts = [
             ties.reshape(shape),
-            *(alike(attribute, candidates, links) for attribute in self.attributes),
+            *(alike(attribute, candidates, links, limits) for attribute in self.attributes),
         ]
         return PairColumns(np.concatenate(parts, 2), place, items)
 

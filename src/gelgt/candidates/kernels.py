@@ -173,14 +173,25 @@ def popularity(row: Any, time: Any, limit: Any, reference: Any, window: Any, wei
 
 
 @compiled
-def shared_values(start: Any, values: Any, rows: Any, had: Any, tally: Any, out: Any) -> None:
+def shared_values(
+    start: Any,
+    values: Any,
+    times: Any,
+    rows: Any,
+    had: Any,
+    limits: Any,
+    tally: Any,
+    out: Any,
+) -> None:
     """Of what each seed has had, how much has the values of each candidate.
 
     Args:
         start: (D + 1,) where the values of each destination begin.
         values: (N,) numbers from 0; -1 for a missing one.
+        times: (V,) from when on each value can be seen.
         rows: (S, M) candidates; -1 behind the last.
         had: (S, M) how often the seed has had each.
+        limits: (S,) the first second that each seed may not see.
         tally: zeros, one for each value; zeros again behind it.
         out: (S, M, 2) the share, and the logarithm of the count; kept where nothing is known.
     """
@@ -191,7 +202,7 @@ def shared_values(start: Any, values: Any, rows: Any, had: Any, tally: Any, out:
             if row >= 0 and had[s, m] > 0:
                 total += had[s, m]
                 for i in range(start[row], start[row + 1]):
-                    if values[i] >= 0:
+                    if values[i] >= 0 and times[values[i]] < limits[s]:
                         tally[values[i]] += had[s, m]
         if total == 0:
             continue
@@ -200,7 +211,7 @@ def shared_values(start: Any, values: Any, rows: Any, had: Any, tally: Any, out:
             if row < 0:
                 continue
             for i in range(start[row], start[row + 1]):
-                if values[i] >= 0:
+                if values[i] >= 0 and times[values[i]] < limits[s]:
                     known, count = known + 1, count + tally[values[i]]
             if known > 0:
                 out[s, m, 0] = count / known / total
@@ -209,5 +220,5 @@ def shared_values(start: Any, values: Any, rows: Any, had: Any, tally: Any, out:
             row = rows[s, m]
             if row >= 0 and had[s, m] > 0:
                 for i in range(start[row], start[row + 1]):
-                    if values[i] >= 0:
+                    if values[i] >= 0 and times[values[i]] < limits[s]:
                         tally[values[i]] = 0.0
