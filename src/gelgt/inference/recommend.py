@@ -17,7 +17,8 @@ from gelgt.errors import GelgtError
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference.keys import find_rows
 from gelgt.sampling import Seeds
-from gelgt.scoring.recommend import Ranked, RecommendScorer, Wish
+from gelgt.scoring.best import Ranked
+from gelgt.scoring.recommend import RecommendScorer, Wish
 from gelgt.scoring.table import key_table, times_column
 from gelgt.sources.database import Database
 from gelgt.tasks.build import DEFAULT_K

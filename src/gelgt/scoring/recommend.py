@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from gelgt.candidates.orders import LinkOrder
 from gelgt.graph import TIMELESS
@@ -20,6 +19,7 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.recommender import Recommender, with_added
 from gelgt.sampling import Seeds
+from gelgt.scoring.best import Best, Ranked
 from gelgt.scoring.destinations import Destinations
 from gelgt.scoring.parts import NETWORK, TREES, Parts
 from gelgt.scoring.scorer import Scorer
@@ -28,19 +28,6 @@ from gelgt.tasks.build import DEFAULT_K
 SEEDS = 128  # at a time
 ROWS = 65_536  # destinations at a time
 ENCODED = 8_192  # destinations whose columns are encoded at a time
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """The best k destinations of S seeds.
-
-    Attributes:
-        row: (S, k) rows, the best first; -1 where there are fewer.
-        score: (S, k) their scores; -inf there.
-    """
-
-    row: NDArray[np.int64]
-    score: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -188,7 +175,7 @@ class RecommendScorer:
             recommender.candidates(vector, each[known], recommender.normal(values))
             for recommender, vector, each in zip(self.recommenders, vectors, items, strict=True)
         ]
-        best = [_Best(len(seeds), wish.k, device) for _ in mixes]
+        best = [Best(len(seeds), wish.k, device) for _ in mixes]
         hidden = self._hidden(seeds, wish)
         trees = self._by_trees(row, values) if any(mix.share for mix in mixes) else None
         for first in range(0, destinations.size, ROWS):
@@ -295,28 +282,3 @@ class RecommendScorer:
             for end in (min(start + ENCODED, self.destinations.size),)
         ]
         return torch.cat(parts) if parts else torch.zeros(0, recommender.width, device=self.device)
-
-
-class _Best:
-    """The best k of the scores so far."""
-
-    def __init__(self, seeds: int, k: int, device: torch.device) -> None:
-        self.k = k
-        self.score = torch.zeros(seeds, 0, device=device)
-        self.row = torch.zeros(seeds, 0, dtype=torch.int64, device=device)
-
-    def add(self, score: Tensor, first: int) -> None:
-        """Scores (S, n) of the destinations from `first` on."""
-        here, rows = score.topk(min(self.k, score.shape[1]), 1)
-        every, rows = torch.cat([self.score, here], 1), torch.cat([self.row, rows + first], 1)
-        self.score, order = every.topk(min(self.k, every.shape[1]), 1)
-        self.row = rows.gather(1, order)
-
-    def ranked(self) -> Ranked:
-        """With -1 where there are fewer than k."""
-        row = torch.where(self.score == -torch.inf, -1, self.row)
-        short = (0, self.k - row.shape[1])
-        return Ranked(
-            functional.pad(row, short, value=-1).cpu().numpy(),
-            functional.pad(self.score, short, value=-torch.inf).float().cpu().numpy(),
-        )
