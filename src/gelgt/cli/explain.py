@@ -12,7 +12,13 @@ from gelgt.cli.explain_items import explain_lists
 from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
-from gelgt.cli.predict_options import frame_of, listed_keys
+from gelgt.cli.predict_options import (
+    AtOption,
+    EntitiesOption,
+    FrameOption,
+    frame_of,
+    listed_keys,
+)
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
@@ -31,26 +37,9 @@ class ExplainedOptions:
         list[str] | None,
         typer.Option("--entity", metavar="E", help="Key of an entity; may be repeated."),
     ] = None
-    entities: Annotated[
-        str | None,
-        typer.Option(
-            "--entities",
-            metavar="1,2,3",
-            help="Keys of entities, separated by commas, or @FILE with one key per line.",
-        ),
-    ] = None
-    frame: Annotated[
-        Path | None,
-        typer.Option(
-            "--frame",
-            metavar="FILE",
-            help="A .csv or .parquet file with key columns and a time column.",
-        ),
-    ] = None
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="T", help="Seed time of the predictions; now by default."),
-    ] = None
+    entities: EntitiesOption = None
+    frame: FrameOption = None
+    at: AtOption = None
     counterfactual: Annotated[
         bool,
         typer.Option(

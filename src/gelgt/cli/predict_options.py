@@ -12,34 +12,38 @@ if TYPE_CHECKING:
     from gelgt.inference import Recommend
     from gelgt.runs.folder import Run
 
+EntitiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entities",
+        metavar="1,2,3",
+        help="Keys of entities, separated by commas, or @FILE with one key per line.",
+    ),
+]
+FrameOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--frame",
+        metavar="FILE",
+        help="A .csv or .parquet file with key columns and a time column.",
+    ),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="T", help="Seed time of the predictions; now by default."),
+]
+
 
 @dataclass(frozen=True)
 class SeedOptions:
     """For which entities and times to predict."""
 
-    entities: Annotated[
-        str | None,
-        typer.Option(
-            "--entities",
-            metavar="1,2,3",
-            help="Keys of entities, separated by commas, or @FILE with one key per line.",
-        ),
-    ] = None
+    entities: EntitiesOption = None
     everyone: Annotated[
         bool, typer.Option("--all", help="All eligible entities at --at (the default).")
     ] = False
-    frame: Annotated[
-        Path | None,
-        typer.Option(
-            "--frame",
-            metavar="FILE",
-            help="A .csv or .parquet file with key columns and a time column.",
-        ),
-    ] = None
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="T", help="Seed time of the predictions; now by default."),
-    ] = None
+    frame: FrameOption = None
+    at: AtOption = None
     relbench: Annotated[
         Path | None,
         typer.Option(
