@@ -2,7 +2,7 @@
 tables, keys and times."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,15 +130,9 @@ class Explanation:
         Raises:
             GelgtError: ``unknown_format``.
         """
-        target = check_path(path)
-        if target.suffix.lower() == ".json":
-            text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1, default=str) + "\n"
-        else:
-            from gelgt.explain.page import page
+        from gelgt.explain.page import page
 
-            text = page(self)
-        write_text(target, text)
-        return target
+        return saved(path, self.to_dict(), lambda: page(self))
 
 
 def check_path(path: str | Path) -> Path:
@@ -154,4 +148,13 @@ def check_path(path: str | Path) -> Path:
             f"An explanation is an .html or .json file, got '{target.name}'.",
             hint="Choose one of these endings.",
         )
+    return target
+
+
+def saved(path: str | Path, content: dict[str, Any], page: Callable[[], str]) -> Path:
+    """Write an explanation as JSON or as a page, by the ending of its file, whole or not at all."""
+    target = check_path(path)
+    is_json = target.suffix.lower() == ".json"
+    text = json.dumps(content, ensure_ascii=False, indent=1, default=str) + "\n"
+    write_text(target, text if is_json else page())
     return target

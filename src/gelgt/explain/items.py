@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gelgt.explain.explanation import check_path
-from gelgt.files import write_text
+from gelgt.explain.explanation import saved
 
 PLACES = 1_000  # among which the place of a destination is looked for
 
@@ -94,11 +93,6 @@ class ItemsExplanation:
         Raises:
             GelgtError: ``unknown_format``.
         """
-        target = check_path(path)
-        if target.suffix.lower() == ".json":
-            write_text(target, self.to_json() + "\n")
-        else:
-            from gelgt.explain.items_page import items_page
+        from gelgt.explain.items_page import items_page
 
-            write_text(target, items_page(self))
-        return target
+        return saved(path, self.to_dict(), lambda: items_page(self))

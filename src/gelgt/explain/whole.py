@@ -9,7 +9,6 @@ time, for all rows and for the rows of each table around the entity: the curve t
 measured, not read off parameters.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from gelgt.explain.explainer import Explainer
-from gelgt.explain.explanation import check_path
+from gelgt.explain.explanation import saved
 from gelgt.explain.neighbourhood import AGES, Neighbourhood, age_group
 from gelgt.explain.stand_ins import ABSENT, draw_rows
 from gelgt.explain.variants import States, Variants, neighbourhood
 from gelgt.explain.view import view_sql
-from gelgt.files import write_text
 from gelgt.sampling import make_seeds
 
 SAMPLE = 100  # entities
@@ -93,16 +91,12 @@ class WholeExplanation:
         Raises:
             GelgtError: ``unknown_format``.
         """
-        target = check_path(path)
-        if target.suffix.lower() == ".json":
-            write_text(target, json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n")
-        else:
-            from gelgt.explain.page import document
-            from gelgt.report.sections.explanation import whole_section
+        from gelgt.explain.page import document
+        from gelgt.report.sections.explanation import whole_section
 
-            section = whole_section(self.to_dict())
-            write_text(target, document("The whole model · gelgt explanation", section.html()))
-        return target
+        content = self.to_dict()
+        title = "The whole model · gelgt explanation"
+        return saved(path, content, lambda: document(title, whole_section(content).html()))
 
 
 @dataclass
