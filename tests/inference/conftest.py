@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 import gelgt
-from gelgt import Database
+from gelgt import Database, GelgtError
 from gelgt.demo import Shop, shop
+from gelgt.inference import Predictor
 from gelgt.presets import RunConfig
 from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, Run, train_run
@@ -131,3 +132,22 @@ def run_of(twins: Twins, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 @pytest.fixture(scope="session")
 def binary_run(run_of: Callable[[str], Run]) -> Run:
     return run_of("binary")
+
+
+@pytest.fixture(scope="module")
+def predictor(twins: Twins, binary_run: Run) -> Predictor:
+    return Predictor(binary_run, twins.whole)
+
+
+@pytest.fixture(scope="module")
+def ids(twins: Twins) -> list[int]:
+    keys = twins.cut.keys("customers")
+    assert keys is not None
+    found: list[int] = keys.column("id").to_pylist()
+    return found
+
+
+def failure(call: Callable[[], Any]) -> GelgtError:
+    with pytest.raises(GelgtError) as caught:
+        call()
+    return caught.value
