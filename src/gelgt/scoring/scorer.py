@@ -74,8 +74,9 @@ class Scorer:
         """Predictions, in the order of the seeds; the base rate for entities that do not exist yet
         at their seed time."""
         there = seeds.take(np.flatnonzero(self.data.exists(seeds)))
-        outputs = {NETWORK: self.outputs(there)}
-        if (columns := self.columns(there)) is not None:
+        columns = self.columns(there)
+        outputs = {NETWORK: self._network(there, columns)}
+        if columns is not None:
             outputs[COLUMNS] = columns
         if self.trees is not None:
             outputs[TREES] = tree_outputs(self.trees, self.data, there)
@@ -85,9 +86,12 @@ class Scorer:
     def outputs(self, seeds: Seeds) -> Tensor:
         """(S, outputs) logits or standardised values of the network for seeds that exist, on the
         host: those of the columns network, if there is one, and of the networks over subgraphs."""
+        return self._network(seeds, self.columns(seeds))
+
+    def _network(self, seeds: Seeds, columns: Tensor | None) -> Tensor:
+        """The same, given what the columns network puts out."""
         if not len(seeds):
             return torch.zeros(0, self.data.target.outputs)
-        columns = self.columns(seeds)
         if columns is None:
             return self._run(seeds, "outputs", self._outputs)
         if not self.graph:
