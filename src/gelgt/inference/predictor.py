@@ -9,9 +9,9 @@ time; `--as-of` of the training holds here too. It does not depend on who else i
 twice the same question gives the same bits.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from gelgt.errors import GelgtError
 from gelgt.inference.bounds import Bounds, bounds_of
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.recommend import Recommend, nothing_there, recommended_table
-from gelgt.inference.seeds import SeedRows, choose_seeds
+from gelgt.inference.seeds import SeedRows, choose_seeds, default_time, named_seeds
 from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
 from gelgt.memory import check_memory
@@ -33,7 +33,12 @@ from gelgt.scoring.memory import needed_memory
 from gelgt.scoring.recommend import RecommendScorer
 from gelgt.scoring.scorer import choose_device
 from gelgt.scoring.table import key_table, prediction_columns, times_column
+from gelgt.tasks.events import newest_event
 from gelgt.tasks.task import Definition
+from gelgt.tasks.times import seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHUNK = 8192  # rows that are seeds, subgraphs and results at a time
 CUDA_CHUNK = 65_536  # likewise where a GPU waits for the next ones
@@ -129,6 +134,23 @@ class Predictor:
             else ()
         )
         return SeedRows(chosen.rows, chosen.times, (*self.notices, *chosen.notices, *about))
+
+    @cached_property
+    def newest_event(self) -> "pd.Timestamp | None":
+        """The newest row of the tables that the task is about."""
+        return newest_event(self.db, self.task)
+
+    def default_time(self) -> tuple[int | None, tuple[str, ...]]:
+        """The seed time where none is given, in seconds since 1970, and what to say about it; None
+        where each row of the entity table has its own."""
+        if self.task.kind == "autocomplete":
+            return None, ()
+        moment, notices = default_time(self.task, self.newest_event)
+        return seconds(moment), tuple(notices)
+
+    def named_seeds(self, entities: Sequence[Any], times: Sequence[int | None]) -> SeedRows:
+        """The rows of keys, each at a time of its own; see `gelgt.inference.seeds.named_seeds`."""
+        return named_seeds(self.db, self.graph, self.task, entities, times)
 
     def predict(
         self,

@@ -7,6 +7,7 @@
 Everything is checked here, before anything is computed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,9 @@ def choose_seeds(
     if at is None and task.kind == "autocomplete":
         return _at_own_times(db, graph, task, entities)
     moment, notices = (
-        (timestamp(at, "prediction time"), []) if at is not None else _default_time(db, task)
+        (timestamp(at, "prediction time"), [])
+        if at is not None
+        else default_time(task, newest_event(db, task))
     )
     second = seconds(moment)
     if entities is None:
@@ -105,12 +108,31 @@ def choose_seeds(
                 f"At {time_text(moment)} there is no row of '{task.entity_table}' to predict for.",
                 hint="Ask for a later time.",
             )
-    else:
-        rows = find_rows(db, task.entity_table, entities)
+        return SeedRows(rows, np.broadcast_to(np.int64(second), len(rows)), tuple(notices))
+    rows = find_rows(db, task.entity_table, entities)
     times = np.broadcast_to(np.int64(second), len(rows))
-    if entities is not None:
-        _check_there(db, graph, task, rows, times)
+    _check_there(db, graph, task, rows, times)
     return SeedRows(rows, times, tuple(notices))
+
+
+def named_seeds(
+    db: Database,
+    graph: Graph,
+    task: Definition,
+    entities: Sequence[Any],
+    times: Sequence[int | None],
+) -> SeedRows:
+    """Keys of the entity table, each at a time of its own in seconds since 1970; None is the time
+    of the row itself.
+
+    Raises:
+        GelgtError: ``unknown_keys``, ``not_there_yet``, …
+    """
+    rows = find_rows(db, task.entity_table, entities)
+    own = np.asarray(graph.node_time[graph.nodes(task.entity_table, rows)])
+    chosen = np.array([o if t is None else t for o, t in zip(own, times)], np.int64)
+    _check_there(db, graph, task, rows, chosen)
+    return SeedRows(rows, chosen)
 
 
 def _from_frame(db: Database, graph: Graph, task: Definition, frame: Any) -> SeedRows:
@@ -169,13 +191,14 @@ def _at_own_times(db: Database, graph: Graph, task: Definition, entities: Any) -
     return SeedRows(rows, times)
 
 
-def _default_time(db: Database, task: Definition) -> tuple["pd.Timestamp", list[str]]:
+def default_time(
+    task: Definition, newest: "pd.Timestamp | None"
+) -> tuple["pd.Timestamp", list[str]]:
     """Now, or just after the newest row of the tables that the task is about where that lies more
-    than one window back."""
+    than one window back; and what there is to say about that."""
     import pandas as pd
 
     now = pd.Timestamp.now("UTC").tz_localize(None).floor("s")
-    newest = newest_event(db, task)
     if newest is None or now <= newest + (task.timedelta or pd.Timedelta(0)):
         return now, []
     at = newest.floor("s") + pd.Timedelta(seconds=1)
