@@ -85,8 +85,7 @@ def _tables(served: Served, seeds: list[SeedRows], wish: Recommend | None) -> li
         starts = np.arange(len(rows) + 1)
     ends = np.cumsum([0, *(len(own) for own in seeds)])
     return [
-        table.slice(starts[first], starts[last] - starts[first])
-        for first, last in pairwise(ends)
+        table.slice(starts[first], starts[last] - starts[first]) for first, last in pairwise(ends)
     ]
 
 

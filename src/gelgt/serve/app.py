@@ -53,7 +53,7 @@ def make_app(service: Service) -> ASGIApp:
         await asyncio.to_thread(service.close)
 
     # The documentation pages of FastAPI load scripts from elsewhere; the page at / does not.
-    app = FastAPI(title="gelgt", version=__version__, docs_url=None, redoc_url=None, lifespan=life)
+    app = FastAPI(title="gelgt", version=__version__, openapi_url=None, lifespan=life)
     routes = Routes(service)
     for method, path, route, tag in routes.all:
         app.add_api_route(path, route, methods=[method], tags=[tag], response_model=None)
@@ -62,7 +62,6 @@ def make_app(service: Service) -> ASGIApp:
         app.add_api_route(name, route, include_in_schema=False, response_model=None)
     app.add_api_route("/openapi.json", routes.openapi, include_in_schema=False)
     routes.document = lambda: document(app, service)
-    app.openapi_url = None
     app.add_exception_handler(GelgtError, _gelgt_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_query)

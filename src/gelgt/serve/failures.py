@@ -25,9 +25,9 @@ STATUS = {
     "too_slow": 504,
 }
 OTHER = 422  # understood, and cannot be done
-# An absolute path of this machine, or an address with its user and password.
-_PATH = re.compile(r"(?<![\w/.])(?:[A-Za-z]:)?[/\\](?:[\w.@+~-]+[/\\])+[\w.@+~-]*")
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+]*://\S+")
+# An absolute path of this machine, or an address of a source, maybe with a password.
+_PATH = re.compile(r"(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[\w.@+~-]+[/\\])+[\w.@+~-]*")
+_ADDRESS = re.compile(r"\b(?!https?:)[a-z][a-z0-9+]*://\S+")
 
 
 def status_of(error: GelgtError) -> int:

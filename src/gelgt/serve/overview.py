@@ -146,7 +146,7 @@ class Overview:
         predicted = (
             [{} for _ in best]
             if table is None
-            else table.take(pa.array(best)).select(self.orders[:1] or []).to_pylist()
+            else table.take(pa.array(best)).select([self.order]).to_pylist()
         )
         return [
             {**key, **values, "likeness": float(likeness[place])}
