@@ -101,12 +101,12 @@ class Routes:
             raise _other("predicts no values: it recommends rows", "/v1/recommendations")
         media, body = await read_body(request, self.settings, JSON, ARROW)
         if media == ARROW:
-            question = arrow_question(served.predictor, body, self.settings.rows)
+            question = arrow_question(served, body, self.settings.rows)
         else:
             asked: PredictionBody = parse(PredictionBody, body)
             if asked.interval is not None:
                 served.bounds(asked.interval)  # raises before anything waits
-            question = question_of(served.predictor, asked, self.settings.rows)
+            question = question_of(served, asked, self.settings.rows)
             question = _with(question, interval=asked.interval)
         return _told(request, "predictions", await self._answer(question))
 
@@ -119,11 +119,11 @@ class Routes:
             raise _other("recommends no rows: it predicts values", "/v1/predictions")
         media, body = await read_body(request, self.settings, JSON, ARROW)
         if media == ARROW:
-            question = arrow_question(served.predictor, body, self.settings.rows)
+            question = arrow_question(served, body, self.settings.rows)
             question = _with(question, recommend=Recommend())
         else:
             asked: RecommendationBody = parse(RecommendationBody, body)
-            question = question_of(served.predictor, asked, self.settings.rows)
+            question = question_of(served, asked, self.settings.rows)
             allowed = None if asked.allowed is None else [key_of(k) for k in asked.allowed]
             question = _with(question, recommend=Recommend(asked.k, asked.new_only, allowed))
         return _told(request, "recommendations", await self._answer(question))
@@ -134,7 +134,7 @@ class Routes:
         served = self.service.served
         _, body = await read_body(request, self.settings, JSON)
         asked: ExplanationBody = parse(ExplanationBody, body)
-        second, notices = time_of(served.predictor, asked.at)
+        second, notices = time_of(served, asked.at)
 
         def work() -> Any:
             return served.explain(key_of(asked.entity), second, asked.counterfactual)
@@ -151,7 +151,7 @@ class Routes:
         served = self.service.served
         _, body = await read_body(request, self.settings, JSON)
         asked: LookAlikeBody = parse(LookAlikeBody, body)
-        second, _ = time_of(served.predictor, asked.at)
+        second, _ = time_of(served, asked.at)
 
         def work() -> Any:
             return served.overview.look_alikes(key_of(asked.entity), second, asked.k)
