@@ -20,7 +20,7 @@ from gelgt.serve.answering import Answered
 from gelgt.serve.arrow import MEDIA as ARROW
 from gelgt.serve.card import card_html, model_card
 from gelgt.serve.document import document
-from gelgt.serve.failures import body_of, headers_of, status_of
+from gelgt.serve.failures import BUG, body_of, headers_of, status_of
 from gelgt.serve.guard import Guard
 from gelgt.serve.overview import Filter
 from gelgt.serve.questions import (
@@ -65,6 +65,7 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(GelgtError, _gelgt_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_query)
+    app.add_exception_handler(Exception, _bug)
     return Guard(app, service.settings, service.meters)
 
 
@@ -373,6 +374,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     response = json_response(body_of(known), error.status_code)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return json_response(body_of(BUG), status_of(BUG))  # the guard logs it
 
 
 async def _bad_query(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ that fails leaves the old one answering, and is remembered.
 """
 
 import asyncio
+import atexit
 import gc
 import logging
 import threading
@@ -152,6 +153,9 @@ def _settle() -> None:
     """What is loaded stays: nobody needs to look through it for garbage at every request."""
     gc.collect()
     gc.freeze()
+    # DuckDB reports objects that are not freed at the end as leaks
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)
 
 
 def _work(jobs: Sequence[Job]) -> list[Any]:
