@@ -50,7 +50,7 @@ class Server:
             try:
                 while part := connection.recv(65_536):
                     parts.append(part)
-            except TimeoutError:
+            except (TimeoutError, ConnectionResetError):
                 pass
             return b"".join(parts)
 

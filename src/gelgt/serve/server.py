@@ -19,7 +19,10 @@ from gelgt.serve.settings import ServeSettings
 log = logging.getLogger("gelgt.serve")
 CONNECTIONS = 1_000  # open at a time; a slow client holds one for a few seconds at most
 HEAD_BYTES = 64 << 10
-TOO_MUCH = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+TOO_MUCH = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
 SWITCH = 0.0005  # seconds after which a thread that computes lets the one that answers go on
 
 
