@@ -213,6 +213,7 @@ def test_slow_clients_are_let_go(run_of: Callable[[str], Run], shop_file: Path) 
     finally:
         running.should_exit = True
         thread.join(60)
+        service.close()
     assert not thread.is_alive()
 
 

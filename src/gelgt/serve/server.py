@@ -41,7 +41,10 @@ def serve(service: Service, told: Callable[[str], None] = lambda address: None) 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: None)
     sys.setswitchinterval(SWITCH)
-    server.run(sockets=[bound])
+    try:
+        server.run(sockets=[bound])
+    finally:
+        service.close()
 
 
 def configured(service: Service) -> uvicorn.Config:
@@ -59,7 +62,7 @@ def configured(service: Service) -> uvicorn.Config:
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(settings.time_limit) + 1,
         limit_concurrency=CONNECTIONS,
-        lifespan="on",
+        lifespan="off",
     )
 
 
