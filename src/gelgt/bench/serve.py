@@ -3,7 +3,8 @@ predictions in process.
 
 A server is started as a process, and wrk (a load generator of its own, written in C) asks it for
 one random entity at a time. The peer is the same `Predictor` in this process, in turn with the
-load: as many entities at a time as there are clients, one at a time, and all at once.
+load: as many entities at a time as there are clients, one at a time, and all at once. As many
+requests may wait as there are clients, so that four times as many are too many.
 """
 
 import json
@@ -31,21 +32,20 @@ from gelgt.runs.folder import load_run
 from gelgt.scoring.table import key_table
 
 ROUNDS = 3
+ALL = 2_000  # entities at once
 LOAD = """
 local keys = {}
 for line in io.lines("%(keys)s") do keys[#keys + 1] = line end
 math.randomseed(%(seed)d)
 local threads = {}
 function setup(thread) table.insert(threads, thread) end
-function init(args) statuses = {}; answered = 0 end
+function init(args) statuses = {} end
 function request()
   local body = '{"entities":[' .. keys[math.random(#keys)] .. ']}'
   return wrk.format("POST", "/v1/predictions", {["Content-Type"] = "application/json"}, body)
 end
 function response(status)
   statuses[status] = (statuses[status] or 0) + 1
-  answered = answered + 1
-  if answered >= %(requests)d then wrk.thread:stop() end
 end
 function done(summary, latency, requests)
   local all = {}
@@ -82,7 +82,7 @@ class Load:
 def bench_serve(
     folder: Path,
     source: str | None = None,
-    requests: int = 2_000,
+    seconds: float = 5.0,
     clients: int = 32,
     minutes: float = 0.0,
     progress: Callable[[str], None] = print,
@@ -91,7 +91,7 @@ def bench_serve(
 
     Args:
         folder: A run; its source is where it was trained unless another is given.
-        requests: Of each round, one entity each.
+        seconds: Of each round, a request for one entity after the other.
         clients: That ask at the same time.
         minutes: For which the load goes on afterwards, to see whether memory grows.
 
@@ -105,29 +105,32 @@ def bench_serve(
         )
     predictor = Predictor(load_run(folder), source, "cpu")
     keys = _keys(predictor)
-    with tempfile.TemporaryDirectory() as home, _server(folder, source) as (process, address):
+    with (
+        tempfile.TemporaryDirectory() as home,
+        _server(folder, source, clients) as (process, address),
+    ):
         path = Path(home) / "keys.txt"
         path.write_text("\n".join(json.dumps(key) for key in keys), encoding="utf-8")
 
-        def load(count: int, at_once: int, seed: int) -> Load:
-            return _load(wrk, address, path, count, at_once, seed)
+        def load(at_once: int, seed: int) -> Load:
+            return _load(wrk, address, path, seconds, at_once, seed)
 
-        load(requests // 4, clients, 0)  # what is loaded at first use
+        load(clients, 0)  # what is loaded at first use
         peers: dict[str, list[float]] = {"one": [], "batch": [], "all": []}
         loads = []
         for number in range(ROUNDS):
             progress(f"round {number + 1} of {ROUNDS}")
             peers["batch"].append(_in_process(predictor, clients, max(4, 640 // clients), number))
-            loads.append(load(requests, clients, number + 1))
+            loads.append(load(clients, number + 1))
             peers["one"].append(_in_process(predictor, 1, 20, number))
-            peers["all"].append(_in_process(predictor, requests, 1, number))
+            peers["all"].append(_in_process(predictor, ALL, 1, number))
         before = _memory(process.pid)
-        crowd = load(4 * requests, 4 * clients, 9)
-        again = load(requests, clients, 10)
+        crowd = load(4 * clients, 9)
+        again = load(clients, 10)
         grown = [before, _memory(process.pid)]
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end:
-            load(requests, clients, 11)
+            load(clients, 11)
             grown.append(_memory(process.pid))
             progress(f"{grown[-1] / 2**20:,.0f} MiB")
     rate = median(one.rate for one in loads)
@@ -180,12 +183,13 @@ def _in_process(predictor: Predictor, size: int, calls: int, seed: int) -> float
     return size / median(seconds)
 
 
-def _load(wrk: str, address: str, keys: Path, count: int, clients: int, seed: int) -> Load:
+def _load(wrk: str, address: str, keys: Path, seconds: float, clients: int, seed: int) -> Load:
     script = keys.with_name("load.lua")
-    values = {"keys": keys, "seed": seed, "requests": count}
+    values = {"keys": keys, "seed": seed}
     script.write_text(LOAD % values, encoding="utf-8")
-    command = [wrk, "-t1", f"-c{clients}", "-d600s", "--timeout", "60s", "-s", str(script), address]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    command = [wrk, "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "60s"]
+    command += ["-s", str(script), address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"^RESULT (.*)$", done.stdout, re.MULTILINE)
     if found is None:
         raise GelgtError("no_wrk", f"wrk failed: {done.stdout[-200:]}{done.stderr[-200:]}")
@@ -193,9 +197,12 @@ def _load(wrk: str, address: str, keys: Path, count: int, clients: int, seed: in
 
 
 @contextmanager
-def _server(folder: Path, source: str | None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _server(
+    folder: Path, source: str | None, queue: int
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-c", "from gelgt.cli import main; main()", "serve", str(folder)]
-    command += ["--port", "0", "--device", "cpu", *([] if source is None else ["--source", source])]
+    command += ["--port", "0", "--device", "cpu", "--queue", str(queue)]
+    command += [] if source is None else ["--source", source]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None

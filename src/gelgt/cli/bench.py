@@ -96,9 +96,9 @@ def serve_command(
         str | None,
         typer.Option("--source", metavar="S", help="By default where the run was trained."),
     ] = None,
-    requests: Annotated[
-        int, typer.Option("--requests", min=100, metavar="N", help="Requests of each round.")
-    ] = 2_000,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, metavar="S", help="Seconds of each round.")
+    ] = 5.0,
     clients: Annotated[
         int, typer.Option("--clients", min=1, metavar="N", help="Clients that ask at once.")
     ] = 32,
@@ -112,7 +112,7 @@ def serve_command(
     wrk)."""
     from gelgt.bench.serve import bench_serve
 
-    show(bench_serve(run, source, requests, clients, minutes, progress=note), as_json)
+    show(bench_serve(run, source, seconds, clients, minutes, progress=note), as_json)
 
 
 def latency_command(
