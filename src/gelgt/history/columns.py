@@ -1,5 +1,6 @@
 """Columns of seeds over single rows and over lists of events, one value for each seed."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -55,7 +56,14 @@ class Choice:
 
     def begins(self, path: str) -> bool:
         """Whether a column's name begins so, so that its path is worth following."""
-        return self.names is None or any(name.startswith(path) for name in self.names)
+        if self.names is None:
+            return True
+        place = bisect_left(self._sorted, path)  # before the first name that begins so
+        return place < len(self._sorted) and self._sorted[place].startswith(path)
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.names or ())
 
 
 EVERY_COLUMN = Choice()

@@ -20,7 +20,7 @@ from gelgt.serve.answering import Answered
 from gelgt.serve.arrow import MEDIA as ARROW
 from gelgt.serve.card import card_html, model_card
 from gelgt.serve.document import document
-from gelgt.serve.failures import body_of, headers_of, status_of
+from gelgt.serve.failures import BUG, body_of, headers_of, status_of
 from gelgt.serve.guard import Guard
 from gelgt.serve.overview import Filter
 from gelgt.serve.questions import (
@@ -65,6 +65,7 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(GelgtError, _gelgt_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_query)
+    app.add_exception_handler(Exception, _bug)
     return Guard(app, service.settings, service.meters)
 
 
@@ -101,12 +102,12 @@ class Routes:
             raise _other("predicts no values: it recommends rows", "/v1/recommendations")
         media, body = await read_body(request, self.settings, JSON, ARROW)
         if media == ARROW:
-            question = arrow_question(served.predictor, body, self.settings.rows)
+            question = arrow_question(served, body, self.settings.rows)
         else:
             asked: PredictionBody = parse(PredictionBody, body)
             if asked.interval is not None:
                 served.bounds(asked.interval)  # raises before anything waits
-            question = question_of(served.predictor, asked, self.settings.rows)
+            question = question_of(served, asked, self.settings.rows)
             question = _with(question, interval=asked.interval)
         return _told(request, "predictions", await self._answer(question))
 
@@ -119,11 +120,11 @@ class Routes:
             raise _other("recommends no rows: it predicts values", "/v1/predictions")
         media, body = await read_body(request, self.settings, JSON, ARROW)
         if media == ARROW:
-            question = arrow_question(served.predictor, body, self.settings.rows)
+            question = arrow_question(served, body, self.settings.rows)
             question = _with(question, recommend=Recommend())
         else:
             asked: RecommendationBody = parse(RecommendationBody, body)
-            question = question_of(served.predictor, asked, self.settings.rows)
+            question = question_of(served, asked, self.settings.rows)
             allowed = None if asked.allowed is None else [key_of(k) for k in asked.allowed]
             question = _with(question, recommend=Recommend(asked.k, asked.new_only, allowed))
         return _told(request, "recommendations", await self._answer(question))
@@ -134,7 +135,7 @@ class Routes:
         served = self.service.served
         _, body = await read_body(request, self.settings, JSON)
         asked: ExplanationBody = parse(ExplanationBody, body)
-        second, notices = time_of(served.predictor, asked.at)
+        second, notices = time_of(served, asked.at)
 
         def work() -> Any:
             return served.explain(key_of(asked.entity), second, asked.counterfactual)
@@ -151,7 +152,7 @@ class Routes:
         served = self.service.served
         _, body = await read_body(request, self.settings, JSON)
         asked: LookAlikeBody = parse(LookAlikeBody, body)
-        second, _ = time_of(served.predictor, asked.at)
+        second, _ = time_of(served, asked.at)
 
         def work() -> Any:
             return served.overview.look_alikes(key_of(asked.entity), second, asked.k)
@@ -374,6 +375,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     response = json_response(body_of(known), error.status_code)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return json_response(body_of(BUG), status_of(BUG))  # the guard logs it
 
 
 async def _bad_query(request: Request, error: Exception) -> Response:

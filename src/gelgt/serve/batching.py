@@ -1,8 +1,9 @@
 """`Batcher`: the questions of many requests, answered together by one thread.
 
-A batch ends with the question that fills it, or some milliseconds after its first question came.
-While one is answered the next one gathers, so that under load batches grow by themselves. Questions
-are answered in the order in which they came.
+A batch begins when it is full, when as many questions wait as have come lately, or some
+milliseconds after its first question came and the answers before it were sent: those who got them
+ask again then, and would otherwise always miss the batch that the others are in. Questions are
+answered in the order in which they came.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from typing import Generic, Protocol, TypeVar
 from gelgt.errors import GelgtError
 
 log = logging.getLogger("gelgt.serve")
+FORGET = 0.8  # of how many questions come, batch by batch
+SENDING = 0.05  # seconds that answers may take to be sent before the next batch begins anyway
 
 
 class Sized(Protocol):
@@ -66,7 +69,7 @@ class Batcher(Generic[Question, Answer]):
         limit: Questions that may wait.
         seeds: Of a batch at most, unless a single question has more.
         seconds: How long the first question of a batch waits for others.
-        told: Is told of the seeds of each batch.
+        told: Is told of the seeds of each batch, and the seconds that they took.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Batcher(Generic[Question, Answer]):
         limit: int,
         seeds: int = 256,
         seconds: float = 0.005,
-        told: Callable[[int], None] = lambda seeds: None,
+        told: Callable[[int, float], None] = lambda seeds, seconds: None,
         name: str = "gelgt-batches",
     ) -> None:
         self.answer, self.limit, self.seeds, self.seconds = answer, limit, seeds, seconds
@@ -84,6 +87,9 @@ class Batcher(Generic[Question, Answer]):
         self._waiting: deque[_Asked[Question, Answer]] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
+        self._sent = 0.0  # when the answers of the last batch were
+        self._sending = 0  # event loops that send answers now
+        self._usual = 0.0  # questions of a batch, lately
         self._rate = 0.0  # questions that were answered a second, lately
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -123,8 +129,12 @@ class Batcher(Generic[Question, Answer]):
     def _work(self) -> None:
         while batch := self._take():
             start = time.monotonic()
-            self._answer(batch)
-            rate = len(batch) / max(time.monotonic() - start, 1e-6)
+            answers = self._answers(batch)
+            taken = time.monotonic() - start
+            self._send(batch, answers)
+            self.told(sum(asked.question.size for asked in batch), taken)
+            self._usual = max(len(batch), FORGET * self._usual)
+            rate = len(batch) / max(taken, 1e-6)
             self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
 
     def _take(self) -> list[_Asked[Question, Answer]]:
@@ -142,12 +152,18 @@ class Batcher(Generic[Question, Answer]):
 
     def _gather(self) -> None:
         """Wait for more questions while that is worth it."""
-        end = self._waiting[0].since + self.seconds
-        while not self._is_closed and sum(a.question.size for a in self._waiting) < self.seeds:
-            left = end - time.monotonic()
+        longest = time.monotonic() + SENDING
+        while not self._is_closed and not self._is_full():
+            end = max(self._waiting[0].since, self._sent) + self.seconds
+            left = (longest if self._sending else end) - time.monotonic()
             if left <= 0:
                 return
             self._changed.wait(left)
+
+    def _is_full(self) -> bool:
+        if self._usual and len(self._waiting) >= self._usual:
+            return True
+        return sum(asked.question.size for asked in self._waiting) >= self.seeds
 
     def _next(self) -> list[_Asked[Question, Answer]]:
         batch: list[_Asked[Question, Answer]] = []
@@ -163,26 +179,41 @@ class Batcher(Generic[Question, Answer]):
                 batch.append(asked)
         return batch
 
-    def _answer(self, batch: list[_Asked[Question, Answer]]) -> None:
-        answers: Sequence[Answer | Exception]
+    def _answers(self, batch: list[_Asked[Question, Answer]]) -> Sequence[Answer | Exception]:
         try:
-            answers = self.answer([asked.question for asked in batch])
+            return self.answer([asked.question for asked in batch])
         except Exception as error:  # a bug; the server goes on
             log.exception("A batch of %d questions failed", len(batch))
-            answers = [error] * len(batch)
-        self.told(sum(asked.question.size for asked in batch))
+            return [error] * len(batch)
+
+    def _send(
+        self, batch: list[_Asked[Question, Answer]], answers: Sequence[Answer | Exception]
+    ) -> None:
         pairs = list(zip(batch, answers, strict=True))
         for loop in {asked.future.get_loop() for asked in batch}:
             own = [pair for pair in pairs if pair[0].future.get_loop() is loop]
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_deliver, own)
+                with self._changed:
+                    self._sending += 1
+                loop.call_soon_threadsafe(self._deliver, loop, own)
 
+    def _deliver(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pairs: "list[tuple[_Asked[Question, Answer], Answer | Exception]]",
+    ) -> None:
+        for asked, answer in pairs:
+            if asked.future.done():
+                continue
+            if isinstance(answer, Exception):
+                asked.future.set_exception(answer)
+            else:
+                asked.future.set_result(answer)
+        # behind those who wait for the futures: by then they have written their responses
+        loop.call_soon(loop.call_soon, self._delivered)
 
-def _deliver(pairs: "list[tuple[_Asked[Question, Answer], Answer | Exception]]") -> None:
-    for asked, answer in pairs:
-        if asked.future.done():
-            continue
-        if isinstance(answer, Exception):
-            asked.future.set_exception(answer)
-        else:
-            asked.future.set_result(answer)
+    def _delivered(self) -> None:
+        with self._changed:
+            self._sending -= 1
+            self._sent = time.monotonic()
+            self._changed.notify()

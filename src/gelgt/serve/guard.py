@@ -64,10 +64,9 @@ class Guard:
             else:
                 await self.app(scope, receive, out)
         except Exception:
-            log.exception("%s failed", scope["path"])
-            if status:
-                raise
-            await refuse(BUG, out)
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if not status:
+                await refuse(BUG, out)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.meters.request(route, status or 499, time.perf_counter() - start)

@@ -16,7 +16,8 @@ from prometheus_client.process_collector import ProcessCollector
 if TYPE_CHECKING:
     from gelgt.serve.service import Service
 
-disable_created_metrics()  # a second series for every count, which nobody reads
+# a second series for every count, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SEEDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 10_000)
 
@@ -43,6 +44,12 @@ class Meters:
             buckets=SEEDS,
             registry=self.registry,
         )
+        self._batch_seconds = Histogram(
+            "gelgt_batch_seconds",
+            "Time to predict them",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self._refreshes = Counter(
             "gelgt_refreshes", "Looks at the source", ["result"], registry=self.registry
         )
@@ -65,8 +72,9 @@ class Meters:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def batch(self, seeds: int) -> None:
+    def batch(self, seeds: int, seconds: float) -> None:
         self._seeds.observe(seeds)
+        self._batch_seconds.observe(seconds)
 
     def refreshed(self, is_ok: bool) -> None:
         self._refreshes.labels("ok" if is_ok else "failed").inc()

@@ -15,7 +15,8 @@ from pydantic import (
 )
 
 from gelgt.errors import GelgtError
-from gelgt.inference import Predictor, Recommend
+from gelgt.inference import Recommend
+from gelgt.serve.served import Served
 from gelgt.tasks.keys import key_names
 from gelgt.tasks.times import seconds, timestamp
 
@@ -137,7 +138,7 @@ def parse(kind: type[BaseModel], body: bytes) -> Any:
         ) from None
 
 
-def question_of(predictor: Predictor, body: Asking, most: int) -> Question:
+def question_of(served: Served, body: Asking, most: int) -> Question:
     """The question of a body.
 
     Raises:
@@ -158,17 +159,18 @@ def question_of(predictor: Predictor, body: Asking, most: int) -> Question:
         return Question(entities, times)
     assert body.entities is not None
     check_size(len(body.entities), most)
-    second, notices = time_of(predictor, body.at)
+    second, notices = time_of(served, body.at)
     entities = tuple(key_of(key) for key in body.entities)
     return Question(entities, (second,) * len(entities), notices=notices)
 
 
-def arrow_question(predictor: Predictor, body: bytes, most: int) -> Question:
+def arrow_question(served: Served, body: bytes, most: int) -> Question:
     """The question of an Arrow stream: key columns, and a column ``time`` or none."""
     from gelgt.serve.arrow import read_stream
 
     table = read_stream(body, most)
-    names = key_names(predictor.db, predictor.task.entity_table)
+    task = served.predictor.task
+    names = key_names(served.predictor.db, task.entity_table)
     missing = [name for name in names if name not in table.column_names]
     if missing or not table.num_rows:
         what = f"The table has no column '{missing[0]}'." if missing else "The table has no rows."
@@ -178,15 +180,15 @@ def arrow_question(predictor: Predictor, body: bytes, most: int) -> Question:
     parts = [table.column(name).to_pylist() for name in names]
     entities = tuple(parts[0]) if len(parts) == 1 else tuple(zip(*parts))
     if "time" not in table.column_names or "time" in names:
-        second, notices = time_of(predictor, None)
+        second, notices = time_of(served, None)
         return Question(entities, (second,) * len(entities), notices=notices)
     times = tuple(second_of(value) for value in table.column("time").to_pylist())
     return Question(entities, times)
 
 
-def time_of(predictor: Predictor, at: str | None) -> tuple[int | None, tuple[str, ...]]:
+def time_of(served: Served, at: str | None) -> tuple[int | None, tuple[str, ...]]:
     """A seed time in seconds since 1970, and what there is to say about it."""
-    return predictor.default_time() if at is None else (second_of(at), ())
+    return served.default_time() if at is None else (second_of(at), ())
 
 
 def second_of(value: Any) -> int:

@@ -47,6 +47,8 @@ class Served:
             GelgtError: the source does not fit the run.
         """
         predictor, background = (Predictor(run, opened, device=device) for _ in range(2))
+        for one in (predictor, background):
+            one.db.hold_keys(one.task.entity_table)
         served = cls(number, predictor, background)
         served.example  # noqa: B018  (computes)
         return served
@@ -87,6 +89,15 @@ class Served:
             "newest_row": None if newest is None else newest.isoformat(),
             "loaded_at": utc(self.since),
         }
+
+    def default_time(self) -> tuple[int | None, tuple[str, ...]]:
+        """As of `Predictor`; it changes once a second at most, and is asked for more often."""
+        now = int(time.time())
+        kept: tuple[int, Any] | None = self.__dict__.get("_default_time")
+        if kept is None or kept[0] != now:
+            kept = (now, self.predictor.default_time())
+            self.__dict__["_default_time"] = kept
+        return kept[1]
 
     @property
     def newest_second(self) -> float | None:

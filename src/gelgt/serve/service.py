@@ -5,6 +5,8 @@ that fails leaves the old one answering, and is remembered.
 """
 
 import asyncio
+import atexit
+import gc
 import logging
 import threading
 import time
@@ -78,6 +80,7 @@ class Service:
         self.run, self.origin, self.settings, self.device = run, origin, settings, device
         self.meters = Meters(self)
         self.served = Served.of(run, origin.open(run), device, 1)
+        _settle()
         self.last_refresh: Refreshed | None = None
         self._refreshing = threading.Lock()
         self._ending = threading.Event()
@@ -141,6 +144,7 @@ class Service:
             return Refreshed(began)
         new = Served.of(self.run, opened, self.device, old.number + 1)
         self.served = replace(new, since=time.time())
+        _settle()
         log.info("new rows since %.1f s answer now (%d)", time.time() - began, new.number)
         return Refreshed(began, is_changed=True)
 
@@ -152,6 +156,15 @@ class Service:
         assert self.settings.refresh is not None
         while not self._ending.wait(self.settings.refresh):
             self.refresh()
+
+
+def _settle() -> None:
+    """What is loaded stays: nobody needs to look through it for garbage at every request."""
+    gc.collect()
+    gc.freeze()
+    # DuckDB reports objects that are not freed at the end as leaks
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)
 
 
 def _work(jobs: Sequence[Job]) -> list[Any]:

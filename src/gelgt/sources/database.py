@@ -56,6 +56,7 @@ class Database:
         self.source = source  # the address that was opened, without a password
         self.import_findings = list(findings)  # noticed by the import, no longer seen in the rows
         self.follows_contract = True  # rows are ordered and numbered as described above
+        self._held_keys: dict[str, pa.Table] = {}
         self.unread_tables: tuple[str, ...] = ()  # of the source, not asked for when it was opened
 
     def __repr__(self) -> str:
@@ -145,6 +146,8 @@ class Database:
     def keys(self, table: str) -> pa.Table | None:
         """The user's key values, one row for each row of the table; None where the row numbers are
         the keys."""
+        if table in self._held_keys:
+            return self._held_keys[table]
         files = self._key_files(table)
         if not files:
             return None
@@ -154,11 +157,22 @@ class Database:
     def keys_of(self, table: str, rows: NDArray[np.int64]) -> pa.Table | None:
         """The user's keys of some rows (n,), in their order; the keys of a large table are not all
         read for a few of them."""
+        if table in self._held_keys:
+            return self._held_keys[table].take(pa.array(rows))
         files = self._key_files(table)
         return read_rows(files, rows) if files else None
 
+    def hold_keys(self, table: str) -> None:
+        """Keep the user's keys of a table in memory, for someone who asks for them again and
+        again."""
+        keys = self.keys(table)
+        if keys is not None:
+            self._held_keys[table] = keys.combine_chunks()
+
     def key_schema(self, table: str) -> pa.Schema | None:
         """Names and types of the user's keys; None where the row numbers are the keys."""
+        if table in self._held_keys:
+            return self._held_keys[table].schema
         files = self._key_files(table)
         return pq.read_schema(files[0]) if files else None
 
