@@ -1,6 +1,6 @@
 // What a prediction looks like: a probability, a number with its interval, classes.
 
-import { bar, el, number, percent, table } from "./show.js";
+import { bar, el, number, percent, split, table } from "./show.js";
 
 const CLASSES = 12; // that are shown before the others are
 
@@ -61,12 +61,26 @@ function classes(row) {
       some.map(([name, share]) => [name, percent(share), bar(share)]),
       { caption: "Probabilities", css: "classes" },
     );
-  const shown = [el("p", { class: "big words" }, text(row.prediction)), rows(all.slice(0, CLASSES))];
+  const first = el("p", { class: "big words" }, text(row.prediction));
+  const shown = [first, rows(all.slice(0, CLASSES))];
   if (all.length > CLASSES) {
     const summary = el("summary", {}, `All ${all.length} classes`);
     shown.push(el("details", {}, summary, rows(all)));
   }
   return shown;
+}
+
+/** The rows that are recommended, the best first. */
+export function ranked(rows, keys, caption) {
+  const { rest } = split(rows[0], keys);
+  const names = rest.filter((name) => !["time", "rank", "score"].includes(name));
+  const head = [["Rank", true], ...names.map((name) => [name, false]), ["Score", true]];
+  const body = rows.map((row) => [
+    number(row.rank),
+    ...names.map((name) => String(row[name])),
+    number(row.score),
+  ]);
+  return table(head, body, { named: 1, caption, css: "ranked" });
 }
 
 /** The reasons of one recommended row, folded up behind its heading but for the first. */

@@ -1,7 +1,8 @@
 // One entity: its prediction or recommendations, why, and who is alike.
 
 import { Newest, ask } from "./api.js";
-import { drawn, fold, item, text } from "./answer.js";
+import { LookAlikes } from "./alike.js";
+import { drawn, fold, item, ranked } from "./answer.js";
 import { Search } from "./search.js";
 import {
   adopt,
@@ -9,15 +10,12 @@ import {
   el,
   keyBody,
   keyText,
+  link,
   moment,
   notes,
-  number,
-  percent,
   problem,
   reachable,
   say,
-  split,
-  table,
   waiting,
 } from "./show.js";
 
@@ -29,21 +27,23 @@ export class EntityView {
     this.page = page;
     this.newest = new Newest();
     this.explaining = new Newest();
+    this.alike = new LookAlikes(page);
     this.search = new Search((parts) => this.go(parts));
     this.asked = null;
     at("ask").addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
     });
-    for (const id of ["at", "level", "new"])
+    // Not the time, which changes with each of its parts.
+    for (const id of ["level", "new", "turn"])
       at(id).addEventListener("change", () => this.search.parts && this.submit());
-    at("turn").addEventListener("change", () => this.search.parts && this.submit());
   }
 
   /** Fit the form to the task. */
   prepare(card) {
     const task = card.task;
     this.recommends = task.recommends !== null;
+    this.search.named = task.key;
     at("ask-title").textContent = this.recommends ? "Recommend" : "Predict";
     at("search-label").textContent = `Row of ${task.entity_table}`;
     at("search-hint").textContent =
@@ -58,7 +58,7 @@ export class EntityView {
     const keys = card.example.keys.map((key) => (Array.isArray(key) ? key : [key]).map(String));
     at("examples").replaceChildren(
       "For example ",
-      ...keys.flatMap((parts, i) => [i ? " or " : "", this.link(parts, {})]),
+      ...keys.flatMap((parts, i) => [i ? " or " : "", link(this.page, parts)]),
     );
     at("examples").hidden = keys.length === 0;
   }
@@ -90,10 +90,6 @@ export class EntityView {
       new: this.recommends && at("new").checked ? "1" : null,
       turn: at("turn").checked ? "1" : null,
     });
-  }
-
-  link(parts, route) {
-    return el("a", { href: this.page.href({ entity: parts, ...route }) }, keyText(parts));
   }
 
   show(route) {
@@ -147,7 +143,7 @@ export class EntityView {
     }
     at("why").hidden = at("alike").hidden = false;
     await this.explain(asked, route, why);
-    if (!signal.aborted) await this.alike(asked, signal);
+    if (!signal.aborted) await this.alike.show(asked, signal);
   }
 
   again() {
@@ -190,27 +186,14 @@ export class EntityView {
 
   recommended({ recommendations, notices, data }) {
     this.page.told(data);
-    const task = this.page.card.task;
     const [first] = recommendations;
+    const { recommends, key } = this.page.card.task;
     at("result-at").textContent = first ? `at ${moment(first.time)}` : "";
-    if (!first) {
-      const none = el("p", {}, `No row of ${task.recommends} is recommended.`);
-      at("result-body").replaceChildren(none, ...notes(notices));
-      say(none.textContent);
-      return;
-    }
-    const { rest } = split(first, task.key.length);
-    const names = rest.filter((name) => !["time", "rank", "score"].includes(name));
-    const head = [["Rank", true], ...names.map((name) => [name, false]), ["Score", true]];
-    const rows = recommendations.map((row) => [
-      number(row.rank),
-      ...names.map((name) => String(row[name])),
-      number(row.score),
-    ]);
-    const caption = `Recommended rows of ${task.recommends}`;
-    const shown = table(head, rows, { named: 1, caption, css: "ranked" });
+    const shown = first
+      ? ranked(recommendations, key.length, `Recommended rows of ${recommends}`)
+      : el("p", {}, `No row of ${recommends} is recommended.`);
     at("result-body").replaceChildren(shown, ...notes(notices));
-    say(`${recommendations.length} rows of ${task.recommends} are recommended.`);
+    say(`${recommendations.length} rows of ${recommends} are recommended.`);
     reachable();
   }
 
@@ -252,44 +235,6 @@ export class EntityView {
     at("why-more").replaceChildren(...open);
     at("why-rest").replaceChildren(...folded.map(fold));
     reachable();
-  }
-
-  async alike(asked, signal) {
-    const place = at("alike-body");
-    const task = this.page.card.task;
-    at("alike-aid").textContent =
-      `Rows of ${task.entity_table} that the model sees in nearly the same way` +
-      (this.recommends ? "." : ", and what it predicts for them.");
-    place.replaceChildren(waiting("Comparing with all others…"));
-    try {
-      const { look_alikes: found } = await ask("v1/look-alikes", { body: asked, signal });
-      if (signal.aborted) return;
-      place.replaceChildren(found.length ? this.alikes(found) : el("p", {}, "There is no other."));
-    } catch (error) {
-      if (signal.aborted) return;
-      place.replaceChildren();
-      problem(at("alike-problem"), error, () => {
-        problem(at("alike-problem"), null);
-        this.alike(asked, signal);
-      });
-    }
-    reachable();
-  }
-
-  alikes(found) {
-    const keys = this.page.card.task.key;
-    const others = split(found[0], keys.length).rest.filter((name) => name !== "likeness");
-    const head = [
-      [keys.join(", "), false],
-      ["likeness", true],
-      ...others.map((name) => [name, typeof found[0][name] === "number"]),
-    ];
-    const rows = found.map((row) => [
-      this.link(split(row, keys.length).key, {}),
-      row.likeness.toFixed(3),
-      ...others.map((name) => (name === "probability" ? percent(row[name]) : text(row[name]))),
-    ]);
-    return table(head, rows, { caption: "Look-alikes" });
   }
 }
 

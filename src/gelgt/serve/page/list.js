@@ -7,7 +7,7 @@ import {
   bar,
   count,
   el,
-  keyText,
+  link,
   moment,
   number,
   percent,
@@ -116,9 +116,10 @@ export class ListView {
   }
 
   progress({ done, total }) {
-    const bar_ = el("progress", { max: Math.max(total, 1), value: done, "aria-label": "Predicted" });
+    const max = Math.max(total, 1);
+    const made = el("progress", { max, value: done, "aria-label": "Predicted" });
     const words = total ? `Predicting: ${count(done)} of ${count(total)}` : "Predicting…";
-    at("list-body").replaceChildren(waiting(words), bar_);
+    at("list-body").replaceChildren(waiting(words), made);
     at("more").hidden = true;
   }
 
@@ -148,9 +149,10 @@ export class ListView {
     const table_ = this.page.card.task.entity_table;
     const own = this.page.card.task.has_own_times;
     const when = predictions.length && !own ? ` at ${moment(predictions[0].time)}` : "";
-    const sample =
-      population > total ? `a sample of ${count(total)} of the ${count(population)}` : `all ${count(total)}`;
-    const which = `Predictions for ${sample} eligible rows of ${table_}${when}.`;
+    const isSample = population > total;
+    const sample = `${isSample ? "a sample of" : "all"} ${count(total)}`;
+    const whole = isSample ? ` of the ${count(population)}` : "";
+    const which = `Predictions for ${sample}${whole} eligible rows of ${table_}${when}.`;
     return matching < total ? `${which} ${count(matching)} of them fit the filters.` : which;
   }
 
@@ -199,9 +201,9 @@ export class ListView {
     ];
     const body = rows.map((row, place) => {
       const parts = split(row, keys.length).key;
-      const link = el("a", { href: this.page.href({ entity: parts }) }, keyText(parts));
       const share = row.probability === undefined ? [] : [bar(row.probability)];
-      return [count(place + 1), link, ...names.map((name) => cell(name, row[name])), ...share];
+      const values = names.map((name) => cell(name, row[name]));
+      return [count(place + 1), link(this.page, parts), ...values, ...share];
     });
     return table(head, body, { named: 1, caption: "Predictions", css: "ranked" });
   }
@@ -218,10 +220,10 @@ export class ListView {
     try {
       const query = this.query(new URLSearchParams(this.asked));
       const blob = await ask(`v1/overview.csv?${query}`, { as: "blob" });
-      const link = el("a", { href: URL.createObjectURL(blob) });
-      link.download = `${this.page.card.run}-predictions.csv`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+      const file = el("a", { href: URL.createObjectURL(blob) });
+      file.download = `${this.page.card.run}-predictions.csv`;
+      file.click();
+      setTimeout(() => URL.revokeObjectURL(file.href), 60_000);
       say("The file is downloaded.");
     } catch (error) {
       problem(at("list-problem"), error, () => this.download());

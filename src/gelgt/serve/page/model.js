@@ -78,7 +78,8 @@ export class ModelView {
       el("dl", { class: "facts" }, ...facts(card)),
       sql(card.task.sql),
     );
-    at("model-body").replaceChildren(task, ...nodes.filter(isSection), ...looks(card), schema(card));
+    const sections = nodes.filter(isSection);
+    at("model-body").replaceChildren(task, ...sections, ...looks(card), schema(card));
     reachable();
   }
 

@@ -5,6 +5,7 @@
 //   show.js     elements, numbers, tables, what the server sends as HTML
 //   search.js   the combobox
 //   answer.js   what a prediction looks like
+//   alike.js    who is alike
 //   entity.js   #entity=KEY&at=TIME: one entity
 //   list.js     #view=list&order=…: the highest and lowest predictions
 //   model.js    #view=model: the model card
@@ -30,8 +31,13 @@ class Page {
     at("run").textContent = run;
     if (task.recommends !== null) at("nav-entity").textContent = "Recommend";
     at("nav-list").parentNode.hidden = task.recommends !== null;
-    at("footer").textContent = `gelgt ${gelgt}. Times are UTC. Predictions see no row at or after their time.`;
-    this.views = { entity: new EntityView(this), list: new ListView(this), model: new ModelView(this) };
+    at("footer").textContent =
+      `gelgt ${gelgt}. Times are UTC. A prediction sees no row at or after its time.`;
+    this.views = {
+      entity: new EntityView(this),
+      list: new ListView(this),
+      model: new ModelView(this),
+    };
     this.views.entity.prepare(this.card);
     this.told(this.card.data);
     window.addEventListener("hashchange", () => this.show(true));
@@ -88,12 +94,12 @@ class Page {
   /** What an answer rests on. Where there are new rows, older answers are asked for again once they
    * are looked at. */
   told(data) {
-    const line = `Rows up to ${moment(data.newest_row)}`;
-    at("data").textContent = data.newest_row ? `${line}.` : "";
-    if (this.number !== undefined && this.number !== data.number)
+    if (this.loaded && data.loaded_at < this.loaded) return; // an answer that took longer
+    at("data").textContent = data.newest_row ? `Rows up to ${moment(data.newest_row)}.` : "";
+    if (this.loaded && this.loaded !== data.loaded_at)
       for (const [name, view] of Object.entries(this.views))
         if (name !== this.view) view.asked = null;
-    this.number = data.number;
+    this.loaded = data.loaded_at;
   }
 }
 

@@ -7,8 +7,9 @@ const SHOWN = 20;
 const STILL = 0.15; // seconds without a key before the server is asked
 
 export class Search {
-  /** `chosen` is told the parts of the key that was chosen. */
+  /** `chosen` is told the parts of the key that was chosen; `named` are the columns of the key. */
   constructor(chosen) {
+    this.named = [];
     this.input = at("search");
     this.list = at("found");
     this.chosen = chosen;
@@ -61,7 +62,9 @@ export class Search {
   open(entities) {
     this.options = entities.map((entity, i) => {
       const parts = keyParts(entity.key);
-      const about = Object.entries(entity.about).map(([name, value]) => `${name}: ${value}`);
+      const about = Object.entries(entity.about)
+        .filter(([name]) => !this.named.includes(name))
+        .map(([name, value]) => `${name}: ${value}`);
       return el(
         "li",
         {

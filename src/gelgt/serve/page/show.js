@@ -19,7 +19,8 @@ export const MISSING = "–";
 
 /** At most so many significant digits, thousands grouped, as in the report. */
 export function number(value, digits = 3) {
-  if (typeof value !== "number") return value === null || value === undefined ? MISSING : `${value}`;
+  if (value === null || value === undefined) return MISSING;
+  if (typeof value !== "number") return String(value);
   if (value === 0) return "0";
   const exponent = Math.floor(Math.log10(Math.abs(value)));
   if (exponent < -4 || exponent >= 7) {
@@ -67,12 +68,16 @@ export function split(row, keys) {
   };
 }
 
+/** A link to an entity. */
+export const link = (page, parts) =>
+  el("a", { href: page.href({ entity: parts }) }, keyText(parts));
+
 export function say(text) {
   at("status").textContent = text;
 }
 
-/** A table in a box that scrolls sideways; cells are texts or elements. `head` has [name, isNumber],
- * and the column `named` names the row. */
+/** A table in a box that scrolls sideways; cells are texts or elements. `head` has pairs of name and
+ * whether it is a number, and the column `named` names the row. */
 export function table(head, rows, { named = 0, caption = "", css = "" } = {}) {
   const cell = (tag, [, isNumber], content, scope) =>
     el(tag, { class: isNumber ? "n" : null, scope }, content);
@@ -111,6 +116,9 @@ export const notes = (texts, kind = "note") =>
 /** Something that takes a while. */
 export const waiting = (text) => el("p", { class: "waiting" }, text);
 
+// What may be otherwise the next time.
+const PASSING = ["gone", "busy", "too_slow", "closing", "failed", "bug", "unauthorized"];
+
 /** Say what went wrong in a place, which is announced; null clears it. */
 export function problem(place, error, again) {
   place.replaceChildren();
@@ -118,7 +126,9 @@ export function problem(place, error, again) {
   if (error.code === undefined) console.error(error); // a bug of the page
   const known = error.code !== undefined ? error : { message: "The page failed: a bug in gelgt." };
   const hint = known.hint ? ` ${known.hint}` : "";
-  const button = again ? el("button", { type: "button", click: again }, "Try again") : null;
+  const isPassing = known.code === undefined || PASSING.includes(known.code);
+  const button =
+    again && isPassing ? el("button", { type: "button", click: again }, "Try again") : null;
   place.append(
     el("div", { class: "warn problem" }, el("p", {}, el("b", {}, known.message), hint), button),
   );
