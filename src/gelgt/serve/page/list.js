@@ -121,10 +121,12 @@ export class ListView {
     const words = total ? `Predicting: ${count(done)} of ${count(total)}` : "Predicting…";
     at("list-body").replaceChildren(waiting(words), made);
     at("more").hidden = true;
+    at("csv").disabled = true;
   }
 
   listed(answer, route) {
     this.page.told(answer.data);
+    at("csv").disabled = false;
     this.fields(answer);
     this.fill(route);
     const { predictions, matching } = answer;

@@ -76,8 +76,8 @@ export function say(text) {
   at("status").textContent = text;
 }
 
-/** A table in a box that scrolls sideways; cells are texts or elements. `head` has pairs of name and
- * whether it is a number, and the column `named` names the row. */
+/** A table in a box that scrolls sideways; cells are texts or elements. `head` has a name and
+ * whether it is a number for each column, and the column `named` names the row. */
 export function table(head, rows, { named = 0, caption = "", css = "" } = {}) {
   const cell = (tag, [, isNumber], content, scope) =>
     el(tag, { class: isNumber ? "n" : null, scope }, content);
@@ -117,7 +117,7 @@ export const notes = (texts, kind = "note") =>
 export const waiting = (text) => el("p", { class: "waiting" }, text);
 
 // What may be otherwise the next time.
-const PASSING = ["gone", "busy", "too_slow", "closing", "failed", "bug", "unauthorized"];
+const PASSING = ["gone", "busy", "too_slow", "closing", "not_yet", "failed", "bug", "unauthorized"];
 
 /** Say what went wrong in a place, which is announced; null clears it. */
 export function problem(place, error, again) {
