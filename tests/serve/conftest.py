@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pandas as pd
 import pytest
 import uvicorn
 
@@ -136,6 +138,33 @@ def client(client_of: Callable[..., Client]) -> Client:
 def growing(shop_file: Path, tmp_path: Path) -> Path:
     """A copy of the shop that a test may change."""
     return Path(shutil.copy(shop_file, tmp_path / "growing.db"))
+
+
+def add_orders(path: Path, days: float = 1.0) -> pd.Timestamp:
+    """A new order for every customer, so long after the newest one; when they happened."""
+    with sqlite3.connect(path) as connection:
+        newest = pd.Timestamp(connection.execute("SELECT MAX(placed_at) FROM orders").fetchone()[0])
+        when = newest + pd.Timedelta(days=days)
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(orders)")]
+        some = connection.execute("SELECT * FROM orders LIMIT 1").fetchone()
+        first = connection.execute("SELECT MAX(id) FROM orders").fetchone()[0]
+        customers = [row[0] for row in connection.execute("SELECT id FROM customers")]
+        for place, customer in enumerate(customers, 1):
+            row = dict(zip(columns, some)) | {
+                "id": first + place,
+                "customer_id": customer,
+                "placed_at": str(when),
+            }
+            marks = ", ".join("?" * len(row))
+            names = ", ".join(row)
+            connection.execute(f"INSERT INTO orders ({names}) VALUES ({marks})", [*row.values()])
+    connection.close()
+    return when
+
+
+@pytest.fixture(name="add_orders")
+def _add_orders() -> Callable[..., pd.Timestamp]:
+    return add_orders
 
 
 # The page, in a browser.

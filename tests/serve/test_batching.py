@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_what_comes_while_a_batch_is_answered_goes_into_the_next() -> None:
     asyncio.run(go())
     batcher.close()
     assert doubling.batches[0] == [2]
-    assert sum(doubling.batches[1:], []) == [4, 6, 8]
+    assert list(chain(*doubling.batches[1:])) == [4, 6, 8]
 
 
 def test_too_many_questions_are_refused_and_later_ones_are_not() -> None:
@@ -120,7 +121,7 @@ def test_nobody_is_answered_whose_time_was_up() -> None:
 
     asyncio.run(go())
     batcher.close()
-    assert 4 not in sum(doubling.batches, [])
+    assert 4 not in chain(*doubling.batches)
 
 
 def test_closing_answers_what_was_accepted_and_accepts_no_more() -> None:

@@ -5,6 +5,7 @@ might as well have said, never a zero that no row has."""
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from gelgt.nn.rows import row_frame
 from gelgt.sources.database import Database
 
 ABSENT, ITSELF, STAND_IN = 0, 1, 2  # states of a unit; from STAND_IN on, places of stand-ins
-TRIES = 64  # rows that are looked at for each draw
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,22 @@ def draw_rows(
     graph: Graph, table: str, limit: int, count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Rows of a table that are known before a time, drawn with replacement; none where there are
-    none."""
+    none. Rows that came later change nothing, not even which ones are drawn."""
     times = row_times(graph, table)
-    if not len(times):
-        return np.zeros(0, np.int64)
-    rows = rng.integers(0, len(times), count * TRIES)
-    known = rows[times[rows] < limit]
-    if len(known) < count:  # a moment near the beginning: few rows of many
-        known = np.flatnonzero(times < limit)
-        known = known[rng.integers(0, len(known), count)] if len(known) else known
-    return known[:count].astype(np.int64)
+    if _is_sorted(graph, table, times):
+        known = int(np.searchsorted(times, limit))
+        return rng.integers(0, known, count) if known else np.zeros(0, np.int64)
+    rows = np.flatnonzero(times < limit)
+    return rows[rng.integers(0, len(rows), count)] if len(rows) else rows
+
+
+_sorted: WeakKeyDictionary[Graph, dict[str, bool]] = WeakKeyDictionary()
+
+
+def _is_sorted(graph: Graph, table: str, times: NDArray[np.int64]) -> bool:
+    """Whether the rows of a table come in the order of their times, as all do but those that other
+    rows date; looked at once."""
+    known = _sorted.setdefault(graph, {})
+    if table not in known:
+        known[table] = bool((times[:-1] <= times[1:]).all())
+    return known[table]

@@ -3,8 +3,7 @@
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,15 +44,9 @@ Text = Annotated[str, Query(max_length=200)]
 
 
 def make_app(service: Service) -> ASGIApp:
-    """The application of a service; closing it closes the service."""
-
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(service.close)
-
+    """The application of a service."""
     # The documentation pages of FastAPI load scripts from elsewhere; the page at / does not.
-    app = FastAPI(title="gelgt", version=__version__, openapi_url=None, lifespan=life)
+    app = FastAPI(title="gelgt", version=__version__, openapi_url=None)
     routes = Routes(service)
     for method, path, route, tag in routes.all:
         app.add_api_route(path, route, methods=[method], tags=[tag], response_model=None)

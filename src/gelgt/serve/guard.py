@@ -45,9 +45,6 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
-            return
         start, status = time.perf_counter(), 0
 
         async def out(message: Message) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,11 @@ from gelgt.serve.settings import ServeSettings
 
 log = logging.getLogger("gelgt.serve")
 CONNECTIONS = 1_000  # open at a time; a slow client holds one for a few seconds at most
+HEAD_BYTES = 64 << 10
+TOO_MUCH = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
 SWITCH = 0.0005  # seconds after which a thread that computes lets the one that answers go on
 
 
@@ -29,11 +35,22 @@ def serve(service: Service, told: Callable[[str], None] = lambda address: None) 
     Raises:
         GelgtError: ``port_taken``, ``bad_host``.
     """
-    import sys
+    bound = bind(service.settings)
+    server = _Server(configured(service), told, bound)
+    # uvicorn raises the signal again once it has ended; that it came is no failure.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: None)
+    sys.setswitchinterval(SWITCH)
+    try:
+        server.run(sockets=[bound])
+    finally:
+        service.close()
 
+
+def configured(service: Service) -> uvicorn.Config:
+    """How uvicorn runs the application of a service."""
     settings = service.settings
-    bound = bind(settings)
-    config = uvicorn.Config(
+    return uvicorn.Config(
         make_app(service),
         http=_protocol(settings),
         ws="none",
@@ -45,14 +62,8 @@ def serve(service: Service, told: Callable[[str], None] = lambda address: None) 
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(settings.time_limit) + 1,
         limit_concurrency=CONNECTIONS,
-        lifespan="on",
+        lifespan="off",
     )
-    server = _Server(config, told, bound)
-    # uvicorn raises the signal again once it has ended; that it came is no failure.
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: None)
-    sys.setswitchinterval(SWITCH)
-    server.run(sockets=[bound])
 
 
 def bind(settings: ServeSettings) -> socket.socket:
@@ -92,11 +103,19 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(settings: ServeSettings) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which has no limit of its own on how long headers take: connections that
-    send none, or send them byte by byte, are closed."""
+    """uvicorn's protocol, which has no limit of its own on how long headers take, and how long they
+    are: connections that send none, send them byte by byte, or send too many are closed."""
 
     class Protocol(HttpToolsProtocol):
         _headers_due: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._headers_due is not None:  # all of it was headers, and there are more
+                self._head_bytes += len(data)
+                if self._head_bytes > HEAD_BYTES:
+                    self._refuse()
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -109,7 +128,11 @@ def _protocol(settings: ServeSettings) -> type[asyncio.Protocol]:
 
         def on_headers_complete(self) -> None:
             self._forget()
-            super().on_headers_complete()
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > HEAD_BYTES:
+                self._refuse()
+            else:
+                super().on_headers_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._forget()
@@ -122,6 +145,12 @@ def _protocol(settings: ServeSettings) -> type[asyncio.Protocol]:
             if self._headers_due is not None:
                 self._headers_due.cancel()
                 self._headers_due = None
+            self._head_bytes = 0
+
+        def _refuse(self) -> None:
+            self._forget()
+            self.transport.write(TOO_MUCH)
+            self._close()
 
         def _close(self) -> None:
             self.transport.close()
