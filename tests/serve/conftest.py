@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
+import uvicorn
 
 import gelgt
 from gelgt import Database
@@ -19,6 +21,7 @@ from gelgt.demo import shop
 from gelgt.presets import RunConfig
 from gelgt.runs.folder import Run
 from gelgt.serve import ServeSettings, Service, make_app
+from gelgt.serve.server import bind
 from gelgt.serve.service import Origin
 from gelgt.training import Options, train_run
 
@@ -162,3 +165,113 @@ def add_orders(path: Path, days: float = 1.0) -> pd.Timestamp:
 @pytest.fixture(name="add_orders")
 def _add_orders() -> Callable[..., pd.Timestamp]:
     return add_orders
+
+
+# The page, in a browser.
+@dataclass(frozen=True)
+class Site:
+    """A service that listens on a port of its own, in a thread of this process."""
+
+    service: Service
+    server: uvicorn.Server
+    thread: threading.Thread
+    url: str
+
+    def get(self, path: str) -> Any:
+        """The JSON that a path answers with."""
+        return httpx.get(self.url + path, timeout=60).raise_for_status().json()
+
+    def post(self, path: str, body: Any) -> Any:
+        return httpx.post(self.url + path, json=body, timeout=60).raise_for_status().json()
+
+    def stop(self) -> None:
+        """Ends the server and closes its service."""
+        self.server.should_exit = True
+        self.thread.join()
+
+
+def listen(service: Service) -> Site:
+    bound = bind(ServeSettings(port=0))
+    config = uvicorn.Config(make_app(service), log_config=None, lifespan="on", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    return Site(service, server, thread, f"http://127.0.0.1:{bound.getsockname()[1]}")
+
+
+@pytest.fixture(scope="module")
+def site_of(client_of: Callable[..., Client]) -> Iterator[Callable[..., Site]]:
+    """`site_of("binary")`: a server over a run; those without settings share one."""
+    sites: list[Site] = []
+
+    def make(name: str, **settings: Any) -> Site:
+        # A service of its own, since the end of a server closes it.
+        sites.append(listen(client_of(name, **{"queue": 63, **settings}).service))
+        return sites[-1]
+
+    kept = cache(lambda name: make(name))
+    yield lambda name, **more: make(name, **more) if more else kept(name)
+    for site in sites:
+        site.stop()
+
+
+class Visits:
+    """Opens pages, and remembers what they asked for and complained about."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser, self.contexts = browser, []
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+
+    def __call__(
+        self, site: Site, where: str = "", *, width: int = 1280, scheme: str = "light"
+    ) -> Any:
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme
+        )
+        self.contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("pageerror", lambda error: self._heard("error", str(error)))
+        page.goto(f"{site.url}/{where}")
+        return page
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(text)
+
+    def leave(self) -> None:
+        for context in self.contexts:
+            context.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no chromium")
+    api.expect.set_options(timeout=30_000)
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visits(browser: Any) -> Iterator[Visits]:
+    """Whoever opens pages with it may have no complaint of the browser left, but for answers that
+    a test expects to be errors, and no request to elsewhere."""
+    opened = Visits(browser)
+    yield opened
+    opened.leave()
+    # The browser tells of each answer that is an error; whether it was meant, the test says.
+    assert [t for t in opened.complaints if not t.startswith("Failed to load resource")] == []
+    elsewhere = [
+        url
+        for url in opened.requests
+        if not url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+    ]
+    assert opened.requests
+    assert elsewhere == []

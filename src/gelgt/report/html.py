@@ -17,7 +17,10 @@ __all__ = [
     "note",
     "paragraph",
     "table",
+    "tint",
 ]
+
+TINTS = 12  # shades of a cell; see `tint`
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,12 @@ def _row(cells: Sequence[str], tag: str, words: int) -> str:
             css = "" if i < words else ' class="n"'
             html.append(f"<{tag}{css}>{cell}</{tag}>")
     return f"<tr>{''.join(html)}</tr>"
+
+
+def tint(colour: int, share: float) -> str:
+    """The classes of a cell that is tinted with a colour by a share. Classes and no style of its
+    own, so that the cell looks the same on a page that forbids these."""
+    return f"tint c{colour} t{round(min(max(share, 0.0), 1.0) * (TINTS - 1))}"
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:

@@ -6,6 +6,8 @@ its background, so that they also serve for text. c0 is always the run's model; 
 in their order.
 """
 
+from gelgt.report.html import TINTS
+
 _LIGHT = (
     "--ink:#1b2430;--soft:#566272;--line:#dde2e9;--grid:#e9edf2;--page:#f5f6f8;--card:#ffffff;"
     "--tint:#eef3fc;"
@@ -21,6 +23,7 @@ _DARK = (
     "--c6:#d9bf55;--c7:#7cc7e8"
 )
 _COLOURS = "".join(f".c{i}{{--c:var(--c{i})}}" for i in range(8))
+_TINTS = "".join(f".t{i}{{--t:{5 * i}%}}" for i in range(TINTS))  # up to 55 %: text stays legible
 
 _PAGE = """
 *{box-sizing:border-box}
@@ -75,6 +78,7 @@ table.pairs th{width:45%}
 tr.group th{font-weight:650;padding-top:14px}
 td.best{font-weight:700}
 .heat td,.heat td.n,.heat th.n{text-align:right;padding:6px 10px;white-space:nowrap}
+.tint{background:color-mix(in srgb,var(--c) var(--t),transparent)}
 .day{white-space:nowrap}
 .configuration{columns:2;column-gap:36px}
 .configuration .scroll{break-inside:avoid}
@@ -137,7 +141,7 @@ p,tr,.cards,.facts div,pre{break-inside:avoid}
 CSS = (
     f":root{{color-scheme:light dark;{_LIGHT}}}\n@media screen and "
     f"(prefers-color-scheme:dark){{:root{{{_DARK}}}}}\n"
-    f"{_COLOURS}{_PAGE}{_CHART}{_NARROW}"
+    f"{_COLOURS}{_TINTS}{_PAGE}{_CHART}{_NARROW}"
 )
 # Of a chart in a file of its own: light colours on its own ground, since nothing says what lies
 # behind it.

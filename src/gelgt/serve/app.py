@@ -38,7 +38,7 @@ from gelgt.serve.requests import JSON, json_response, plain, read_body, table_re
 from gelgt.serve.service import Service
 
 PAGE = Path(__file__).parent / "page"
-STATIC = {"page.js": "text/javascript", "page.css": "text/css"}
+STATIC = {".js": "text/javascript", ".css": "text/css"}
 HTML = "text/html"
 Text = Annotated[str, Query(max_length=200)]
 
@@ -159,7 +159,7 @@ class Routes:
     ) -> Response:
         """Entities by the beginning of their key, or by a text in their row."""
         served = self.service.served
-        found = await self._within(self.service.later(lambda: served.entities.find(search, limit)))
+        found = await self._within(self.service.search(lambda: served.entities.find(search, limit)))
         return json_response({"entities": found})
 
     async def overview(
@@ -266,13 +266,14 @@ class Routes:
         return Response((PAGE / "index.html").read_bytes(), media_type=HTML)
 
     async def static(self, name: str) -> Response:
-        if name not in STATIC:
+        found = next((path for path in PAGE.iterdir() if path.name == name), None)
+        if found is None or found.suffix not in STATIC:
             raise HTTPException(404)
         if name == "page.css":
             from gelgt.serve.style import style
 
-            return Response(style(), media_type=STATIC[name])
-        return Response((PAGE / name).read_bytes(), media_type=STATIC[name])
+            return Response(style(), media_type=STATIC[".css"])
+        return Response(found.read_bytes(), media_type=STATIC[found.suffix])
 
     # Waiting.
     async def _answer(self, question: Question) -> Answered:

@@ -25,8 +25,9 @@ STATUS = {
     "too_slow": 504,
 }
 OTHER = 422  # understood, and cannot be done
-# An absolute path of this machine, or an address of a source, maybe with a password.
-_PATH = re.compile(r"(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[\w.@+~-]+[/\\])+[\w.@+~-]*")
+# An absolute path of this machine (no path of the server), or an address of a source, maybe with a
+# password.
+_PATH = re.compile(r"(?<![\w/.:])(?!/v1/)(?:[A-Za-z]:)?[/\\](?:[\w.@+~-]+[/\\])+[\w.@+~-]*")
 _ADDRESS = re.compile(r"\b(?!https?:)[a-z][a-z0-9+]*://\S+")
 
 
@@ -60,6 +61,8 @@ def without_paths(text: str) -> str:
     'The run churn has no intervals.json.'
     >>> without_paths("postgresql://me:secret@db/shop cannot be reached.")
     'the source cannot be reached.'
+    >>> without_paths("Ask /v1/predictions.")
+    'Ask /v1/predictions.'
     """
     text = _ADDRESS.sub("the source", text)
     return _PATH.sub(lambda found: Path(found.group()).name or "a folder", text)

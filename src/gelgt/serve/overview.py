@@ -4,6 +4,7 @@ Both are made when they are first asked for, in the background, chunk by chunk, 
 entities, or for a sample of them where they are many.
 """
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from gelgt.errors import GelgtError, did_you_mean
 from gelgt.inference import Predictor
 from gelgt.inference.prediction import Prediction
 from gelgt.scoring.table import key_table
+from gelgt.serve.failures import BUG
 from gelgt.serve.search import column_texts, few_values
 
+log = logging.getLogger("gelgt.serve")
 MOST = 20_000  # entities
 CHUNK = 256  # after which others may use the predictor
 
@@ -57,6 +60,8 @@ class Overview:
         self.done = self.total = self.population = 0
         self.failure: GelgtError | None = None
         self._starting, self._is_started = threading.Lock(), False
+        # Not the same as `_starting`, which the thread that answers requests takes.
+        self._choosing, self._embedding = threading.Lock(), threading.Lock()
         self._table: pa.Table | None = None
         self._vectors: NDArray[np.float32] | None = None
         self._rows: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -130,8 +135,9 @@ class Overview:
 
     def look_alikes(self, entity: Any, at: int | None, k: int) -> list[dict[str, Any]]:
         """The entities whose vectors are nearest to that of one at a time, with theirs at the time
-        of the overview; by cosine."""
-        self.start()
+        of the overview; by cosine. Beside them what is predicted, once that is known."""
+        if not self._recommends:
+            self.start()
         with self.lock:
             seeds = self.predictor.named_seeds([entity], [at])
             own = self._embed(seeds.rows, seeds.times)[0]
@@ -142,16 +148,26 @@ class Overview:
         best = np.argsort(-likeness, kind="stable")[: min(k, len(likeness))]
         best = best[np.isfinite(likeness[best])]
         keys = self._keys(self._rows[best]).to_pylist()
-        table = self._table
-        predicted = (
-            [{} for _ in best]
-            if table is None
-            else table.take(pa.array(best)).select([self.order]).to_pylist()
-        )
         return [
             {**key, **values, "likeness": float(likeness[place])}
-            for key, values, place in zip(keys, predicted, best)
+            for key, values, place in zip(keys, self._predicted(best), best)
         ]
+
+    def _predicted(self, places: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """What is predicted for some of the entities, as far as it is known."""
+        table = self._table
+        if table is None:
+            return [{} for _ in places]
+        # One number says it, or the class of several that have one each.
+        is_class = self.order.startswith("probability_")
+        shown = table.select(["prediction" if is_class else self.order])
+        predicted: list[dict[str, Any]] = shown.take(pa.array(places)).to_pylist()
+        return predicted
+
+    @property
+    def _recommends(self) -> bool:
+        """Whether there are several rows for an entity, and nothing to order entities by."""
+        return self.predictor.task.dst_entity_table is not None
 
     def _work(self) -> None:
         try:
@@ -165,10 +181,16 @@ class Overview:
             self._table = pa.concat_tables(tables).combine_chunks()
         except GelgtError as error:
             self.failure = error
+        except Exception:  # a thread that ends without a word would be waited for
+            log.exception("the overview failed")
+            self.failure = BUG
 
     def _choose(self) -> None:
-        if len(self._rows):
-            return
+        with self._choosing:
+            if not self.total:
+                self._choose_once()
+
+    def _choose_once(self) -> None:
         with self.lock:
             chosen = self.predictor.seeds()
         rows, times = chosen.rows, np.asarray(chosen.times)
@@ -177,15 +199,14 @@ class Overview:
             # drawn once, the same for the same rows
             places = np.sort(np.random.default_rng(0).choice(len(rows), MOST, replace=False))
             rows, times = rows[places], times[places]
-        self._times, self.total = times, len(rows)
-        self._rows = rows
+        self._rows, self._times, self.total = rows, times, len(rows)
 
     def _chunks(self) -> Iterator[slice]:
         for start in range(0, len(self._rows), CHUNK):
             yield slice(start, start + CHUNK)
 
     def _all_vectors(self) -> NDArray[np.float32]:
-        with self._starting:
+        with self._embedding:
             if self._vectors is None:
                 self._choose()
                 parts = []

@@ -25,7 +25,8 @@ from gelgt.serve.served import Served, utc
 from gelgt.serve.settings import ServeSettings
 
 log = logging.getLogger("gelgt.serve")
-SLOW = 16  # explanations, lists and searches that may wait
+SLOW = 16  # explanations and lists that may wait
+SEARCHES = 64  # that may wait: whoever types waits for no explanation
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,9 @@ class Service:
         self.slow: Batcher[Job, Any] = Batcher(
             _work, limit=SLOW, seeds=1, seconds=0.0, name="gelgt-slow"
         )
+        self.searches: Batcher[Job, Any] = Batcher(
+            _work, limit=SEARCHES, seeds=1, seconds=0.0, name="gelgt-search"
+        )
         if settings.refresh is not None:
             threading.Thread(target=self._refresh_often, name="gelgt-refresh", daemon=True).start()
 
@@ -103,11 +107,16 @@ class Service:
         """The result of something that takes longer, one after the other."""
         return self.slow.ask(Job(work))
 
+    def search(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """The result of a look into the entity table, which no model is needed for."""
+        return self.searches.ask(Job(work))
+
     def close(self) -> None:
         """Answer what was accepted, and end."""
         self._ending.set()
         self.predictions.close()
         self.slow.close()
+        self.searches.close()
 
     # New rows.
     def refresh(self) -> Refreshed:

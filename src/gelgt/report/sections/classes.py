@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gelgt.report.html import escape, note, table
+from gelgt.report.html import escape, note, table, tint
 from gelgt.report.numbers import MISSING, count, cut, percent, score
 from gelgt.report.run import Run
 from gelgt.runs.intervals import scorer
@@ -68,10 +68,9 @@ def _matrix(matrix: Array, names: list[str]) -> str:
 
 def _cell(share: float, rows: int, is_diagonal: bool) -> str:
     """Tinted by its share, with one colour for the diagonal and one for errors."""
-    colour = "var(--c0)" if is_diagonal else "var(--c1)"
-    tint = f"background:color-mix(in srgb,{colour} {round(min(share, 1) * 55)}%,transparent)"
+    css = tint(0 if is_diagonal else 1, share)
     return (
-        f'<td style="{tint}" title="{count(rows)} rows">{percent(share) if rows else MISSING}</td>'
+        f'<td class="{css}" title="{count(rows)} rows">{percent(share) if rows else MISSING}</td>'
     )
 
 

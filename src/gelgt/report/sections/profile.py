@@ -1,7 +1,7 @@
 """The temporal profile: the bias that each head adds to attention, against the age of a row."""
 
 from gelgt.report.charts import Plot
-from gelgt.report.html import Section, escape, figure, figures, legend, note, paragraph, table
+from gelgt.report.html import Section, escape, figure, figures, legend, note, paragraph, table, tint
 from gelgt.report.numbers import MISSING, is_number, number
 from gelgt.report.run import Run
 from gelgt.report.scales import ages, linear
@@ -117,10 +117,9 @@ def _kernels(layer: LayerBias, is_named: bool) -> str:
 def _weight(weight: float | None, largest: float) -> str:
     if weight is None or not is_number(weight):
         return f"<td>{MISSING}</td>"
-    colour = "var(--c0)" if weight > 0 else "var(--c1)"
-    share = round(abs(weight) / largest * 45)
+    css = tint(0 if weight > 0 else 1, abs(weight) / largest * 0.8)
     shown = f"{weight:+.2f}".replace("-", "−")
-    return f'<td style="background:color-mix(in srgb,{colour} {share}%,transparent)">{shown}</td>'
+    return f'<td class="{css}">{shown}</td>'
 
 
 def _reading(layers: list[LayerBias]) -> str:
