@@ -1,8 +1,8 @@
 """README and docs say nothing that does not run: Python blocks, `gelgt` commands and PREDICT
 sentences are tried on the demo shop.
 
-Commands on servers, servers themselves (tests/serve), benchmarks that take minutes, and RelBench data that is not at hand are left
-out; models are trained for two steps; links must lead somewhere.
+Commands on servers, servers themselves (tests/serve), benchmarks that take minutes, and RelBench
+data that is not at hand are left out; models are trained for two steps; links must lead somewhere.
 """
 
 import os
