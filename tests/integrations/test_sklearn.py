@@ -55,6 +55,8 @@ def planted() -> Planted:
             "called_at": START + pd.to_timedelta(day, "D"),
             "about": np.where(is_angry, "fault", rng.choice(["order", "other"], CALLS)),
             "minutes": (rng.exponential(5, CALLS) + 15 * is_angry).round(1),
+            # one value until a time, then a category: its kind depends on how far rows are read
+            "mood": np.where(day < 57, "unknown", np.where(is_angry, "loud", "calm")),
         }
     )
     customers = pd.DataFrame({"id": ids, "region": rng.choice(["north", "south"], CUSTOMERS)})
@@ -137,14 +139,19 @@ def test_rows_after_the_labels_of_a_fit_change_nothing(planted: Planted, tmp_pat
     changed = calls.copy()
     changed["about"] = changed["about"].where(~later, "new " + changed["id"].astype(str))
     changed["minutes"] = changed["minutes"].where(~later, -1e9)
-    found = []
+    found, learned = [], []
     for name, rows in (("cut", calls[~later]), ("hostile", changed)):
         (tmp_path / name).mkdir()
         model = classifier(write({**planted.frames, "calls": rows}, tmp_path / name))
         model.fit(planted.X[known], planted.leaves[known])
         found.append(model.predict_proba(planted.X[known]))
-        assert str(model.model_.run.record.task.test_timestamp) < str(end)
+        run = model.model_.run
+        assert str(run.record.task.test_timestamp) < str(end)
+        weights = {name: tensor.numpy().tobytes() for name, tensor in run.weights().items()}
+        learned.append((weights, (run.folder / "features.json").read_text()))
+        assert run.schema.tables["calls"].kinds["mood"].kind == "categorical"
     assert np.array_equal(*found)
+    assert learned[0] == learned[1], "weights and statistics too"
     assert np.unique(found[0]).size > 20
 
 
