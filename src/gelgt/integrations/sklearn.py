@@ -37,7 +37,7 @@ __all__ = ["RelationalClassifier", "RelationalRegressor", "TimeSplit"]
 TARGET = "gelgt target"
 
 
-class _Relational(BaseEstimator):
+class _Relational(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What both estimators share.
 
     Args:
@@ -173,7 +173,7 @@ class _Relational(BaseEstimator):
         return X[expected]
 
 
-class RelationalClassifier(ClassifierMixin, _Relational):
+class RelationalClassifier(ClassifierMixin, _Relational):  # type: ignore[misc]
     """A classifier over frames of (key, time), trained with gelgt.
 
     Parameters and attributes are those of `RelationalRegressor`, and ``classes_``.
@@ -225,7 +225,7 @@ class RelationalClassifier(ClassifierMixin, _Relational):
         return self.classes_[probabilities.argmax(1)]
 
 
-class RelationalRegressor(RegressorMixin, _Relational):
+class RelationalRegressor(RegressorMixin, _Relational):  # type: ignore[misc]
     """A regressor over frames of (key, time), trained with gelgt for the mean absolute error.
 
     Example:

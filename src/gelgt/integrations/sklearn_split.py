@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELD_OUT = 0.1  # of the rows, for validation and again for test
 
 
-class TimeSplit(BaseCrossValidator):
+class TimeSplit(BaseCrossValidator):  # type: ignore[misc]  # scikit-learn has no types
     """Folds by the times of X: each is tested on a later period than it is trained on.
 
     Unlike scikit-learn's `TimeSeriesSplit`, rows need not be sorted, rows of one time are never on
