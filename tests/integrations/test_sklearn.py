@@ -111,13 +111,13 @@ def test_classes_probabilities_and_score(fitted: RelationalClassifier, planted: 
     y = np.where(planted.leaves, "leaves", "stays")
     assert fitted.classes_.tolist() == ["leaves", "stays"]
     assert fitted.feature_names_in_.tolist() == ["id", "time"]
-    some = planted.X.sample(50, random_state=0)
+    some = planted.X.sample(50, random_state=0).rename_axis("id")
     p = fitted.predict_proba(some)
     assert p.shape == (50, 2)
     np.testing.assert_allclose(p.sum(1), 1)
     assert np.array_equal(fitted.predict(some), fitted.classes_[p.argmax(1)])
     assert fitted.score(planted.X, y) > 0.8 > max((y == "stays").mean(), (y == "leaves").mean())
-    direct = fitted.model_.predict(fitted.database_, frame=some)
+    direct = fitted.model_.predict(fitted.database_, frame=some.reset_index(drop=True))
     assert np.array_equal(p[:, 1], direct["probability"].to_numpy()), "the model's own, in order"
 
 

@@ -38,28 +38,8 @@ TARGET = "gelgt target"
 
 
 class _Relational(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both estimators share.
+    """What both estimators share; `RelationalClassifier` describes the parameters."""
 
-    Args:
-        source: What `gelgt.open` takes, or a `Database`.
-        entity: The table that the keys in X belong to.
-        time_col: The column of X with the times.
-        timedelta: How far a label looks ahead, such as ``"30 days"``: labels whose window reaches
-            into what is held out for early stopping are then not learned from before that. None:
-            a label counts as known at its own time.
-        remove_columns: ``"table.column"`` of what the model must not see, such as the column that
-            y was made from.
-        preset: ``cpu``, ``gpu`` or ``paper``.
-        settings: Single values, such as ``{"train.time_limit": 60, "model.width": 64}``.
-        random_state: Of initial weights, order and dropout: a whole number.
-
-    Attributes:
-        model_: The trained `GelGT`; ``model_.save("runs/churn")`` keeps it.
-        classes_: Of a classifier: the values of y, sorted.
-        feature_names_in_: The columns of X.
-    """
-
-    _task_type = "regression"
     model_: GelGT
     database_: Database
     feature_names_in_: Any
@@ -170,13 +150,29 @@ class _Relational(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
                 f"X has columns that would not be read: {', '.join(rest)}.",
                 hint=f"Leave them out: what is known about '{self.entity}' comes from the source.",
             )
-        return X[expected]
+        return X[expected].reset_index(drop=True)  # its index may be named like a column
 
 
 class RelationalClassifier(ClassifierMixin, _Relational):  # type: ignore[misc]
     """A classifier over frames of (key, time), trained with gelgt.
 
-    Parameters and attributes are those of `RelationalRegressor`, and ``classes_``.
+    Args:
+        source: What `gelgt.open` takes, or a `Database`.
+        entity: The table that the keys in X belong to.
+        time_col: The column of X with the times.
+        timedelta: How far a label looks ahead, such as ``"30 days"``: labels whose window reaches
+            into what is held out for early stopping are then not learned from before that. None:
+            a label counts as known at its own time.
+        remove_columns: ``"table.column"`` of what the model must not see, such as the column that
+            y was made from.
+        preset: ``cpu``, ``gpu`` or ``paper``.
+        settings: Single values, such as ``{"train.time_limit": 60, "model.width": 64}``.
+        random_state: Of initial weights, order and dropout: a whole number.
+
+    Attributes:
+        model_: The trained `GelGT`; ``model_.save("runs/churn")`` keeps it.
+        classes_: The values of y, sorted.
+        feature_names_in_: The columns of X.
 
     Example:
         >>> from sklearn.base import clone
@@ -186,7 +182,6 @@ class RelationalClassifier(ClassifierMixin, _Relational):  # type: ignore[misc]
         >>> model.fit(X, y).predict_proba(X)  # doctest: +SKIP
     """
 
-    __doc__ += "\n" + str(_Relational.__doc__).partition("\n\n")[2]
     classes_: Any
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -228,12 +223,12 @@ class RelationalClassifier(ClassifierMixin, _Relational):  # type: ignore[misc]
 class RelationalRegressor(RegressorMixin, _Relational):  # type: ignore[misc]
     """A regressor over frames of (key, time), trained with gelgt for the mean absolute error.
 
+    Parameters and attributes are those of `RelationalClassifier`, without ``classes_``.
+
     Example:
         >>> RelationalRegressor("sqlite:///shop.db", "customers").get_params()["preset"]
         'cpu'
     """
-
-    __doc__ += "\n" + str(_Relational.__doc__).partition("\n\n")[2]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on (key, time) rows and their values.
@@ -241,7 +236,7 @@ class RelationalRegressor(RegressorMixin, _Relational):  # type: ignore[misc]
         Raises:
             GelgtError: as in `RelationalClassifier.fit`.
         """
-        return self._fit(X, column_or_1d(y).astype(np.float64), self._task_type)
+        return self._fit(X, column_or_1d(y).astype(np.float64), "regression")
 
     def predict(self, X: Any) -> Any:
         """(n,) predicted values."""
