@@ -8,7 +8,6 @@ import pytest
 from gelgt import GelgtError
 from gelgt.demo import Shop
 from gelgt.inference import Predictor
-from gelgt.integrations.extras import require
 from gelgt.integrations.held import HeldPredictor
 from gelgt.training import Run
 
@@ -46,11 +45,3 @@ def test_callers_wait_for_each_other(
     for thread in threads:
         thread.join()
     assert [(table.equals(expected), count) for table, count in found] == [(True, 1)] * 6
-
-
-def test_a_missing_package_names_its_extra() -> None:
-    with pytest.raises(GelgtError) as caught:
-        require("no_such_package.part", "serve")
-    assert caught.value.code == "missing_extra"
-    assert "'no_such_package'" in caught.value.message
-    assert caught.value.hint == "pip install 'gelgt[serve]'"
