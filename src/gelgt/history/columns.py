@@ -1,7 +1,7 @@
 """Columns of seeds over single rows and over lists of events, one value for each seed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -49,13 +49,18 @@ class Choice:
     """Which columns are computed: those of some names, or all."""
 
     names: frozenset[str] | None = None
+    _begun: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def has(self, name: str) -> bool:
         return self.names is None or name in self.names
 
     def begins(self, path: str) -> bool:
         """Whether a column's name begins so, so that its path is worth following."""
-        return self.names is None or any(name.startswith(path) for name in self.names)
+        if self.names is None:
+            return True
+        if path not in self._begun:
+            self._begun[path] = any(name.startswith(path) for name in self.names)
+        return self._begun[path]
 
 
 EVERY_COLUMN = Choice()
@@ -155,7 +160,7 @@ class SeedColumns:
             yield f"{path}: count", count.astype(np.float32)
         if is_timed:
             for windows in COUNT_WINDOWS:
-                name = f"{path}: count in {_windows(windows)}"
+                name = f"{path}: count in {window_name(windows)}"
                 if has(name):
                     yield name, (view.last - self._since(view, windows)).astype(np.float32)
             yield from self._gaps(path, view, count)
@@ -225,7 +230,7 @@ class SeedColumns:
     def _window_means(self, path: str, values: Values, view: View) -> Iterator[Column]:
         from gelgt.history.kernels import block_sums, window_means
 
-        names = {windows: f"{path} mean in {_windows(windows)}" for windows in MEAN_WINDOWS}
+        names = {windows: f"{path} mean in {window_name(windows)}" for windows in MEAN_WINDOWS}
         if not any(map(self.choice.has, names.values())):
             return
         chosen = taken(values, view.events.read, np.nan).astype(np.float32, copy=False)
@@ -267,5 +272,5 @@ class SeedColumns:
         return np.where(has_time, days, np.nan).astype(np.float32)
 
 
-def _windows(count: int) -> str:
+def window_name(count: int) -> str:
     return "1 window" if count == 1 else f"{count} windows"

@@ -11,6 +11,7 @@ table are never visible, rows of timeless tables always.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
@@ -27,6 +28,7 @@ from gelgt.sampling.arrays import (
     MAX_STAMP,
     RANDOM,
     RECENT,
+    GraphArrays,
     Options,
     Scratch,
     SeedArrays,
@@ -61,8 +63,12 @@ class Sampler:
             )
         self.graph = graph
         self.config = config
-        self._arrays = graph_arrays(graph)
         self._most_keys = max(1, int(graph.num_keys.max(initial=0)))
+
+    @cached_property
+    def _arrays(self) -> GraphArrays:
+        """Made when the first subgraph is asked for: limits and references need none of it."""
+        return graph_arrays(self.graph)
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each seed time, the first second whose rows are not visible."""
