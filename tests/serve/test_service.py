@@ -148,3 +148,18 @@ def test_the_source_is_looked_at_now_and_then(
     add_orders(growing)
     assert changed.wait(60)
     assert service.served.number >= 2
+
+
+def test_graphs_of_older_rows_do_not_fill_the_disk(
+    client_of: Clients, growing: Path, add_orders: Add
+) -> None:
+    client = client_of("binary", source=str(growing))
+    first = client.service.served.predictor.db.cache_dir
+    folders = [first]
+    for _ in range(4):
+        add_orders(growing, days=0.1)
+        assert client.service.refresh().is_changed
+        folders.append(client.service.served.predictor.db.cache_dir)
+    assert [folder.exists() for folder in folders] == [True, False, False, True, True]
+    keys = client.get("/v1/model").json()["example"]["keys"]
+    assert client.post("/v1/predictions", {"entities": keys}).status_code == 200

@@ -3,12 +3,21 @@
 import multiprocessing
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from gelgt import GelgtError
-from gelgt.sources.cache import build_folder, cache_root, hash_files, stat_key, text_key
+from gelgt.sources.cache import (
+    build_folder,
+    cache_root,
+    hash_files,
+    release,
+    remove_unused,
+    stat_key,
+    text_key,
+)
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,3 +145,33 @@ def test_stat_keys_see_a_change_in_place(tmp_path: Path) -> None:
 
 def test_text_keys() -> None:
     assert text_key("a") == text_key("a") != text_key("b")
+
+
+def _write_one(folder: Path) -> None:
+    (folder / "a").write_text("1")
+
+
+def _use_until_told(entry: Path, ready: str, end: str) -> None:
+    build_folder(entry, _write_one)
+    Path(ready).touch()
+    while not Path(end).exists():
+        time.sleep(0.01)
+
+
+def test_what_another_process_uses_is_not_removed(tmp_path: Path) -> None:
+    entry, ready, end = tmp_path / "db" / "graph", tmp_path / "ready", tmp_path / "end"
+    context = multiprocessing.get_context("spawn")
+    other = context.Process(target=_use_until_told, args=(entry, str(ready), str(end)))
+    other.start()
+    while not ready.exists():
+        time.sleep(0.01)
+    build_folder(entry, _write_one)
+    assert not remove_unused(entry.parent)
+    assert (entry / "a").read_text() == "1"
+    end.touch()
+    other.join()
+    assert remove_unused(entry.parent)
+    assert not entry.parent.exists()
+    assert remove_unused(entry.parent)  # gone already
+    assert build_folder(entry, _write_one).exists()  # and can be made again
+    release(entry.parent)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gelgt.errors import GelgtError
@@ -23,6 +24,7 @@ from gelgt.serve.meters import Meters
 from gelgt.serve.questions import Question
 from gelgt.serve.served import Served, utc
 from gelgt.serve.settings import ServeSettings
+from gelgt.sources.cache import remove_unused
 
 log = logging.getLogger("gelgt.serve")
 SLOW = 16  # explanations and lists that may wait
@@ -82,6 +84,7 @@ class Service:
         self.served = Served.of(run, origin.open(run), device, 1)
         _settle()
         self.last_refresh: Refreshed | None = None
+        self._made: list[Path] = []  # folders of graphs and features, oldest first
         self._refreshing = threading.Lock()
         self._ending = threading.Event()
         self.predictions: Batcher[Question, Answered] = Batcher(
@@ -142,11 +145,22 @@ class Service:
         opened = self.origin.open(self.run)
         if opened.db.folder == old.predictor.db.folder and self._is_same(opened, old):
             return Refreshed(began)
+        derived = opened.db.cache_dir
+        is_ours = not derived.exists()
         new = Served.of(self.run, opened, self.device, old.number + 1)
         self.served = replace(new, since=time.time())
         _settle()
+        self._clear()
+        if is_ours:
+            self._made.append(derived)
         log.info("new rows since %.1f s answer now (%d)", time.time() - began, new.number)
         return Refreshed(began, is_changed=True)
+
+    def _clear(self) -> None:
+        """Remove graphs and features of states before the last one, where this server made them:
+        each refresh leaves some. The last one may still be asked."""
+        while len(self._made) > 1:
+            remove_unused(self._made.pop(0))
 
     def _is_same(self, opened: Opened, old: Served) -> bool:
         """Whether the files of the database are those that the old state has open."""

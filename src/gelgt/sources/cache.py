@@ -30,9 +30,18 @@ def cache_root() -> Path:
 
 def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
     """Fill a folder by `build` and put it in place whole; if another process was faster, its result
-    stays."""
-    if target.exists():
-        return target
+    stays. Nobody removes the folder around it (`remove_unused`) while this process uses it."""
+    for _ in range(3):  # a folder that was just about to be removed is built again
+        if not target.exists():
+            _build(target, build)
+        _use(target.parent)
+        if target.exists():
+            break
+        release(target.parent)
+    return target
+
+
+def _build(target: Path, build: Callable[[Path], None]) -> None:
     with scratch_folder(target.parent, target.name) as temporary:
         build(temporary)
         try:
@@ -40,7 +49,38 @@ def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
         except OSError:
             if not target.exists():
                 raise
-    return target
+
+
+_used: dict[Path, int] = {}  # folders that this process uses, with the handles of their locks
+
+
+def _use(folder: Path) -> None:
+    if folder not in _used and (handle := _lock(folder, is_shared=True)) >= 0:
+        _used[folder] = handle
+
+
+def release(folder: Path) -> None:
+    """Use a folder of the cache no more; what is mapped from it stays mapped."""
+    if (handle := _used.pop(folder, -1)) >= 0:
+        os.close(handle)
+
+
+def remove_unused(folder: Path) -> bool:
+    """Remove a folder of the cache, unless some process uses it; whether it is gone."""
+    release(folder)
+    handle = _lock(folder)
+    if handle < 0:
+        return not folder.exists()
+    try:
+        # renamed first, so that nobody finds half of it
+        hidden = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+        os.replace(folder, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 @contextmanager
@@ -72,9 +112,9 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
             os.close(lock)
 
 
-def _lock(folder: Path) -> int:
-    """A lock that ends with the process; -1 where another process holds it, or on a system without
-    such locks."""
+def _lock(folder: Path, is_shared: bool = False) -> int:
+    """A lock that ends with the process; -1 where another one holds it, or on a system without such
+    locks. Several may share one, and then nobody has it alone."""
     try:
         import fcntl
 
@@ -82,7 +122,7 @@ def _lock(folder: Path) -> int:
     except (ImportError, OSError):
         return -1
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         return -1
