@@ -114,7 +114,8 @@ class Explainer:
             score = division.rows(_one_by_one(variants), nothing(hood)[None])
             columns = division.columns_of_rows()
             with clock("attention"):
-                attention = self._attention(variants)
+                is_shown = self.scorer.networks[0].shows_attention
+                attention = variants.attention() if is_shown else None
             asked = checking(variants, score, attention, rng)
             variants.outputs(np.concatenate([*columns.states, asked.states]))  # all at once
             columns.play(variants)
@@ -236,17 +237,6 @@ class Explainer:
             else f"No set of rows was found whose absence moves {what} across {threshold:.3g}."
         )
         return {"threshold": threshold, "prediction": found.prediction, "rows": rows, "text": text}
-
-    def _attention(self, variants: Variants) -> Floats | None:
-        """(U,) shares of the first network's attention; 0 for what it does not see."""
-        if not self.scorer.networks[0].shows_attention:
-            return None
-        hood = variants.hood
-        tokens, weights = self.scorer.attention_of(variants.whole())
-        shares = np.zeros(hood.num_units)
-        units = hood.units("", tokens.node.cpu().numpy())
-        shares[units] = weights.float().cpu().numpy()
-        return shares
 
     def _check(self, hood: Neighbourhood) -> None:
         if hood.num_units > 1:

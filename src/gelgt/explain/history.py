@@ -6,7 +6,7 @@ list of events, all columns of a table in one compiled loop, and every variant t
 list. The numbers are those of `history/columns.py`, to the bit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +34,7 @@ from gelgt.history.columns import (
     window_name,
 )
 from gelgt.history.events import View
+from gelgt.history.patched import Patched
 from gelgt.history.seed_history import calendar
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
@@ -43,6 +44,7 @@ MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at o
 LEAST_VARIANTS = 8
 Numbers = NDArray[np.int64]
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
+_MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,8 @@ class Block:
     """Which columns of the events on one path are read.
 
     Attributes:
-        names: (F,) of the columns, as in a plan.
         numbers: (C,) numerical columns of the table.
-        number_places: (C, 13) where each statistic of each stands among the names, -1 for none.
+        number_places: (C, 13) where each statistic of each stands in the plan, -1 for none.
         codes: (K,) categorical columns.
         tops: (K,) how many of their categories are counted.
         code_places: (K, 6) likewise for the shares, and last for the newest category.
@@ -60,7 +61,6 @@ class Block:
         event_places: (17,) likewise for number, times and gaps of the events.
     """
 
-    names: tuple[str, ...]
     numbers: Numbers
     number_places: Numbers
     codes: Numbers
@@ -73,7 +73,7 @@ class Block:
     def of(
         cls,
         data: TaskData,
-        choice: Choice,
+        plan: Mapping[str, int],
         path: str,
         table: str,
         is_timed: bool,
@@ -82,15 +82,12 @@ class Block:
         """The block of a path whose events are rows of a table.
 
         Args:
+            plan: The place of each column that is read.
             has_events: Whether the events themselves have columns, beside those of their rows.
         """
-        names: list[str] = []
 
         def place(name: str, is_given: bool = True) -> int:
-            if not is_given or not choice.has(name):
-                return -1
-            names.append(name)
-            return len(names) - 1
+            return plan.get(name, -1) if is_given else -1
 
         given = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
         numbers, codes, tops, times = {}, {}, {}, []
@@ -115,7 +112,6 @@ class Block:
             events.append(place(f"{path}: {what}", has_events and is_timed))
         numbers, codes = ({c: p for c, p in d.items() if max(p) >= 0} for d in (numbers, codes))
         return cls(
-            tuple(names),
             np.array(list(numbers), np.int64),
             np.array(list(numbers.values()), np.int64).reshape(
                 -1, len(NUMBERS) + len(MEAN_WINDOWS)
@@ -141,7 +137,6 @@ class Program:
         self.choice, self.size = Choice(frozenset(names)), len(names)
         self.places = {name: place for place, name in enumerate(names)}
         self._blocks: dict[tuple[str, str, bool, bool], Block] = {}
-        self._places: dict[tuple[str, ...], Numbers] = {}
 
     @classmethod
     def of(cls, data: SeedData, seed: Seeds) -> "Program":
@@ -157,13 +152,8 @@ class Program:
     ) -> Block:
         key = path, table, is_timed, has_events
         if key not in self._blocks:
-            self._blocks[key] = Block.of(data, self.choice, *key)
+            self._blocks[key] = Block.of(data, self.places, *key)
         return self._blocks[key]
-
-    def places_of(self, names: tuple[str, ...]) -> Numbers:
-        if names not in self._places:
-            self._places[names] = np.array([self.places[name] for name in names], np.int64)
-        return self._places[names]
 
 
 def _all_names(data: SeedData, seed: Seeds) -> tuple[str, ...]:
@@ -213,41 +203,22 @@ class SharedColumns(SeedColumns):
     def _write(
         self, path: str, view: View, table: str, is_timed: bool, has_events: bool
     ) -> Iterator[Column]:
-        from gelgt.explain.list_kernels import fill_codes, fill_numbers, fill_times, scattered
+        from gelgt.explain.list_kernels import Lists, Times, fill_path
 
         assert isinstance(view, SharedView)
-        block, bounds = (
-            self.program.block(self.data, path, table, is_timed, has_events),
-            view.events.starts,
-        )
-        if not block.names:
-            return iter(())
-        made = np.empty((len(view.first), len(block.names)), np.float32)
-        if len(block.numbers):
-            values = self.of.values(table, "numerical", block.numbers, view.events.read)
-            since = self._firsts(view, MEAN_WINDOWS if is_timed else ())
-            fill_numbers(values, bounds, since, block.number_places, made)
-        if len(block.codes):
-            codes = self.of.values(table, "categorical", block.codes, view.events.read)
-            fill_codes(codes, bounds, block.tops, block.code_places, made)
+        block = self.program.block(self.data, path, table, is_timed, has_events)
+        lists = Lists(view.events.time, view.events.read, view.events.starts, view.which)
+        means = _MEANS if is_timed else _MEANS[:0]
+        times = Times(int(self.references[0]), self._window, means, _COUNTS, _BACK)
+        numbers = self.of.table(table, "numerical", block.numbers, block.number_places)
+        codes = self.of.table(table, "categorical", block.codes, block.code_places)
+        fill_path(lists, times, numbers, codes, block.tops, block.event_places, self.out)
         for column, place in block.times:
-            times = self.of.values(table, "timestamp", np.array([column]), view.newest_of_lists)
-            made[:, place] = self._age(np.where(view.is_empty, MISSING_TIME, times[:, 0]))
-        if has_events:
-            since, reference = self._firsts(view, COUNT_WINDOWS), int(self.references[0])
-            places = block.event_places
-            fill_times(view.events.time, bounds, since, reference, _BACK, places, made)
-        scattered(made, view.which, self.program.places_of(block.names), self.out)
+            values = self.data.features.arrays(table)["timestamp"][:, column]
+            further = self.of.further(table, "timestamp")[:, column]
+            made = self._age(Patched(values, further).taken(view.newest_of_lists, MISSING_TIME))
+            self.out[:, place] = made[view.which]
         return iter(())
-
-    def _firsts(self, view: View, windows: Sequence[int]) -> Numbers:
-        """(windows, m) the first event of each list in some windows before the seed."""
-        from gelgt.explain.list_kernels import firsts_since
-
-        out = np.zeros((len(windows), len(view.first)), np.int64)
-        moments = self.references[0] - np.array(windows, np.int64) * self._window
-        firsts_since(view.events.time, view.events.starts, moments, out)
-        return out
 
 
 class VariantHistory:

@@ -1,6 +1,6 @@
 """Compiled loops over lists of events of which each variant of a seed lacks some."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,204 +33,250 @@ def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 @compiled
+def shared_lists(
+    state: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    known: NDArray[np.int64],
+    known_starts: NDArray[np.int64],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Which variants see the same list of events.
+
+    Args:
+        state: (V, U) of the units.
+        owner: (V,) whose events each variant looks at; -1 for nobody's.
+        known: The units of each owner's events.
+        known_starts: (O + 1,) where those of each owner begin.
+
+    Returns:
+        (V,) the list of each variant, and for each list a variant that sees it.
+    """
+    variants, slots = len(state), 8
+    while slots < 2 * variants:
+        slots *= 2
+    keys, lists = np.zeros(slots, np.uint64), np.full(slots, -1, np.int64)
+    which, first = np.empty(variants, np.int64), np.empty(variants, np.int64)
+    count = 0
+    for v in range(variants):
+        value = mixed_in(np.uint64(0), np.uint64(owner[v] + 1))
+        if owner[v] >= 0:
+            for k in range(known_starts[owner[v]], known_starts[owner[v] + 1]):
+                value = mixed_in(value, np.uint64(state[v, known[k]]))
+        slot = np.int64(value & np.uint64(slots - 1))
+        while lists[slot] >= 0 and keys[slot] != value:
+            slot = (slot + 1) & (slots - 1)
+        if lists[slot] < 0:
+            keys[slot], lists[slot], first[count] = value, count, v
+            count += 1
+        which[v] = lists[slot]
+    return which, first[:count].copy()
+
+
+@compiled
 def seen_lists(
-    kinds: NDArray[np.int64],
-    places: NDArray[np.int64],
+    state: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    first: NDArray[np.int64],
     row: NDArray[np.int64],
     time: NDArray[np.int64],
+    units: NDArray[np.int64],
+    starts: NDArray[np.int64],
     numbers: NDArray[np.int64],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The events that are there in each of m lists.
 
     Args:
-        kinds: (m, K) the states of units in each list.
-        places: (2, n) where the units of each event stand in it: its own, and that on the way.
-        row: (n,) rows of the events.
+        state: (V, U) of the units.
+        owner: (V,) whose events each variant looks at; -1 for nobody's.
+        first: (m,) a variant that sees each list.
+        row: (n,) rows of the events, owner after owner.
         time: (n,) their times.
+        units: (2, n) units of their own rows, and of the rows on the way to them; -1 for none.
+        starts: (O + 1,) where the events of each owner begin.
         numbers: The row that each stand-in is.
 
     Returns:
-        Rows, times and read rows, list after list, and (m,) their lengths.
+        Rows, times and read rows, list after list, and (m + 1,) where each list begins.
     """
-    lists, count = len(kinds), len(row)
-    lengths = np.zeros(lists, np.int64)
-    rows = np.empty(lists * count, np.int64)
+    most = 0
+    for v in first:
+        if owner[v] >= 0:
+            most += starts[owner[v] + 1] - starts[owner[v]]
+    rows, bounds = np.empty(most, np.int64), np.zeros(len(first) + 1, np.int64)
     times, read = np.empty_like(rows), np.empty_like(rows)
     at = 0
-    for number in range(lists):
-        begin = at
-        for e in range(count):
-            own, way = places[0, e], places[1, e]
-            state = kinds[number, own] if own >= 0 else 1
-            if state == 0 or (way >= 0 and kinds[number, way] == 0):
-                continue
-            rows[at], times[at] = row[e], time[e]
-            read[at] = numbers[state - 2] if state >= 2 else row[e]
-            at += 1
-        lengths[number] = at - begin
-    return rows[:at], times[:at], read[:at], lengths
+    for number in range(len(first)):
+        v = first[number]
+        if owner[v] >= 0:
+            for e in range(starts[owner[v]], starts[owner[v] + 1]):
+                own, way = units[0, e], units[1, e]
+                seen = state[v, own] if own >= 0 else 1
+                if seen == 0 or (way >= 0 and state[v, way] == 0):
+                    continue
+                rows[at], times[at] = row[e], time[e]
+                read[at] = numbers[seen - 2] if seen >= 2 else row[e]
+                at += 1
+        bounds[number + 1] = at
+    return rows[:at], times[:at], read[:at], bounds
+
+
+class Lists(NamedTuple):
+    """m lists of events as variants share them: (N,) times and read rows, (m + 1,) where each list
+    begins, and (V,) the list of each variant."""
+
+    time: Any
+    read: Any
+    bounds: Any
+    which: Any
+
+
+class Times(NamedTuple):
+    """The time from which ages are measured, seconds of a window, and over how many windows means
+    are taken and events are counted; which of the newest events have an age."""
+
+    reference: Any
+    window: Any
+    mean_windows: Any
+    count_windows: Any
+    back: Any
+
+
+class Table(NamedTuple):
+    """Columns of one kind: (R, …) an array of the table, (E, …) that of its stand-ins, the columns
+    (C,) of both that are read, and (C, …) the places of what is made of each, -1 for none."""
+
+    array: Any
+    further: Any
+    columns: Any
+    places: Any
 
 
 @compiled
-def gathered(
-    array: NDArray[Any], extra: NDArray[Any], columns: NDArray[np.int64], rows: NDArray[np.int64]
-) -> NDArray[Any]:
-    """(n, C) some columns of rows (n,) of an array (R, …), and of an array of further rows (E, C)
-    that are numbered from R on; anything for the row -1."""
-    out, size = np.empty((len(rows), len(columns)), array.dtype), len(array)
+def fill_path(
+    lists: Lists,
+    times: Times,
+    numbers: Table,
+    codes: Table,
+    tops: NDArray[np.int64],
+    event_places: NDArray[np.int64],
+    out: NDArray[np.float32],
+) -> None:
+    """Write the columns of one path for all variants, computed once for each list.
+
+    Args:
+        numbers: Places: nine statistics (`sweep_numbers`), then the means of windows.
+        codes: Places: shares of the first categories, and last the newest.
+        tops: (C,) categories of each column whose share is counted.
+        event_places: Of the number of events, of those in windows, of ages, and of mean gap, last
+            gap and overdue; empty for none.
+        out: (V, F), written.
+    """
+    first, last = lists.bounds[:-1].copy(), lists.bounds[1:].copy()
+    order, made = np.arange(len(first)), np.empty(len(first), np.float32)
+    since = np.empty((len(times.mean_windows), len(first)), np.int64)
+    for w in range(len(times.mean_windows)):
+        since[w] = _since(lists, times, times.mean_windows[w], first, last)
+    swept = np.empty((len(first), 9), np.float32)
+    for c in range(len(numbers.columns)):
+        column, places = _gathered(numbers, c, lists.read), numbers.places[c]
+        if places[:9].max() >= 0:
+            sweep_numbers(column, first, last, order, swept)
+            for s in range(9):
+                _give(swept[:, s], lists.which, places[s], out)
+        if len(since) and places[9:].max() >= 0:
+            small = column.astype(np.float32)
+            sums, counts = block_sums(small, lists.bounds)
+            for w in range(len(since)):
+                if places[9 + w] >= 0:
+                    means = window_means(small, sums, counts, first, since[w], last)
+                    _give(means, lists.which, places[9 + w], out)
+    for c in range(len(codes.columns)):
+        shares = np.empty((len(first), tops[c] + 1), np.float32)
+        sweep_codes(_gathered(codes, c, lists.read), first, last, order, shares)
+        for k in range(tops[c]):
+            _give(shares[:, k], lists.which, codes.places[c, k], out)
+        _give(shares[:, tops[c]], lists.which, codes.places[c, -1], out)
+    if len(event_places) and event_places.max() >= 0:
+        _fill_events(lists, times, first, last, event_places, made, out)
+
+
+@compiled
+def _fill_events(
+    lists: Lists,
+    times: Times,
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    places: NDArray[np.int64],
+    made: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """Numbers and times of events, as `SeedColumns.of_events` has them."""
+    count, at = last - first, 1
+    made[:] = count
+    _give(made, lists.which, places[0], out)
+    for w in range(len(times.count_windows)):
+        if places[at] >= 0:
+            made[:] = last - _since(lists, times, times.count_windows[w], first, last)
+            _give(made, lists.which, places[at], out)
+        at += 1
+    for b in range(len(times.back)):
+        if places[at] >= 0:
+            back = times.back[b]
+            for m in range(len(first)):
+                is_there = count[m] >= back
+                made[m] = _age(lists.time[last[m] - back], times.reference) if is_there else np.nan
+            _give(made, lists.which, places[at], out)
+        at += 1
+    for what in range(3):  # mean gap, last gap, overdue
+        if places[at + what] < 0:
+            continue
+        for m in range(len(first)):
+            made[m] = np.nan
+            if count[m] > 1:
+                newest, oldest = lists.time[last[m] - 1], lists.time[first[m]]
+                mean_gap = (newest - oldest) / DAY / (count[m] - 1)
+                if what == 0:
+                    made[m] = mean_gap
+                elif what == 1:
+                    made[m] = (newest - lists.time[last[m] - 2]) / DAY
+                elif mean_gap > 0:
+                    made[m] = np.float32(_age(newest, times.reference)) / mean_gap
+        _give(made, lists.which, places[at + what], out)
+
+
+@compiled
+def _gathered(table: Table, c: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """(n,) a column of rows and stand-ins, which are numbered from R on."""
+    array, further, column = table.array, table.further, table.columns[c]
+    out, size = np.empty(len(rows), array.dtype), len(array)
     for i in range(len(rows)):
-        for c in range(len(columns)):
-            if rows[i] >= size:
-                out[i, c] = extra[rows[i] - size, c]
-            elif size:
-                out[i, c] = array[max(rows[i], 0), columns[c]]
+        row = rows[i]
+        out[i] = array[row, column] if row < size else further[row - size, column]
     return out
 
 
 @compiled
-def scattered(
-    made: NDArray[np.float32],
-    which: NDArray[np.int64],
-    places: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> None:
-    """Give every variant (V,) the columns (m, F) of its list, at their places in `out`."""
-    for v in range(len(which)):
-        for f in range(len(places)):
-            out[v, places[f]] = made[which[v], f]
+def _since(
+    lists: Lists,
+    times: Times,
+    windows: int,
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """(m,) the first event of each list in the last windows."""
+    moment = times.reference - windows * times.window
+    return first_from(lists.time, first, last, np.full(len(first), moment))
 
 
 @compiled
-def fill_times(
-    times: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    since: NDArray[np.int64],
-    reference: int,
-    back: NDArray[np.int64],
-    places: NDArray[np.int64],
-    out: NDArray[np.float32],
+def _give(
+    made: NDArray[np.float32], which: NDArray[np.int64], place: int, out: NDArray[np.float32]
 ) -> None:
-    """Numbers and times of events over m lists (`SeedColumns.of_events`).
-
-    Args:
-        times: (N,) of the events, ascending in each list.
-        bounds: (m + 1,) where each list begins.
-        since: (windows, m) the first event of each list in the last windows.
-        reference: The time from which ages are measured.
-        back: (B,) which of the newest events have an age, 1 for the newest.
-        places: (1 + windows + B + 3,) the column of `out` for the number of events, of those in the
-            windows, for the ages, and for mean gap, last gap and overdue; -1 for none.
-        out: (m, F), written.
-    """
-    windows, ages = len(since), len(back)
-    mean_at, last_at, overdue_at = places[-3], places[-2], places[-1]
-    for m in range(len(bounds) - 1):
-        first, last = bounds[m], bounds[m + 1]
-        count = last - first
-        if places[0] >= 0:
-            out[m, places[0]] = count
-        for w in range(windows):
-            if places[1 + w] >= 0:
-                out[m, places[1 + w]] = last - since[w, m]
-        for b in range(ages):
-            if places[1 + windows + b] >= 0:
-                out[m, places[1 + windows + b]] = (
-                    _age(times[last - back[b]], reference) if count >= back[b] else np.nan
-                )
-        mean_gap, last_gap, overdue = np.nan, np.nan, np.nan
-        if count > 1:
-            mean_gap = (times[last - 1] - times[first]) / DAY / (count - 1)
-            last_gap = (times[last - 1] - times[last - 2]) / DAY
-            if mean_gap > 0:
-                overdue = np.float32(_age(times[last - 1], reference)) / mean_gap
-        if mean_at >= 0:
-            out[m, mean_at] = mean_gap
-        if last_at >= 0:
-            out[m, last_at] = last_gap
-        if overdue_at >= 0:
-            out[m, overdue_at] = overdue
+    """Give every variant the value of its list."""
+    if place >= 0:
+        for v in range(len(which)):
+            out[v, place] = made[which[v]]
 
 
 @compiled
 def _age(time: int, reference: int) -> float:
     return np.nan if time in (NEVER, TIMELESS) else (reference - time) / DAY
-
-
-@compiled
-def firsts_since(
-    times: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    moments: NDArray[np.int64],
-    out: NDArray[np.int64],
-) -> None:
-    """(moments, m) the first event of each list that is not before a moment."""
-    first, last = bounds[:-1].copy(), bounds[1:].copy()
-    for w in range(len(moments)):
-        out[w] = first_from(times, first, last, np.full(len(first), moments[w]))
-
-
-@compiled
-def fill_numbers(
-    values: NDArray[Any],
-    bounds: NDArray[np.int64],
-    since: NDArray[np.int64],
-    places: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> None:
-    """Statistics of numerical columns over m lists.
-
-    Args:
-        values: (N, C) of the events.
-        bounds: (m + 1,) where each list begins.
-        since: (windows, m) the first event of each list in the last windows.
-        places: (C, 9 + windows) the column of `out` for each statistic, -1 for none.
-        out: (m, F), written.
-    """
-    first, last = bounds[:-1].copy(), bounds[1:].copy()
-    order, windows = np.arange(len(first)), len(since)
-    swept = np.empty((len(first), 9), np.float32)
-    for c in range(values.shape[1]):
-        column = values[:, c].copy()
-        if places[c, :9].max() >= 0:
-            sweep_numbers(column, first, last, order, swept)
-            for s in range(9):
-                if places[c, s] >= 0:
-                    out[:, places[c, s]] = swept[:, s]
-        if windows and places[c, 9:].max() >= 0:
-            small = column.astype(np.float32)
-            sums, counts = block_sums(small, bounds)
-            for w in range(windows):
-                if places[c, 9 + w] >= 0:
-                    out[:, places[c, 9 + w]] = window_means(
-                        small, sums, counts, first, since[w], last
-                    )
-
-
-@compiled
-def fill_codes(
-    codes: NDArray[Any],
-    bounds: NDArray[np.int64],
-    tops: NDArray[np.int64],
-    places: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> None:
-    """Shares of categories over m lists, and the newest.
-
-    Args:
-        codes: (N, C) of the events.
-        bounds: (m + 1,) where each list begins.
-        tops: (C,) categories of each column whose share is counted.
-        places: (C, most + 1) the column of `out` for each share, and last for the newest code; -1
-            for none.
-        out: (m, F), written.
-    """
-    first, last = bounds[:-1].copy(), bounds[1:].copy()
-    order = np.arange(len(first))
-    for c in range(codes.shape[1]):
-        swept = np.empty((len(first), tops[c] + 1), np.float32)
-        sweep_codes(codes[:, c].copy(), first, last, order, swept)
-        for k in range(tops[c]):
-            if places[c, k] >= 0:
-                out[:, places[c, k]] = swept[:, k]
-        if places[c, -1] >= 0:
-            out[:, places[c, -1]] = swept[:, tops[c]]

@@ -5,7 +5,6 @@ What lies on a path is read once for a seed (`PathReader`), and variants that se
 share one list (`SharedView`).
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,27 +23,39 @@ from gelgt.history.lists import Lists, Rows
 
 @dataclass(frozen=True)
 class Listed:
-    """n events of one path, by time, before the limit of the seed.
+    """The events of one path behind O owners, owner after owner, by time, before the limit of the
+    seed.
 
     Attributes:
         row: (n,) rows of the path's last table.
         time: (n,) seconds.
-        known: (K,) the units that rows on the path belong to, ascending.
-        places: (2, n) the place among them of the unit of each event's own row, and of the row on
-            the way to it; -1 for none.
+        units: (2, n) the unit of each event's own row, and of the row on the way to it; -1 for
+            none.
+        starts: (O + 1,) where the events of each owner begin.
     """
 
     row: NDArray[np.int64]
     time: NDArray[np.int64]
-    known: NDArray[np.int64]
-    places: NDArray[np.int64]
+    units: NDArray[np.int64]
+    starts: NDArray[np.int64]
 
-    @classmethod
-    def of(cls, row: NDArray[Any], time: NDArray[np.int64], units: NDArray[np.int64]) -> "Listed":
-        known = np.unique(units)
-        known = known[known >= 0]
-        places = np.where(units >= 0, np.searchsorted(known, units), -1)
-        return cls(row.astype(np.int64), np.ascontiguousarray(time), known, places)
+    @cached_property
+    def known(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The units of each owner's events, each once, and (O + 1,) where those of each begin."""
+        owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        size = int(self.units.max(initial=0)) + 1
+        pairs = np.unique((owner * size + self.units)[self.units >= 0])
+        starts = np.searchsorted(pairs, np.arange(len(self.starts)) * size)
+        return pairs % size, starts
+
+    def joined(self, more: "Listed") -> "Listed":
+        """With the events of further owners behind."""
+        return Listed(
+            np.concatenate([self.row, more.row]),
+            np.concatenate([self.time, more.time]),
+            np.concatenate([self.units, more.units], 1),
+            np.concatenate([self.starts, self.starts[-1] + more.starts[1:]]),
+        )
 
 
 class PathReader:
@@ -58,50 +69,47 @@ class PathReader:
     def __init__(self, hood: Neighbourhood, limit: int) -> None:
         self.hood, self.graph, self.limit = hood, hood.graph, limit
         self.seed_row = hood.row_numbers[:1]
-        self._read: dict[tuple[str, int], Listed] = {}
+        self._read: dict[str, Listed] = {}
+        self._owners: dict[str, dict[int, int]] = {}
 
-    def children(self, path: str, key: Key, owner: int) -> Listed:
-        """The rows that name a row."""
-
-        def read() -> Listed:
-            events = children(self.graph, key, np.array([owner]))
-            count = int(np.searchsorted(events.time, self.limit))
-            row = events.row[:count]
+    def children(self, path: str, key: Key, owners: list[int]) -> tuple[Listed, list[int]]:
+        """The rows that name some rows, and the place of each of these among the owners."""
+        places = self._owners.setdefault(path, {})
+        missing = sorted(set(owners) - set(places))
+        if missing or path not in self._read:
+            events = children(self.graph, key, np.array(missing, np.int64))
+            is_before = events.time < self.limit
+            row, time = events.row[is_before].astype(np.int64), events.time[is_before]
+            starts = np.concatenate([[0], np.cumsum(is_before)])[events.starts]
             units = self.units(path, key.child, row)
-            return Listed.of(row, events.time[:count], np.stack([units, np.full_like(units, -1)]))
-
-        return self._once(path, owner, read)
+            more = Listed(row, time, np.stack([units, np.full_like(units, -1)]), starts)
+            before = self._read.get(path)
+            self._read[path] = more if before is None else before.joined(more)
+            places.update({owner: len(places) + place for place, owner in enumerate(missing)})
+        return self._read[path], [places[owner] for owner in owners]
 
     def other_parents(self, path: str, key: Key, other: Key) -> Listed:
         """The other parents of the seed's children."""
-
-        def read() -> Listed:
+        if path not in self._read:
             _, via = rows_below(self.graph, key, self.seed_row, np.zeros(1, np.int64))
             row = parents_of(self.graph, other, via)
-            return self._beyond(path, key, via[row >= 0], row[row >= 0], other.parent)
-
-        return self._once(path, -1, read)
+            pair = via[row >= 0], row[row >= 0]
+            self._read[path] = self._beyond(path, key, *pair, other.parent)
+        return self._read[path]
 
     def grandchildren(self, path: str, key: Key, below: Key) -> Listed:
         """The rows that name the seed's children."""
-
-        def read() -> Listed:
+        if path not in self._read:
             _, child = rows_below(self.graph, key, self.seed_row, np.zeros(1, np.int64))
             _, row = rows_below(self.graph, below, child, np.zeros(len(child), np.int64))
             via = parents_of(self.graph, below, row.astype(np.int64))
-            return self._beyond(path, key, via, row, below.child)
-
-        return self._once(path, -1, read)
+            self._read[path] = self._beyond(path, key, via, row, below.child)
+        return self._read[path]
 
     def units(self, path: str, table: str, rows: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) the units of rows of a table, -1 for none, and for the row -1."""
         nodes = self.graph.nodes(table, rows)
         return np.where(rows >= 0, self.hood.units(path, nodes), -1)
-
-    def _once(self, path: str, owner: int, read: Callable[[], Listed]) -> Listed:
-        if (path, owner) not in self._read:
-            self._read[path, owner] = read()
-        return self._read[path, owner]
 
     def _beyond(
         self, path: str, key: Key, via: NDArray[Any], row: NDArray[Any], table: str
@@ -117,7 +125,8 @@ class PathReader:
             self.units(path, table, row[order]),
             self.units(first, key.child, via[order]),
         ]
-        return Listed.of(row[order], time[order], np.stack(units))
+        starts = np.array([0, len(order)])
+        return Listed(row[order].astype(np.int64), time[order], np.stack(units), starts)
 
 
 @dataclass(frozen=True)
@@ -155,79 +164,52 @@ class VariantLists(Lists):
         rows = np.full(len(state), reader.seed_row[0], np.int64)
         super().__init__(reader.graph, rows, np.full(len(state), reader.limit, np.int64))
         self.reader, self.state, self.stand_ins = reader, state, stand_ins
-        self.every = np.arange(len(state))
+        self.every, self.alone = np.arange(len(state)), np.zeros(len(state), np.int64)
+        self.numbers = stand_ins.row_numbers
 
     def parents(self, path: str, key: Key, rows: Rows) -> Rows:
-        named = super().parents(path, key, rows)
+        distinct, which = np.unique(rows, return_inverse=True)
+        if len(distinct) == 1:
+            named = super().parents(path, key, distinct)[which]
+        else:
+            named = super().parents(path, key, rows)
         units = self.reader.units(path, key.parent, named)
         is_absent = (units >= 0) & (self.state[self.every, units] == ABSENT)
         return np.where(is_absent, -1, named)
 
     def children(self, path: str, key: Key) -> View:
-        row = int(self.reader.seed_row[0])
-        return self._view([(self.every, self.reader.children(path, key, row))])
+        listed, _ = self.reader.children(path, key, [int(self.reader.seed_row[0])])
+        return self._view(listed, self.alone)
 
     def children_of(self, path: str, key: Key, rows: Rows) -> View:
-        owners, owner = np.unique(rows, return_inverse=True)
-        listed = [
-            (np.flatnonzero(owner == place), self.reader.children(path, key, int(row)))
-            for place, row in enumerate(owners)
-            if row >= 0
-        ]
-        return self._view(listed)
+        distinct, which = np.unique(rows, return_inverse=True)
+        owners = [row for row in distinct.tolist() if row >= 0]
+        listed, places = self.reader.children(path, key, owners)
+        owner = np.array([-1] * (len(distinct) - len(owners)) + places, np.int64)
+        return self._view(listed, owner[which])
 
     def other_parents(self, path: str, key: Key, other: Key) -> View:
-        return self._view([(self.every, self.reader.other_parents(path, key, other))])
+        return self._view(self.reader.other_parents(path, key, other), self.alone)
 
     def grandchildren(self, path: str, key: Key, below: Key) -> View:
-        return self._view([(self.every, self.reader.grandchildren(path, key, below))])
+        return self._view(self.reader.grandchildren(path, key, below), self.alone)
 
     def read_rows(self, table: str, rows: Rows) -> Rows:
         units = self.reader.units("", table, rows)
         states = np.where(units >= 0, self.state[self.every, units], 0)
         return self.stand_ins.numbers(states, rows)
 
-    def _view(self, listed: Sequence[tuple[NDArray[np.int64], Listed]]) -> View:
-        """What variants see of some lists, each of which belongs to some of them."""
-        from gelgt.explain.list_kernels import seen_lists
+    def _view(self, listed: Listed, owner: NDArray[np.int64]) -> View:
+        """What each variant sees of the events of its owner, a place in the list or -1."""
+        from gelgt.explain.list_kernels import seen_lists, shared_lists
 
-        which = np.zeros(len(self.state), np.int64)  # the first list is that of nobody, and empty
-        parts: list[tuple[NDArray[np.int64], ...]] = []
-        ends, count = [np.zeros(2, np.int64)], 1
-        for variants, part in listed:
-            kinds = self.state[:, part.known]
-            kinds = kinds if len(variants) == len(kinds) else kinds[variants]
-            first, of = distinct_rows(kinds)
-            row, time, read, lengths = seen_lists(
-                kinds[first], part.places, part.row, part.time, self._numbers
-            )
-            which[variants] = count + of
-            count += len(first)
-            parts.append((row, time, read))
-            ends.append(ends[-1][-1] + np.cumsum(lengths))
-        row, time, read = (
-            (np.concatenate(arrays) for arrays in zip(*parts))
-            if parts
-            else (np.zeros(0, np.int64) for _ in range(3))
-        )
-        bounds = np.concatenate(ends)
-        events = Events(np.arange(count), row, time, bounds, read)
-        return SharedView(events, bounds[:-1], bounds[1:], np.arange(count), which)
-
-    @cached_property
-    def _numbers(self) -> NDArray[np.int64]:
-        """The row that each stand-in is in its table."""
-        return self.stand_ins.row_numbers
-
-
-def distinct_rows(
-    kinds: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A row of each distinct kind (n, K), and which of these each row is."""
-    from gelgt.explain.list_kernels import row_prints
-
-    _, first, which = np.unique(row_prints(kinds), return_index=True, return_inverse=True)
-    return first, which
+        which, first = shared_lists(self.state, owner, *listed.known)
+        row, time, read, bounds = seen_lists(
+            self.state, owner, first, listed.row, listed.time, listed.units, listed.starts,
+            self.numbers,
+        )  # fmt: skip
+        events = Events(first, row, time, bounds, read)
+        return SharedView(events, bounds[:-1], bounds[1:], first, which)
 
 
 class Survey(Lists):
@@ -242,7 +224,7 @@ class Survey(Lists):
     def __init__(self, hood: Neighbourhood, limits: NDArray[np.int64], reference: int) -> None:
         super().__init__(hood.graph, hood.row_numbers[:1], limits)
         self.hood, self.reference = hood, reference
-        self.found: dict[str, tuple[str, set[int]]] = {}
+        self.found: dict[str, tuple[str, list[NDArray[np.int64]]]] = {}
 
     def parents(self, path: str, key: Key, rows: Rows) -> Rows:
         named = super().parents(path, key, rows)
@@ -264,11 +246,12 @@ class Survey(Lists):
     def rests(self) -> tuple[Rest, ...]:
         """What was found outside the sample, by path and age; each row at the shortest path to
         it."""
-        rests, taken = [], set[tuple[str, int]]()
+        rests, taken = list[Rest](), dict[str, NDArray[np.int64]]()
         for name in sorted(self.found, key=lambda name: (len(name.split()), name)):
             table, found = self.found[name]
-            rows = np.array(sorted(r for r in found if (table, r) not in taken), np.int64)
-            taken |= {(table, row) for row in found}
+            rows = np.unique(np.concatenate(found))
+            rows = rows[~np.isin(rows, taken.get(table, rows[:0]))]
+            taken[table] = np.concatenate([taken.get(table, rows[:0]), rows])
             times = row_times(self.graph, table)[rows]
             days = (self.reference - np.where(times == TIMELESS, 0, times)) / DAY
             ages = np.where(times == TIMELESS, np.nan, days)
@@ -284,4 +267,4 @@ class Survey(Lists):
         outside = rows[self.hood.units("", self.graph.nodes(table, rows)) < 0]
         if len(outside):
             name = Path.name_of(path)
-            self.found.setdefault(name, (table, set()))[1].update(outside.tolist())
+            self.found.setdefault(name, (table, []))[1].append(outside.astype(np.int64))

@@ -220,7 +220,13 @@ class Neighbourhood:
         are absent belongs to the rest of that path; -1 where there is none."""
         known, of = self._sorted
         place = np.minimum(np.searchsorted(known, nodes), len(of) - 1)
-        name = Path.name_of(path)
-        rests = [place for place, rest in enumerate(self.rests) if rest.path == name]
-        rest = self.num_rows + rests[0] if rests else -1
+        rest = self._first_rests.get(Path.name_of(path), -1)
         return np.where(known[place] == nodes, of[place], rest).astype(np.int64)
+
+    @cached_property
+    def _first_rests(self) -> dict[str, int]:
+        """The first rest of each path."""
+        firsts: dict[str, int] = {}
+        for place, rest in enumerate(self.rests):
+            firsts.setdefault(rest.path, self.num_rows + place)
+        return firsts

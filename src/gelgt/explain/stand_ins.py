@@ -4,7 +4,7 @@ might as well have said, never a zero that no row has."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,24 @@ from gelgt.nn.rows import row_frame
 from gelgt.scoring.variants import StandIn
 from gelgt.sources.database import Database
 
+if TYPE_CHECKING:
+    from gelgt.explain.list_kernels import Table
+
 ABSENT, ITSELF, STAND_IN = 0, 1, 2  # states of a unit; from STAND_IN on, places of stand-ins
+
+
+def _no_columns(kind: type) -> NDArray[Any]:
+    """Of a table without columns of a kind; as those of files, so that loops are compiled once."""
+    array: NDArray[Any] = np.zeros((0, 0), kind)
+    array.flags.writeable = False
+    return array
+
+
+_NONE = {
+    "numerical": _no_columns(np.float32),
+    "categorical": _no_columns(np.int32),
+    "timestamp": _no_columns(np.int64),
+}
 
 
 class StandIns:
@@ -118,11 +135,11 @@ class StandInData(TaskData):
 
     Attributes:
         stand_ins: These.
-        further: What they show, by table and kind, once it was asked for.
+        shown: What they show, by table and kind, once it was asked for.
     """
 
     stand_ins: StandIns
-    further: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict, compare=False)
+    shown: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def columns(self, table: str, kind: str) -> Iterator[tuple[str, Values]]:
         own = [s for _, s in self.stand_ins.of_table(table)]
@@ -133,28 +150,27 @@ class StandInData(TaskData):
             read = [s.donor if name in s.columns else s.row for s in own]
             yield name, Patched(values, values[np.array(read, np.int64)])
 
-    def values(
-        self, table: str, kind: str, columns: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> NDArray[Any]:
-        """(n, C) some columns of a kind, by their places, of rows and stand-ins; anything for the
-        row -1."""
-        from gelgt.explain.list_kernels import gathered
+    def table(
+        self, table: str, kind: str, columns: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> "Table":
+        """Some columns of a kind as compiled loops read them."""
+        from gelgt.explain.list_kernels import Table
 
-        array = self.features.arrays(table)[kind]
-        return gathered(array, self._further(table, kind)[:, columns], columns, rows)
+        array = self.features.arrays(table).get(kind, _NONE[kind])
+        return Table(array, self.further(table, kind), columns, places)
 
-    def _further(self, table: str, kind: str) -> NDArray[Any]:
+    def further(self, table: str, kind: str) -> NDArray[Any]:
         """(n, columns) what the stand-ins of a table show of a kind."""
-        if (table, kind) not in self.further:
-            array = self.features.arrays(table)[kind]
-            own = [s for _, s in self.stand_ins.of_table(table)]
+        if (table, kind) not in self.shown:
+            array = self.features.arrays(table).get(kind, _NONE[kind])
+            own = [s for _, s in self.stand_ins.of_table(table)] if array.shape[1] else []
             names = columns_of(self.features.statistics.tables[table], kind)
             shown = array[np.array([s.row for s in own], np.int64)]
             given = array[np.array([s.donor for s in own], np.int64)]
             chosen = [[name in s.columns for name in names] for s in own]
             is_given = np.array(chosen, np.bool_).reshape(shown.shape)
-            self.further[table, kind] = np.where(is_given, given, shown)
-        return self.further[table, kind]
+            self.shown[table, kind] = np.where(is_given, given, shown)
+        return self.shown[table, kind]
 
 
 def readable_columns(

@@ -7,7 +7,8 @@ leaves the history columns, which are computed again without it. All variants of
 through the model as one list of batches; each distinct one once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,7 @@ from gelgt.nn import ModelInput
 from gelgt.nn.rows import RowFrames
 from gelgt.sampling import Seeds
 from gelgt.sampling.batch import SubgraphBatch
+from gelgt.scoring.parts import NETWORK
 from gelgt.scoring.scorer import Scorer
 from gelgt.scoring.variants import VARIANTS, Shown
 
@@ -103,7 +105,7 @@ class Variants:
         self.limit = int(self.data.sampler.limits(hood.seed.time)[0])
         self.history = VariantHistory(scorer.data, hood, self.stand_ins)
         self.output, self.asked = 0, 0
-        self._places: dict[bytes, int] = {}  # of the states that were asked for, in `_known`
+        self._places: dict[int, int] = {}  # of the states that were asked for, in `_known`
         self._known, self._names = np.zeros((0, 1)), tuple[str, ...]()
 
     @property
@@ -117,7 +119,9 @@ class Variants:
 
     def outputs(self, states: States) -> Outputs:
         """(V, U) → predictions and what each part adds."""
-        keys = [row.tobytes() for row in np.ascontiguousarray(states, np.int64)]
+        from gelgt.explain.list_kernels import row_prints
+
+        keys = row_prints(np.ascontiguousarray(states, np.int64)).tolist()
         new = {key: place for place, key in enumerate(keys) if key not in self._places}
         if new:
             table = self._run(states[list(new.values())])
@@ -126,25 +130,34 @@ class Variants:
         return Outputs(self._known[[self._places[key] for key in keys]], self._names)
 
     def _run(self, states: States) -> Floats:
-        """(V, 1 + P) as `Outputs.table`."""
-        from gelgt.explain.kernels import fingerprints
-
-        with self.clock("history columns"):
-            history = self.history.columns(states)
-        reached = self._reach(states)
-        words = np.zeros((len(states), 0), np.int32) if history is None else history.view(np.int32)
-        prints = fingerprints(reached.rows, reached.seen, reached.offsets, words)
-        _, first, inverse = np.unique(prints, return_index=True, return_inverse=True)
-        self.asked += len(first)
-        columns = None if history is None else torch.from_numpy(history[first])
+        """(V, 1 + P) as `Outputs.table`. What the networks say of the subgraphs and what the other
+        parts say of the history columns is asked once for each distinct one; where a device answers
+        the former, the latter are computed meanwhile."""
+        reached, history = self._reach(states), None
+        if self.scorer.reads_history:
+            history = self._columns(states)
+        first, of_graph = _distinct(reached, history)
         with self.clock("model"):
-            parts = self.scorer.mixed(self._scored(reached.take(first), columns))
+            own = None if history is None else torch.from_numpy(history[first])
+            network = self._started(reached.take(first), own)
+        history = self._columns(states) if history is None else history
+        with self.clock("model"):
+            parts, of_history = dict[str, Tensor](), of_graph
+            if history is not None:
+                some, of_history = _distinct(None, history)
+                columns = self._histories(torch.from_numpy(history[some]))
+                parts = {name: raw[of_history] for name, raw in columns.items()}
+            parts = self.scorer.mixed({NETWORK: network()[of_graph], **parts})
+        self.asked += len(np.unique(of_graph * len(states) + of_history))
         self._names = tuple(parts)
-        raw = torch.stack(list(parts.values()))  # (P, D, outputs)
+        raw = torch.stack(list(parts.values()))  # (P, V, outputs)
         decoded = self.data.target.decode(raw.sum(0))
         values = decoded if decoded.ndim == 1 else decoded[:, self.output]
-        table = np.column_stack([values, raw[:, :, self.output].double().numpy().T])
-        return table[inverse]
+        return np.column_stack([values, raw[:, :, self.output].double().numpy().T])
+
+    def _columns(self, states: States) -> NDArray[np.float32] | None:
+        with self.clock("history columns"):
+            return self.history.columns(states)
 
     def _reach(self, states: States) -> _Reached:
         from gelgt.explain.kernels import reach
@@ -160,23 +173,46 @@ class Variants:
             rows, depth = rows[order], depth[order]
         return _Reached(rows, depth, sampled[which, rows], offsets)
 
-    def _scored(self, reached: _Reached, history: Tensor | None) -> dict[str, Tensor]:
-        """Raw outputs of each part for some variants."""
-        count = len(reached.offsets) - 1
-        recorded, made = self.scorer.recorded_variants(count), list[dict[str, Tensor]]()
+    def _started(self, reached: _Reached, history: Tensor | None) -> Callable[[], Tensor]:
+        """Start what the networks say of some variants; the result waits for it."""
+        count, futures = len(reached.offsets) - 1, list[Future[Tensor]]()
+        if not self.scorer.is_heard:
+            return lambda: torch.zeros(count, self.data.target.outputs)
+        recorded = self.scorer.recorded_variants(count)
         for start in range(0, count if recorded is not None else 0, VARIANTS):
             assert recorded is not None
             chosen = np.arange(start, min(start + VARIANTS, count))
             part = reached if len(chosen) == count else reached.take(chosen)
             own = None if history is None else history[start : start + VARIANTS]
             shown = Shown(part.seen - STAND_IN, self.stand_ins.all)
-            outputs = recorded(self._batch(part), shown, own)
-            if outputs is None:
-                return self.scorer.score_inputs(self._batches(reached, history))
-            made.append(outputs)
-        if made:
-            return {name: torch.cat([each[name] for each in made]) for name in made[0]}
-        return self.scorer.score_inputs(self._batches(reached, history))
+            future = recorded.start(self._batch(part), shown, own)
+            if future is None:
+                recorded = None
+                break
+            futures.append(future)
+        if recorded is not None:
+            return lambda: torch.cat([future.result() for future in futures])
+        return lambda: self.scorer.score_subgraphs(self._batches(reached, history))
+
+    def _histories(self, history: Tensor) -> dict[str, Tensor]:
+        recorded = self.scorer.recorded_variants(0)
+        if recorded is None:
+            return self.scorer.score_histories(history)
+        return recorded.histories(history)
+
+    def attention(self) -> Floats:
+        """(U,) shares of the first network's attention; 0 for what it does not see."""
+        shares, batch = np.zeros(self.hood.num_units), self._batch(self._reach(self.full[None]))
+        recorded = self.scorer.recorded_variants(0)
+        if recorded is not None:
+            rows, weights = recorded.attention(batch)
+            nodes = batch.node.numpy()[rows]
+        else:
+            inputs = self.data.with_features(batch).to(self.scorer.device)
+            tokens, seen = self.scorer.networks[0].seed_attention(inputs)
+            nodes, weights = tokens.node.cpu().numpy(), seen.double().cpu().numpy()
+        shares[self.hood.units("", nodes)] = weights
+        return shares
 
     def _batches(self, reached: _Reached, history: Tensor | None) -> Iterator[ModelInput]:
         places, frames = self._frames()
@@ -191,10 +227,6 @@ class Variants:
             rows = RowFrames(torch.from_numpy(inverse), places, frames)
             own = None if history is None else history[start : start + size]
             yield ModelInput(self._batch(part), rows, own)
-
-    def whole(self) -> ModelInput:
-        """The seed as it is."""
-        return self.data.with_features(self._batch(self._reach(self.full[None])))
 
     def _batch(self, reached: _Reached) -> SubgraphBatch:
         from gelgt.explain.kernels import link
@@ -241,3 +273,22 @@ class Variants:
             behind = [len(nodes) + place for place, _ in own]
             places[name] = torch.tensor([*range(begin, end), *behind], dtype=torch.int64)
         return places, frames
+
+
+def _distinct(
+    reached: _Reached | None, history: NDArray[np.float32] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A variant of each kind that differs in its rows, in its history columns, or in either where
+    both are given, and of which kind each variant is."""
+    from gelgt.explain.kernels import fingerprints
+
+    none = np.zeros(0, np.int64)
+    if reached is None:
+        assert history is not None
+        reached = _Reached(none, none, none, np.zeros(len(history) + 1, np.int64))
+    words = np.zeros((len(reached.offsets) - 1, 0), np.int32)
+    if history is not None:
+        words = history.view(np.int32)
+    prints = fingerprints(reached.rows, reached.seen, reached.offsets, words)
+    _, first, kind = np.unique(prints, return_index=True, return_inverse=True)
+    return first, kind

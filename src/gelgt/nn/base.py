@@ -20,7 +20,7 @@ from gelgt.nn.bias import TemporalBias, make_bias
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import TableColumns
 from gelgt.nn.history import HistoryEncoder
-from gelgt.nn.layout import PackedTokens, Rows
+from gelgt.nn.layout import PackedTokens, Rows, Tokens
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.recommender import Recommender
 from gelgt.nn.rows import ModelInput
@@ -159,6 +159,10 @@ class RelationalModel(nn.Module):
     def seed_attention(self, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
         """How the seeds spread their attention, where the model `shows_attention`: the rows that
         they attend to, and (T,) shares that sum to 1 for each seed."""
+        raise NotImplementedError
+
+    def padded_attention(self, inputs: Rows) -> tuple[Tokens, Tensor]:
+        """The same over any layout, as a rectangle (B, N) beside the tokens."""
         raise NotImplementedError
 
     @property

@@ -151,8 +151,14 @@ class GelGTModel(RelationalModel):
     def seed_attention(self, inputs: ModelInput) -> tuple[PackedTokens, Tensor]:
         """The mean over blocks and heads of the seed's own row of attention weights, over the rows
         that refinement keeps: (T,)."""
-        tokens, _ = self.branches(inputs)
+        tokens, weights = self.padded_attention(inputs)
         assert isinstance(tokens, PackedTokens)
+        return tokens, weights[tokens.mask]
+
+    @torch.no_grad()
+    def padded_attention(self, inputs: Rows) -> tuple[Tokens, Tensor]:
+        """The tokens that attention sees, and the same as a rectangle (B, N)."""
+        tokens, _ = self.branches(inputs)
         x = tokens.padded(tokens.h)
         bias = pair_bias(self.time_bias, tokens, x.dtype)
         weights = []
@@ -160,7 +166,7 @@ class GelGTModel(RelationalModel):
             assert isinstance(block, AttentionBlock)
             weights.append(block.seed_weights(x, bias))
             x = block(x, bias)
-        return tokens, torch.stack(weights).mean(dim=(0, 2))[tokens.mask]
+        return tokens, torch.stack(weights).mean(dim=(0, 2))
 
     @property
     def fusion_share(self) -> float | None:

@@ -7,7 +7,6 @@ does not depend on who else is predicted for, and the same question gives the sa
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,6 +32,7 @@ from gelgt.scoring.variants import RecordedVariants
 BATCH = 128  # seeds of a pass on a CPU: larger ones are no faster there, and need more memory
 CUDA_BATCH = 512
 LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
+HISTORIES = 64  # history columns of a pass: what is made of them stays in a core's cache
 RELEASE = 8  # batches on a CPU after which freed memory goes back to the system
 FEW_VARIANTS = 4_096  # of seeds, of all calls so far, for which recording is not worth its seconds
 FEW = 32_768  # seeds, of all calls so far, for which recording is not worth its seconds
@@ -73,7 +73,6 @@ class Scorer:
         self._scored = 0
         self._variants: RecordedVariants | None = None
         self._asked, self._is_unrecorded = 0, False
-        self._on_host: RelationalModel | None = None
 
     # Seeds in.
     def predict(self, seeds: Seeds) -> Parts:
@@ -125,35 +124,30 @@ class Scorer:
         for inputs in self.data.loader(seeds, self.batch_size):
             yield network.seed_attention(inputs.to(self.device))
 
-    def score_inputs(self, batches: Iterable[ModelInput]) -> dict[str, Tensor]:
-        """Raw outputs of each part, (S, outputs) on the host, for batches that were not sampled
-        here: seeds as they would be without some of their rows. The network is without the columns
-        network here, so that all parts add up (`mixed`)."""
+    def score_subgraphs(self, batches: Iterable[ModelInput]) -> Tensor:
+        """Raw outputs of the networks, (S, outputs) on the host, for batches that were not sampled
+        here: seeds as they would be without some of their rows."""
         self._evaluate()
-        outs: list[Tensor] = []
-        histories: list[Tensor] = []
-
-        def noted(inputs: ModelInput) -> ModelInput:
-            if inputs.history is not None:
-                histories.append(inputs.history)
-            return inputs
-
         with Lanes(LANES if self.device.type == "cpu" else 1) as lanes:
-            outs.extend(lanes.map(self._outputs, map(noted, batches)))
-        parts = {NETWORK: torch.cat(outs)}
-        history = torch.cat(histories) if histories else torch.zeros(len(parts[NETWORK]), 0)
+            return torch.cat(list(lanes.map(self._outputs, batches)))
+
+    def score_histories(self, history: Tensor) -> dict[str, Tensor]:
+        """Raw outputs (S, outputs), on the host, of the parts that read nothing but history columns
+        (S, F)."""
+        parts: dict[str, Tensor] = {}
         if self.model.columns is not None:
+            self._evaluate()
             # without the filler rows that make the bits of `outputs` independent of their number
             with torch.inference_mode():
-                made = self.model.columns(history.to(self.device).float())
-            parts[COLUMNS] = made.float().cpu()
+                rows = torch.split(history, HISTORIES)
+                made = [self.model.columns(part.to(self.device).float()) for part in rows]
+            parts[COLUMNS] = torch.cat(made).float().cpu()
         if self.trees is not None:
             parts[TREES] = outputs_of_trees(self.trees, history)
         return parts
 
     def recorded_variants(self, count: int) -> RecordedVariants | None:
-        """What scores batches of variants by replay, as `score_inputs` does; None where that cannot
-        be, or is not worth it.
+        """What scores variants by replay; None where that cannot be, or is not worth it.
 
         Args:
             count: Variants that are scored next.
@@ -171,15 +165,15 @@ class Scorer:
             self._variants = RecordedVariants(self.model, self.data, precision, self.device)
         return self._variants
 
-    def attention_of(self, inputs: ModelInput) -> tuple[Any, Tensor]:
-        """The same as `attention` for one batch that was not sampled here, on the host: a single
-        subgraph is less work than its launches on a device."""
-        if self._on_host is None:
-            self._evaluate()
-            self._on_host = self.networks[0]
-            if self.device.type != "cpu":
-                self._on_host = deepcopy(self._on_host).cpu()
-        return self._on_host.seed_attention(inputs)
+    @property
+    def is_heard(self) -> bool:
+        """Whether the networks have a share in what the model predicts."""
+        return self.model.columns is None or bool(self.graph)
+
+    @property
+    def reads_history(self) -> bool:
+        """Whether the networks read history columns themselves: there is no columns network."""
+        return any(network.history is not None for network in self.networks)
 
     def _evaluate(self) -> None:
         """Put the model into evaluation mode, which takes milliseconds, where it is not."""
@@ -187,9 +181,9 @@ class Scorer:
             self.model.eval()
 
     def mixed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What each part of `score_inputs` adds to the raw output of the model, (S, outputs); the
-        prediction is their sum, decoded. A map of probabilities is a slope of the raw output, and
-        a shift, which is a part of its own."""
+        """What each part of `score_subgraphs` and `score_histories` adds to the raw output of the
+        model, (S, outputs); the prediction is their sum, decoded. A map of probabilities is a slope
+        of the raw output, and a shift, which is a part of its own."""
         share, map_ = self.share if TREES in parts else 0.0, self.probabilities
         shares = {NETWORK: 1 - share, COLUMNS: 1 - share, TREES: share}
         if COLUMNS in parts:

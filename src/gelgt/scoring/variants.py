@@ -7,7 +7,9 @@ device; behind those of each table there is room for stand-ins, whose cells are 
 from the two rows that they are made of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +22,11 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.cells import TableCells
 from gelgt.nn.static.input import StaticInput
-from gelgt.nn.static.pack import Packer
+from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.shape import Shape
 from gelgt.nn.static.weights import LowWeights
 from gelgt.sampling.batch import SubgraphBatch
-from gelgt.scoring.parts import COLUMNS, NETWORK, TREES
+from gelgt.scoring.parts import COLUMNS, TREES
 from gelgt.scoring.replay import Context, Replay, low_precision
 from gelgt.scoring.seed_data import SeedData
 
@@ -82,45 +84,84 @@ class RecordedVariants:
             form.cells = self.cells
         low = low_precision(precision, device)
         self.weights = [LowWeights(network, low) for network in model.networks]
-        self.replay = Replay(self._work, device)
+        self.replay, self._attention = (
+            Replay(self._work, device),
+            Replay(self._work_attention, device),
+        )
+        self._columns = RecordedTensor(self._of_histories, VARIANTS, device)
+        self._worker = ThreadPoolExecutor(1, "gelgt-replay")
         self.rows = np.diff(data.graph.offsets)
         self.offsets = np.concatenate([[0], np.cumsum(self.rows + ROOM)])
         form, relations = self.forms[0], len(data.graph.relations)
         shapes = make_shapes(data, form.keep, len(self.rows))
-        is_cuda = device.type == "cuda"
-        self.packer = Packer(shapes, self.offsets, form.keep, form.by_relation, relations, is_cuda)
+        self._is_cuda = device.type == "cuda"
+        same = (self.offsets, form.keep, form.by_relation, relations, self._is_cuda)
+        self.packer = Packer(shapes, *same)
+        self._one = Packer(make_shapes(data, form.keep, len(self.rows), 1)[-1:], *same)
         self._masks = [
             _masks(cells, model.first, name) for cells, name in zip(self.cells, data.graph.tables)
         ]
+        self._tables = {name: number for number, name in enumerate(data.graph.tables)}
         self._stand_ins: Sequence[StandIn] = ()
-        self._numbers: list[int] = []  # the row of its table that each of them is
+        self._numbers = np.zeros(0, np.int64)  # the row of its table that each of them is
         self._counts = np.zeros(len(self.rows), np.int64)
 
-    def __call__(
-        self, batch: SubgraphBatch, shown: Shown, history: Tensor | None
-    ) -> dict[str, Tensor] | None:
-        """Raw outputs (V, outputs) of each part, on the host, for at most `VARIANTS` variants; None
-        where they do not fit into any shape.
+    def start(
+        self, batch: SubgraphBatch, shown: Shown, history: Tensor | None = None
+    ) -> Future[Tensor] | None:
+        """Start what the networks say of at most `VARIANTS` variants, (V, outputs) on the host: the
+        launch of a record takes as long as its work, and neither needs the interpreter. None where
+        they do not fit into any shape.
 
         Args:
             shown: The rows of the batch that show other values.
-            history: (V, F) their history columns.
+            history: (V, F) their history columns, where the networks read them.
         """
+        packed = self._packed(batch, shown, self.packer)
+        if packed is None:
+            return None
+        if packed.shape in self.replay.programs:
+            return self._worker.submit(self._replayed, packed, history)
+        made: Future[Tensor] = Future()  # nothing else may happen while a shape is recorded
+        made.set_result(self._replayed(packed, history))
+        return made
+
+    def histories(self, history: Tensor) -> dict[str, Tensor]:
+        """Raw outputs (V, outputs), on the host, of the parts that read history columns (V, F)."""
+        names = [COLUMNS] if self.model.columns is not None else []
+        names += [TREES] if self.model.trees is not None else []
+        if not names:
+            return {}
+        made = []
+        for start in range(0, len(history), VARIANTS):
+            part = history[start : start + VARIANTS]
+            made.append(self._columns(part)[: len(part)].cpu())
+        return dict(zip(names, torch.split(torch.cat(made), self.data.target.outputs, 1)))
+
+    def attention(self, batch: SubgraphBatch) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rows (n,) of one subgraph that the first network's attention sees, and their shares
+        of the seed's attention."""
+        nobody = Shown(np.full(len(batch.node), -1, np.int64), ())
+        packed = self._packed(batch, nobody, self._one)
+        assert packed is not None  # a subgraph is not longer than the budget
+        row, share = self._attention(packed).cpu().numpy()
+        is_there = row >= 0
+        return row[is_there].astype(np.int64), share[is_there].astype(np.float64)
+
+    def _packed(self, batch: SubgraphBatch, shown: Shown, packer: Packer) -> StaticBatch | None:
         if not self._place(shown.stand_ins):
             return None
         table = batch.table.numpy()
         node = batch.node.numpy() - self.data.graph.offsets[table]
-        numbers = np.array([*self._numbers, 0], np.int64)
-        node = np.where(shown.place >= 0, numbers[np.maximum(shown.place, 0)], node)
-        packed = self.packer(replace(batch, node=torch.from_numpy(node + self.offsets[table])))
-        if packed is None:
-            return None
+        if len(shown.stand_ins):
+            node = np.where(shown.place >= 0, self._numbers[np.maximum(shown.place, 0)], node)
+        return packer(replace(batch, node=torch.from_numpy(node + self.offsets[table])))
+
+    # What is recorded.
+    def _replayed(self, packed: StaticBatch, history: Tensor | None) -> Tensor:
         here = None if history is None else history.to(self.device)
-        out = self.replay(packed, history=here)[: packed.seeds].cpu()
-        names = [NETWORK]
-        names += [COLUMNS] if self.model.columns is not None else []
-        names += [TREES] if self.model.trees is not None else []
-        return dict(zip(names, torch.split(out, self.data.target.outputs, 1)))
+        with torch.cuda.device(self.device) if self._is_cuda else nullcontext():
+            return self.replay(packed, history=here)[: packed.seeds].cpu()
 
     @torch.no_grad()
     def _work(self, inputs: StaticInput) -> Tensor:
@@ -128,33 +169,42 @@ class RecordedVariants:
         for form, weights in zip(self.forms, self.weights):
             with self.precision(), weights.used():
                 outs.append(form(inputs).float())
-        parts = [torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]]
+        return torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]
+
+    @torch.no_grad()
+    def _work_attention(self, inputs: StaticInput) -> Tensor:
+        """(2, N) rows of the only subgraph, -1 for none, and their shares of attention; in float32,
+        as `Scorer.attention` has them."""
+        return self.forms[0].seed_attention(inputs)
+
+    @torch.no_grad()
+    def _of_histories(self, history: Tensor) -> Tensor:
+        parts = []
         if self.model.columns is not None:
-            assert inputs.history is not None  # it reads nothing else
-            parts.append(self.model.columns(inputs.history.float()).float())
+            parts.append(self.model.columns(history.float()).float())
         if self.model.trees is not None:
-            assert inputs.history is not None
-            parts.append(self.model.trees(inputs.history).float())
+            parts.append(self.model.trees(history).float())
         return torch.cat(parts, 1)
 
     # Stand-ins.
     def _place(self, stand_ins: Sequence[StandIn]) -> bool:
         """Put the cells of new stand-ins behind those of their tables; whether there is room."""
         if stand_ins is not self._stand_ins:
-            self._stand_ins, self._numbers = stand_ins, []
+            self._stand_ins, self._numbers = stand_ins, self._numbers[:0]
             self._counts[:] = 0
         new: dict[int, list[StandIn]] = {}
-        tables = self.data.graph.tables
-        for stand_in in stand_ins[len(self._numbers) :]:
-            table = tables.index(stand_in.table)
-            slot = int(self._counts[table])
-            if slot == ROOM:
-                self._stand_ins = ()
-                return False
-            self._counts[table] += 1
-            self._numbers.append(int(self.rows[table]) + slot)
-            new.setdefault(table, []).append(stand_in)
+        numbers = self._numbers.tolist()
+        for stand_in in stand_ins[len(numbers) :]:
+            table = self._tables[stand_in.table]
+            some = new.setdefault(table, [])
+            numbers.append(int(self.rows[table] + self._counts[table]) + len(some))
+            some.append(stand_in)
+        self._numbers = np.array(numbers, np.int64)
+        if any(self._counts[table] + len(some) > ROOM for table, some in new.items()):
+            self._stand_ins = ()
+            return False
         for table, some in new.items():
+            self._counts[table] += len(some)
             self._write(table, some)
         return True
 
@@ -173,6 +223,47 @@ class RecordedVariants:
             mask = torch.from_numpy(chosen).to(self.device)
             made = torch.where(mask, values[pairs[:, 1]], values[pairs[:, 0]])
             values[end - len(some) : end] = made
+
+
+class RecordedTensor:
+    """A function of a tensor (rows, F), played back from a record on CUDA.
+
+    Args:
+        work: The function.
+        rows: Of every call; fewer are filled up.
+        device: Where it runs.
+    """
+
+    def __init__(self, work: Callable[[Tensor], Tensor], rows: int, device: torch.device) -> None:
+        self.work, self.rows, self.device = work, rows, device
+        self._given: Tensor | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._made: Tensor | None = None
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(rows, …) what the function makes of (n, F), of which the first n mean something; valid
+        until the next call."""
+        if self._given is None:
+            self._given = torch.zeros(self.rows, values.shape[1], device=self.device)
+        self._given[: len(values)].copy_(values)
+        if self.device.type != "cuda":
+            return self.work(self._given)
+        if self._graph is None:
+            self._record(self._given)
+        assert self._graph is not None
+        assert self._made is not None
+        self._graph.replay()
+        return self._made
+
+    def _record(self, given: Tensor) -> None:
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            self.work(given)  # libraries set themselves up
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            self._made = self.work(given)
 
 
 def _with_room(cells: TableCells) -> TableCells:
@@ -202,15 +293,17 @@ def _masks(
     return (cells.numbers.shape[1], numbers), (cells.places.shape[1], places)
 
 
-def make_shapes(data: SeedData, keep: int | None, tables: int) -> list[Shape]:
-    """Shapes for variants of any seed, smallest first."""
+def make_shapes(
+    data: SeedData, keep: int | None, tables: int, variants: int = VARIANTS
+) -> list[Shape]:
+    """Shapes for so many variants of any seed, smallest first."""
     budget, most = data.sampling.budget, 2 * max(1, int(data.graph.num_keys.max(initial=0)))
     shapes = []
     for level in reversed(range(LEVELS)):
-        rows = _up(VARIANTS * budget / 2**level + 1)
-        refined = rows if keep is None else min(rows, _up(VARIANTS * keep + 1))
+        rows = _up(variants * budget / 2**level + 1)
+        refined = rows if keep is None else min(rows, _up(variants * keep + 1))
         messages = rows * (most if level == 0 else min(most, MESSAGES))
-        shapes.append(Shape(VARIANTS, rows, refined, messages, (_up(budget + DISTINCT),) * tables))
+        shapes.append(Shape(variants, rows, refined, messages, (_up(budget + DISTINCT),) * tables))
     return shapes
 
 

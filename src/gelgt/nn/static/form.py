@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from gelgt.config import SamplingConfig
@@ -11,7 +12,7 @@ from gelgt.graph import Graph
 from gelgt.nn.encoders import RowEncoder
 from gelgt.nn.static.cells import make_cells, why_not_cells
 from gelgt.nn.static.input import StaticInput
-from gelgt.nn.static.layout import StaticRows
+from gelgt.nn.static.layout import StaticRows, StaticTokens
 
 if TYPE_CHECKING:
     from gelgt.nn.base import RelationalModel
@@ -74,6 +75,15 @@ class StaticForm:
     def seed_vectors(self, inputs: StaticInput) -> Tensor:
         """Seed vectors (B, d); those of filler seeds mean nothing."""
         return self.model.seed_vectors(self.rows(inputs))
+
+    def seed_attention(self, inputs: StaticInput) -> Tensor:
+        """How the only seed of a batch spreads its attention, where the model `shows_attention`:
+        (2, N) rows of the batch, -1 behind the last, and their shares."""
+        tokens, weights = self.model.padded_attention(self.rows(inputs))
+        assert isinstance(tokens, StaticTokens)
+        place = torch.arange(tokens.longest, device=weights.device)
+        row = place if tokens.selection is None else tokens.selection.source[place]
+        return torch.stack([torch.where(tokens.mask[0], row, -1).float(), weights[0]])
 
     def __call__(self, inputs: StaticInput) -> Tensor:
         """Predictions (B, outputs); those of filler seeds mean nothing."""
