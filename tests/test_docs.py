@@ -1,8 +1,8 @@
 """README and docs say nothing that does not run: Python blocks, `gelgt` commands and PREDICT
 sentences are tried on the demo shop.
 
-Commands on servers, benchmarks that take minutes, and RelBench data that is not at hand are left
-out; models are trained for two steps; links must lead somewhere.
+Commands on servers, servers themselves (tests/serve), benchmarks that take minutes, and RelBench
+data that is not at hand are left out; models are trained for two steps; links must lead somewhere.
 """
 
 import os
@@ -21,7 +21,7 @@ from gelgt.testing import to_csv
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RELBENCH = Path(os.environ.get("GELGT_DATA", ROOT.parent / "shared" / "data"))
-LEFT_OUT = ("://", "gelgt bench", "gelgt demo")
+LEFT_OUT = ("://", "gelgt bench", "gelgt demo", "gelgt serve")
 
 
 def blocks(page: Path, language: str) -> list[str]:

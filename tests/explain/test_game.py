@@ -6,8 +6,12 @@ from gelgt.explain.game import Game, Shares, adding_up, paired_orders
 
 
 def values(game: Game, worth: object) -> np.ndarray:
-    masks = [m for c in range(game.contexts) for m in game.coalitions(c)]
+    masks = game.coalitions.reshape(-1, game.players)
     return np.array([[worth(mask)] for mask in masks])  # type: ignore[operator]
+
+
+def nobody(there: np.ndarray) -> np.ndarray:
+    return np.zeros((*there.shape[:2], 1), np.int64)
 
 
 def gloves(there: np.ndarray) -> float:
@@ -16,7 +20,7 @@ def gloves(there: np.ndarray) -> float:
 
 
 def test_all_coalitions_give_the_shapley_value() -> None:
-    game = Game(3, 1, lambda context, there: np.zeros(1, np.int64))
+    game = Game(3, 1, nobody)
     shares = game.shares(values(game, gloves))
     np.testing.assert_allclose(shares.values[:, 0], [1 / 6, 1 / 6, 4 / 6])
     assert shares.errors.tolist() == [0, 0, 0]
@@ -26,7 +30,7 @@ def test_orders_come_near_it_and_add_up_exactly() -> None:
     rng = np.random.default_rng(0)
     orders = paired_orders(3, 400, rng)
     assert (orders[0] == orders[1][::-1]).all()
-    game = Game(3, 400, lambda context, there: np.zeros(1, np.int64), orders)
+    game = Game(3, 400, nobody, orders)
     shares = game.shares(values(game, gloves))
     assert shares.values.sum() == 1
     np.testing.assert_allclose(shares.values[:, 0], [1 / 6, 1 / 6, 4 / 6], atol=0.06)

@@ -89,10 +89,10 @@ def test_absent_rows_are_rows_that_the_database_does_not_have(
     # history columns, then the prediction of all parts together
     expected = cut.scorer.data.history(seed)
     assert expected is not None
-    mine = variants._history(state[None])
+    mine = variants.history.columns(state[None])
     assert mine is not None
-    np.testing.assert_array_equal(mine.numpy(), expected.numpy())
-    assert not np.array_equal(mine.numpy(), wide.data.history(hood.seed).numpy(), equal_nan=True)
+    np.testing.assert_array_equal(mine, expected.numpy())
+    assert not np.array_equal(mine, wide.data.history(hood.seed).numpy(), equal_nan=True)
     expected_value = cut.scorer.predict(seed).together[0]
     assert abs(variants.predict(state[None])[0] - expected_value) < 1e-6
 
@@ -122,10 +122,10 @@ def test_stand_ins_are_rows_with_the_donor_s_values(
     connection.close()
     changed = Predictor(run_of("wide"), f"sqlite:///{tmp_path / 'changed.db'}", device="cpu")
     seed = seed_of(Explainer(changed), names.key(0), at)
-    mine, expected = variants._history(state[None]), changed.scorer.data.history(seed)
+    mine, expected = variants.history.columns(state[None]), changed.scorer.data.history(seed)
     assert mine is not None
     assert expected is not None
-    np.testing.assert_array_equal(mine.numpy(), expected.numpy())
+    np.testing.assert_array_equal(mine, expected.numpy())
     value = variants.predict(state[None])[0]
     assert abs(value - changed.scorer.predict(seed).together[0]) < 1e-6
     assert value != variants.predict(variants.full[None])[0]

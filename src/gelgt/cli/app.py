@@ -11,6 +11,7 @@ from gelgt.cli.demo import demo_command
 from gelgt.cli.evaluate import evaluate_command
 from gelgt.cli.explain import explain_command
 from gelgt.cli.inspect import import_command, inspect_command
+from gelgt.cli.mcp import mcp_command
 from gelgt.cli.output import say
 from gelgt.cli.predict import predict_command
 from gelgt.cli.report import report_command
@@ -58,6 +59,7 @@ app.command("explain")(explain_command)
 app.command("report")(report_command)
 app.command("serve")(serve_command)
 app.command("demo")(demo_command)
+app.command("mcp")(mcp_command)
 config.command("show")(show_command)
 app.add_typer(config, name="config")
 add_benchmarks(bench)

@@ -1,5 +1,5 @@
-"""`gelgt bench graph`, `scale`, `latency`, `sampling`, `attention`, `efficiency`, `theory` and
-`recommend`:
+"""`gelgt bench graph`, `scale`, `latency`, `serve`, `sampling`, `attention`, `efficiency`, `theory`
+and `recommend`:
 benchmarks that train no model to the end. Each prints the machine, its figures and their ratios."""
 
 from pathlib import Path
@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from gelgt.cli.options import DeviceOption, JsonFlag, RelbenchOption, SeedTaskOption, SetOption
+from gelgt.cli.options import (
+    DeviceOption,
+    JsonFlag,
+    RelbenchOption,
+    RunArg,
+    SeedTaskOption,
+    SetOption,
+)
 from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.cli.parse import sizes
 
@@ -81,6 +88,31 @@ def scale_command(
     limit = None if memory_limit is None else byte_count(memory_limit)
     options = ScaleOptions(limit, steps=steps, entities=entities, folder=folder, is_kept=keep)
     show(bench_scale(sizes(rows), options, progress=note), as_json)
+
+
+def serve_command(
+    run: RunArg,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="S", help="By default where the run was trained."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, metavar="S", help="Seconds of each round.")
+    ] = 5.0,
+    clients: Annotated[
+        int, typer.Option("--clients", min=1, metavar="N", help="Clients that ask at once.")
+    ] = 32,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", min=0, metavar="M", help="Go on so long, to watch the memory."),
+    ] = 0.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how many requests a second gelgt serve answers, beside the same in process (needs
+    wrk)."""
+    from gelgt.bench.serve import bench_serve
+
+    show(bench_serve(run, source, seconds, clients, minutes, progress=note), as_json)
 
 
 def latency_command(
@@ -222,6 +254,7 @@ def add_to(bench: typer.Typer) -> None:
     bench.command("graph")(graph_command)
     bench.command("scale")(scale_command)
     bench.command("latency")(latency_command)
+    bench.command("serve")(serve_command)
     bench.command("sampling")(sampling_command)
     bench.command("attention")(attention_command)
     bench.command("efficiency")(efficiency_command)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.stand_ins import ABSENT, ITSELF
-from gelgt.explain.variants import Floats, Variants
+from gelgt.explain.variants import Floats, States, Variants
 
 SHARES = (1, 5, 10, 20, 50)  # per cent of the rows that are shown
 CURVE = (0, 1, 2, 5, 10, 15, 20, 30, 50, 75, 100)  # per cent at which the curves are measured
@@ -82,45 +83,61 @@ class Check:
         }
 
 
-def check(
+@dataclass(frozen=True)
+class Checking:
+    """A check whose states are known, so that they can go through the model beside others.
+
+    Attributes:
+        orders: Of the units, by name.
+        states: (orders · 2 · points, U) each order's curve of removing, then of adding.
+        sign: 1 where rows raise the prediction.
+    """
+
+    orders: Mapping[str, NDArray[np.int64]]
+    states: States
+    sign: float
+
+    def done(self, variants: Variants) -> Check:
+        values = variants.predict(self.states).reshape(len(self.orders), 2, len(CURVE))
+        curves = {n: Curves(v[0], v[1], self.sign) for n, v in zip(self.orders, values)}
+        return Check(
+            curves["own"],
+            curves.get("attention"),
+            tuple(curves[name] for name in curves if name.startswith("random")),
+        )
+
+
+def nothing(hood: Neighbourhood) -> States:
+    """(U,) the entity as it is, and nothing else."""
+    alone = np.full(hood.num_units, ABSENT, np.int64)
+    alone[0] = ITSELF
+    return alone
+
+
+def checking(
     variants: Variants, score: Floats, attention: Floats | None, rng: np.random.Generator
-) -> Check:
+) -> Checking:
     """Check the order of scores (U,), which are effects, beside that of attention (U,)."""
     units = np.arange(1, variants.hood.num_units)
-    alone = np.full(variants.hood.num_units, ABSENT, np.int64)
-    alone[0] = ITSELF
-    whole, nothing = variants.predict(np.stack([variants.full, alone]))
-    sign = 1.0 if whole >= nothing else -1.0
+    whole, empty = variants.predict(np.stack([variants.full, nothing(variants.hood)]))
+    sign = 1.0 if whole >= empty else -1.0
     orders: dict[str, NDArray[np.int64]] = {"own": _order(units, sign * score[1:])}
     if attention is not None:
         orders["attention"] = _order(units, attention[1:])
     for place in range(RANDOM):
         orders[f"random {place}"] = rng.permutation(units)
-    curves = _curves(variants, orders, sign)
-    return Check(
-        curves["own"],
-        curves.get("attention"),
-        tuple(curves[name] for name in curves if name.startswith("random")),
-    )
+    return Checking(orders, _curve_states(variants, orders), sign)
 
 
 def _order(units: NDArray[np.int64], score: Floats) -> NDArray[np.int64]:
     return units[np.argsort(-score, kind="stable")]
 
 
-def _curves(
-    variants: Variants, orders: Mapping[str, NDArray[np.int64]], sign: float
-) -> dict[str, Curves]:
-    states = []
-    for order in orders.values():
-        counts = [int(np.ceil(len(order) * p / 100)) for p in CURVE]
-        for count in counts:
-            removed = variants.full
-            removed[order[:count]] = ABSENT
-            states.append(removed)
-        for count in counts:
-            added = variants.full
-            added[order[count:]] = ABSENT
-            states.append(added)
-    values = variants.predict(np.stack(states)).reshape(len(orders), 2, len(CURVE))
-    return {name: Curves(v[0], v[1], sign) for name, v in zip(orders, values)}
+def _curve_states(variants: Variants, orders: Mapping[str, NDArray[np.int64]]) -> States:
+    every = np.stack(list(orders.values()))  # (orders, U - 1)
+    rank = np.full((len(every), variants.hood.num_units), -1)  # the seed is never removed
+    np.put_along_axis(rank, every, np.arange(every.shape[1])[None], 1)
+    counts = np.ceil(every.shape[1] * np.array(CURVE) / 100).astype(np.int64)[:, None]
+    is_first = rank[:, None] < counts  # (orders, points, U)
+    is_removed = np.stack([is_first & (rank >= 0)[:, None], ~is_first], 1)
+    return np.where(is_removed, ABSENT, ITSELF).reshape(-1, rank.shape[1])

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from gelgt.errors import GelgtError
-from gelgt.explain.check import check
+from gelgt.explain.check import Check, checking, nothing
+from gelgt.explain.clock import Clock
 from gelgt.explain.counterfactual import counterfactual
 from gelgt.explain.explanation import Effect, Explanation
-from gelgt.explain.naming import Names
+from gelgt.explain.naming import Keys, Names
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.owen import Division, Effort, Part
 from gelgt.explain.sentences import key_text, sentence, summary
 from gelgt.explain.stand_ins import ABSENT, readable_columns
-from gelgt.explain.variants import Floats, Variants, neighbourhood
+from gelgt.explain.variants import Floats, Outputs, States, Variants, neighbourhood
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.inference import Predictor
 from gelgt.sampling import Seeds, make_seeds
@@ -51,6 +52,7 @@ class Explainer:
             )
         self.predictor, self.scorer = predictor, predictor.scorer
         self.data, self.effort = predictor.scorer.data, effort or Effort()
+        self.keys, self.clock = Keys(self.data.db), Clock()
         self.columns = readable_columns(
             predictor.db, self.data.features, self.data.hide, self.data.task_data.hidden
         )
@@ -99,19 +101,42 @@ class Explainer:
 
     def explain_seed(self, seed: Seeds, *, is_counterfactual: bool = False) -> Explanation:
         """Explain the prediction of one seed."""
-        hood = neighbourhood(self.scorer, seed)
-        self._check(hood)
-        variants = Variants(self.scorer, hood)
-        variants.output = self.output_of(seed)
+        clock = self.clock
+        with clock("neighbourhood"):
+            hood = neighbourhood(self.scorer, seed)
+            self._check(hood)
+            variants = Variants(self.scorer, hood, clock)
+            variants.output = self.output_of(seed)
         # the same question gives the same bits
         rng = np.random.default_rng([int(seed.key[0]), int(seed.time[0]) % 2**63])
-        score = _one_by_one(variants)
-        division = Division(variants, self.columns, rng, self.effort)
-        parts = division.divide(score)
-        score = _refined(score, parts)
-        attention = self._attention(hood)
-        checked = check(variants, score, attention, rng)
-        names = Names(self.data, hood, list(variants.outputs(variants.full[None]).parts))
+        with clock("questions"):
+            division = Division(variants, self.columns, rng, self.effort)
+            score = division.rows(_one_by_one(variants), nothing(hood)[None])
+            columns = division.columns_of_rows()
+            with clock("attention"):
+                attention = self._attention(variants)
+            asked = checking(variants, score, attention, rng)
+            variants.outputs(np.concatenate([*columns.states, asked.states]))  # all at once
+            columns.play(variants)
+            parts, checked = division.parts(), asked.done(variants)
+            before = variants.outputs(division.empty)
+        with clock("naming"):
+            made = self._named(variants, parts, score, before, checked)
+        if not is_counterfactual:
+            return made
+        return replace(made, counterfactual=self._turned(variants, score, made.what))
+
+    def _named(
+        self,
+        variants: Variants,
+        parts: tuple[Part, ...],
+        score: Floats,
+        before: Outputs,
+        checked: Check,
+    ) -> Explanation:
+        """An explanation in the user's own terms."""
+        hood, now = variants.hood, variants.outputs(variants.full[None])
+        names = Names(self.data, hood, list(now.parts), self.keys)
         what = self.what(variants.output)
         effects = sorted(
             (names.effect(leaf) for part in parts for leaf in part.leaves),
@@ -122,16 +147,13 @@ class Explainer:
             for part in parts
             for inner in (part.inside if part.player.kind == "branch" else (part,))
         ]
-        now = variants.outputs(variants.full[None])
-        before = variants.outputs(np.stack(division.empty()))
-        turned = self._turned(variants, names, score, what) if is_counterfactual else None
         notices = () if checked.is_better_than_random else (
             "The order of these rows is no better than a random order.",
         )  # fmt: skip
         return Explanation(
             entity=names.key(0),
             table=hood.table(0),
-            at=str(np.datetime64(int(seed.time[0]), "s")),
+            at=str(np.datetime64(int(hood.seed.time[0]), "s")),
             prediction=float(now.values[0]),
             base=float(before.values.mean()),
             base_rate=self._base_rate(variants.output),
@@ -145,7 +167,6 @@ class Explainer:
             check=checked.to_dict(),
             sentences=summary(effects, what),
             timeline=_timeline(names, hood, score),
-            counterfactual=turned,
             notices=notices,
             variants=variants.asked,
         )
@@ -187,7 +208,8 @@ class Explainer:
         decoded = self.data.target.decode(torch.tensor([self.data.target.start]))
         return float(decoded[0] if decoded.ndim == 1 else decoded[0, output])
 
-    def _turned(self, variants: Variants, names: Names, score: Floats, what: str) -> dict[str, Any]:
+    def _turned(self, variants: Variants, score: Floats, what: str) -> dict[str, Any]:
+        names = Names(self.data, variants.hood, [], self.keys)
         is_value = self.data.target.task_type == "regression"
         threshold = self.data.target.centre if is_value else THRESHOLD
         found = counterfactual(variants, score, threshold)
@@ -215,11 +237,12 @@ class Explainer:
         )
         return {"threshold": threshold, "prediction": found.prediction, "rows": rows, "text": text}
 
-    def _attention(self, hood: Neighbourhood) -> Floats | None:
+    def _attention(self, variants: Variants) -> Floats | None:
         """(U,) shares of the first network's attention; 0 for what it does not see."""
         if not self.scorer.networks[0].shows_attention:
             return None
-        tokens, weights = next(iter(self.scorer.attention(hood.seed)))
+        hood = variants.hood
+        tokens, weights = self.scorer.attention_of(variants.whole())
         shares = np.zeros(hood.num_units)
         units = hood.units("", tokens.node.cpu().numpy())
         shares[units] = weights.float().cpu().numpy()
@@ -247,24 +270,12 @@ class Explainer:
         )
 
 
-def _one_by_one(variants: Variants) -> Floats:
-    """(U,) how much of the prediction goes with each unit alone."""
+def _one_by_one(variants: Variants) -> States:
+    """(U, U) the states in which each unit alone is absent; the first is whole."""
     count = variants.hood.num_units
     states = np.repeat(variants.full[None], count, 0)
     states[np.arange(1, count), np.arange(1, count)] = ABSENT
-    values = variants.predict(states)
-    lost: Floats = values[0] - values
-    return lost
-
-
-def _refined(score: Floats, parts: tuple[Part, ...]) -> Floats:
-    """One-by-one scores, replaced by the effects of the units that were looked at."""
-    better = score.copy()
-    paths = [inner for part in parts for inner in part.inside]
-    for row in (row for path in paths for row in path.inside):
-        if len(row.player.units) == 1:
-            better[row.player.units] = row.effect
-    return better
+    return states
 
 
 def _by_path(names: Names, paths: list[Part], what: str) -> tuple[Effect, ...]:

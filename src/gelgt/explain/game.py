@@ -13,6 +13,7 @@ Values are vectors (C,): the prediction, and what each part of the model adds to
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -38,34 +39,36 @@ class Game:
     Attributes:
         players: k.
         contexts: How many; they come in pairs that are each other's reverse, or as one.
-        state: The state (U,) of a coalition (k,) in a context.
+        state: The states (contexts, n, U) of n coalitions (contexts, n, k) in each context.
         orders: (contexts, k) the order in which the players come in each context; None for all
             coalitions.
     """
 
     players: int
     contexts: int
-    state: Callable[[int, Mask], States]
+    state: Callable[[Mask], States]
     orders: NDArray[np.int64] | None = None
 
-    def coalitions(self, context: int) -> Mask:
-        """(n, k) the coalitions that a context asks for."""
+    @cached_property
+    def coalitions(self) -> Mask:
+        """(contexts, n, k) the coalitions that are asked for."""
         k = self.players
         if self.orders is None:
-            return (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(bool)
-        there = np.zeros((k + 1, k), bool)
-        for count, player in enumerate(self.orders[context]):
-            there[count + 1 :, player] = True
+            every = (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(bool)
+            return np.repeat(every[None], self.contexts, 0)
+        rank = np.argsort(self.orders, axis=1)
+        there: Mask = rank[:, None, :] < np.arange(k + 1)[:, None]
         return there
 
-    def states(self) -> list[States]:
-        """All states that are asked for, context after context."""
-        return [self.state(c, mask) for c in range(self.contexts) for mask in self.coalitions(c)]
+    @cached_property
+    def states(self) -> States:
+        """(contexts · n, U) all states that are asked for, context after context."""
+        made = self.state(self.coalitions)
+        return made.reshape(-1, made.shape[-1])
 
     def shares(self, values: Floats) -> Shares:
-        """The shares from the values (n, C) of `states`."""
-        each = np.split(values, self.contexts)
-        found = np.stack([self._of_context(c, each[c]) for c in range(self.contexts)])
+        """The shares from the values (contexts · n, C) of `states`."""
+        found = self._of_contexts(values.reshape(self.contexts, -1, values.shape[1]))
         mean = found.mean(0)
         pairs = found[:, :, 0]
         if self.contexts % 2 == 0:
@@ -73,31 +76,28 @@ class Game:
         spread = pairs.std(0, ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else None
         return Shares(mean, np.zeros(self.players) if spread is None else spread)
 
-    def _of_context(self, context: int, values: Floats) -> Floats:
-        """(n, C) → (k, C)."""
+    def _of_contexts(self, values: Floats) -> Floats:
+        """(contexts, n, C) → (contexts, k, C)."""
         k = self.players
-        shares = np.zeros((k, values.shape[1]))
+        shares = np.zeros((self.contexts, k, values.shape[2]))
         if self.orders is not None:
-            shares[self.orders[context]] = np.diff(values, axis=0)
+            np.put_along_axis(shares, self.orders[:, :, None], np.diff(values, axis=1), 1)
             return shares
-        number = np.arange(2**k)
-        size = np.array([bin(n).count("1") for n in number])
-        weight = np.array([1 / (k * comb(k - 1, s)) if s < k else 0.0 for s in size])
+        number, size = np.arange(2**k), self.coalitions[0].sum(1)
+        weight = np.array([1 / (k * comb(k - 1, s)) for s in range(k)] + [0.0])[size]
         for player in range(k):
             without = number[(number >> player & 1) == 0]
-            gain = values[without | 1 << player] - values[without]
-            shares[player] = (weight[without, None] * gain).sum(0)
+            gain = values[:, without | 1 << player] - values[:, without]
+            shares[:, player] = (weight[without, None] * gain).sum(1)
         return shares
 
 
 def play(variants: Variants, games: Sequence[Game]) -> list[Shares]:
     """The shares of all games; their variants go through the model together."""
-    asked = [game.states() for game in games]
-    if not asked:
+    if not games:
         return []
-    out = variants.outputs(np.concatenate([np.stack(states) for states in asked]))
-    values = np.stack([out.values, *out.parts.values()], 1)  # (n, C)
-    ends = np.cumsum([len(states) for states in asked])[:-1]
+    values = variants.outputs(np.concatenate([game.states for game in games])).table  # (n, C)
+    ends = np.cumsum([len(game.states) for game in games])[:-1]
     return [game.shares(part) for game, part in zip(games, np.split(values, ends))]
 
 

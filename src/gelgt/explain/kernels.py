@@ -97,3 +97,39 @@ def link(
                     kinds[count] = relations[e]
                     count += 1
     return edges[:, :count], kinds[:count]
+
+
+@compiled
+def mixed_in(value: np.uint64, more: np.uint64) -> np.uint64:
+    """One more number in a running number of 64 bits (the last steps of splitmix64)."""
+    value = (value ^ more) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    return value ^ (value >> np.uint64(27))
+
+
+@compiled
+def fingerprints(
+    rows: NDArray[np.int64],
+    seen: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    words: NDArray[np.int32],
+) -> NDArray[np.uint64]:
+    """A number of 64 bits for each variant, the same for those that a model cannot tell apart. That
+    two others share one is less likely than a fault of the memory.
+
+    Args:
+        rows: (T,) rows of the variants.
+        seen: (T,) their states.
+        offsets: (V + 1,) where each variant begins.
+        words: (V, F) the bits of their history columns.
+    """
+    prints = np.zeros(len(offsets) - 1, np.uint64)
+    for v in range(len(prints)):
+        value = np.uint64(offsets[v + 1] - offsets[v])
+        for t in range(offsets[v], offsets[v + 1]):
+            value = mixed_in(value, np.uint64(rows[t]))
+            value = mixed_in(value, np.uint64(seen[t]))
+        for f in range(words.shape[1]):
+            value = mixed_in(value, np.uint64(np.uint32(words[v, f])))
+        prints[v] = value
+    return prints

@@ -1,8 +1,13 @@
 """`VariantLists`: the history of one seed, followed without the rows that a variant lacks. An event
-is there if every row on its path is; what lies behind an absent row is cut off with it."""
+is there if every row on its path is; what lies behind an absent row is cut off with it.
 
-from collections.abc import Sequence
+What lies on a path is read once for a seed (`PathReader`), and variants that see the same of it
+share one list (`SharedView`).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,70 +23,89 @@ from gelgt.history.lists import Lists, Rows
 
 
 @dataclass(frozen=True)
-class _Listed:
-    """n events that some variants see: rows of a table by time, and the units on their paths, the
-    last of which is their own."""
+class Listed:
+    """n events of one path, by time, before the limit of the seed.
 
-    variants: NDArray[np.int64]
-    row: NDArray[Any]
+    Attributes:
+        row: (n,) rows of the path's last table.
+        time: (n,) seconds.
+        known: (K,) the units that rows on the path belong to, ascending.
+        places: (2, n) the place among them of the unit of each event's own row, and of the row on
+            the way to it; -1 for none.
+    """
+
+    row: NDArray[np.int64]
     time: NDArray[np.int64]
-    units: Sequence[NDArray[np.int64]]
+    known: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, row: NDArray[Any], time: NDArray[np.int64], units: NDArray[np.int64]) -> "Listed":
+        known = np.unique(units)
+        known = known[known >= 0]
+        places = np.where(units >= 0, np.searchsorted(known, units), -1)
+        return cls(row.astype(np.int64), np.ascontiguousarray(time), known, places)
 
 
-class VariantLists(Lists):
-    """Follows foreign keys for V variants of one seed.
+class PathReader:
+    """Reads what lies on the paths around one seed, each once.
 
     Args:
         hood: The rows around the seed.
-        state: (V, U) of its units in each variant.
         limit: The first second that the seed may not see.
-        stand_ins: What states beyond ITSELF mean.
     """
 
-    def __init__(
-        self, hood: Neighbourhood, state: NDArray[np.int64], limit: int, stand_ins: StandIns
-    ) -> None:
-        rows = np.full(len(state), hood.row_numbers[0], np.int64)
-        super().__init__(hood.graph, rows, np.full(len(state), limit, np.int64))
-        self.hood, self.state, self.limit, self.stand_ins = hood, state, limit, stand_ins
-        self.every = np.arange(len(state))
+    def __init__(self, hood: Neighbourhood, limit: int) -> None:
+        self.hood, self.graph, self.limit = hood, hood.graph, limit
+        self.seed_row = hood.row_numbers[:1]
+        self._read: dict[tuple[str, int], Listed] = {}
 
-    def parents(self, path: str, key: Key, rows: Rows) -> Rows:
-        named = super().parents(path, key, rows)
-        units = self._units(path, key.parent, named)
-        is_absent = (units >= 0) & (self.state[self.every, units] == ABSENT)
-        return np.where(is_absent, -1, named)
+    def children(self, path: str, key: Key, owner: int) -> Listed:
+        """The rows that name a row."""
 
-    def children(self, path: str, key: Key) -> View:
-        return self.children_of(path, key, self.rows)
+        def read() -> Listed:
+            events = children(self.graph, key, np.array([owner]))
+            count = int(np.searchsorted(events.time, self.limit))
+            row = events.row[:count]
+            units = self.units(path, key.child, row)
+            return Listed.of(row, events.time[:count], np.stack([units, np.full_like(units, -1)]))
 
-    def children_of(self, path: str, key: Key, rows: Rows) -> View:
-        listed = []
-        for owner in np.unique(rows[rows >= 0]):
-            events = self._before(children(self.graph, key, np.array([owner])))
-            units = [self._units(path, key.child, events.row)]
-            listed.append(_Listed(np.flatnonzero(rows == owner), events.row, events.time, units))
-        return self._view(listed)
+        return self._once(path, owner, read)
 
-    def other_parents(self, path: str, key: Key, other: Key) -> View:
-        _, via = rows_below(self.graph, key, self.owners, np.zeros(1, np.int64))
-        row = parents_of(self.graph, other, via)
-        return self._beyond(path, key, via[row >= 0], row[row >= 0], other.parent)
+    def other_parents(self, path: str, key: Key, other: Key) -> Listed:
+        """The other parents of the seed's children."""
 
-    def grandchildren(self, path: str, key: Key, below: Key) -> View:
-        _, child = rows_below(self.graph, key, self.owners, np.zeros(1, np.int64))
-        _, row = rows_below(self.graph, below, child, np.zeros(len(child), np.int64))
-        via = parents_of(self.graph, below, row.astype(np.int64))
-        return self._beyond(path, key, via, row, below.child)
+        def read() -> Listed:
+            _, via = rows_below(self.graph, key, self.seed_row, np.zeros(1, np.int64))
+            row = parents_of(self.graph, other, via)
+            return self._beyond(path, key, via[row >= 0], row[row >= 0], other.parent)
 
-    def read_rows(self, table: str, rows: Rows) -> Rows:
-        units = self._units("", table, rows)
-        states = np.where(units >= 0, self.state[self.every, units], 0)
-        return self.stand_ins.numbers(states, rows)
+        return self._once(path, -1, read)
+
+    def grandchildren(self, path: str, key: Key, below: Key) -> Listed:
+        """The rows that name the seed's children."""
+
+        def read() -> Listed:
+            _, child = rows_below(self.graph, key, self.seed_row, np.zeros(1, np.int64))
+            _, row = rows_below(self.graph, below, child, np.zeros(len(child), np.int64))
+            via = parents_of(self.graph, below, row.astype(np.int64))
+            return self._beyond(path, key, via, row, below.child)
+
+        return self._once(path, -1, read)
+
+    def units(self, path: str, table: str, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """(n,) the units of rows of a table, -1 for none, and for the row -1."""
+        nodes = self.graph.nodes(table, rows)
+        return np.where(rows >= 0, self.hood.units(path, nodes), -1)
+
+    def _once(self, path: str, owner: int, read: Callable[[], Listed]) -> Listed:
+        if (path, owner) not in self._read:
+            self._read[path, owner] = read()
+        return self._read[path, owner]
 
     def _beyond(
         self, path: str, key: Key, via: NDArray[Any], row: NDArray[Any], table: str
-    ) -> View:
+    ) -> Listed:
         """Events of two steps, over rows of the key's child."""
         time = np.maximum(
             row_times(self.graph, key.child)[via], row_times(self.graph, table)[row]
@@ -90,61 +114,120 @@ class VariantLists(Lists):
         order = order[time[order] < self.limit]
         first = f"< {key.child}.{key.column}"
         units = [
-            self._units(first, key.child, via[order]),
-            self._units(path, table, row[order]),
+            self.units(path, table, row[order]),
+            self.units(first, key.child, via[order]),
         ]
-        return self._view([_Listed(self.every, row[order], time[order], units)])
+        return Listed.of(row[order], time[order], np.stack(units))
 
-    def _before(self, events: Events) -> Events:
-        count = int(np.searchsorted(events.time, self.limit))
-        return Events(events.owners, events.row[:count], events.time[:count], events.starts)
 
-    def _units(self, path: str, table: str, rows: NDArray[Any]) -> NDArray[np.int64]:
-        """(n,) the units of rows of a table, -1 for none, and for the row -1."""
-        nodes = self.graph.nodes(table, rows)
-        return np.where(rows >= 0, self.hood.units(path, nodes), -1)
+@dataclass(frozen=True)
+class SharedView(View):
+    """The m distinct lists of events that V variants see. What a variant sees is that of its list,
+    so `first`, `last` and `order` are those of the lists.
 
-    def _view(self, listed: Sequence[_Listed]) -> View:
-        """What each variant sees of some events; variants that see the same share a list."""
-        first = np.zeros(len(self.state), np.int64)
-        last = first.copy()
-        parts: list[tuple[NDArray[Any], ...]] = []
-        starts, begin = [np.zeros(1, np.int64)], 0
-        for part in listed:
-            row, time, read, ends, which = self._expand(part)
-            first[part.variants] = begin + ends[which]
-            last[part.variants] = begin + ends[which + 1]
+    Attributes:
+        which: (V,) the list of each variant.
+    """
+
+    which: NDArray[np.int64]
+
+    @property
+    def newest(self) -> NDArray[np.int64]:
+        """(V,) the row of each variant's newest event, -1 where there is none."""
+        return self._newest(self.events.row)[self.which]
+
+    @property
+    def newest_of_lists(self) -> NDArray[np.int64]:
+        """(m,) the row whose columns are read for the newest event of each list."""
+        return self._newest(self.events.read)
+
+
+class VariantLists(Lists):
+    """Follows foreign keys for V variants of one seed.
+
+    Args:
+        reader: Of the paths around it.
+        state: (V, U) of its units in each variant.
+        stand_ins: What states beyond ITSELF mean.
+    """
+
+    def __init__(self, reader: PathReader, state: NDArray[np.int64], stand_ins: StandIns) -> None:
+        rows = np.full(len(state), reader.seed_row[0], np.int64)
+        super().__init__(reader.graph, rows, np.full(len(state), reader.limit, np.int64))
+        self.reader, self.state, self.stand_ins = reader, state, stand_ins
+        self.every = np.arange(len(state))
+
+    def parents(self, path: str, key: Key, rows: Rows) -> Rows:
+        named = super().parents(path, key, rows)
+        units = self.reader.units(path, key.parent, named)
+        is_absent = (units >= 0) & (self.state[self.every, units] == ABSENT)
+        return np.where(is_absent, -1, named)
+
+    def children(self, path: str, key: Key) -> View:
+        row = int(self.reader.seed_row[0])
+        return self._view([(self.every, self.reader.children(path, key, row))])
+
+    def children_of(self, path: str, key: Key, rows: Rows) -> View:
+        owners, owner = np.unique(rows, return_inverse=True)
+        listed = [
+            (np.flatnonzero(owner == place), self.reader.children(path, key, int(row)))
+            for place, row in enumerate(owners)
+            if row >= 0
+        ]
+        return self._view(listed)
+
+    def other_parents(self, path: str, key: Key, other: Key) -> View:
+        return self._view([(self.every, self.reader.other_parents(path, key, other))])
+
+    def grandchildren(self, path: str, key: Key, below: Key) -> View:
+        return self._view([(self.every, self.reader.grandchildren(path, key, below))])
+
+    def read_rows(self, table: str, rows: Rows) -> Rows:
+        units = self.reader.units("", table, rows)
+        states = np.where(units >= 0, self.state[self.every, units], 0)
+        return self.stand_ins.numbers(states, rows)
+
+    def _view(self, listed: Sequence[tuple[NDArray[np.int64], Listed]]) -> View:
+        """What variants see of some lists, each of which belongs to some of them."""
+        from gelgt.explain.list_kernels import seen_lists
+
+        which = np.zeros(len(self.state), np.int64)  # the first list is that of nobody, and empty
+        parts: list[tuple[NDArray[np.int64], ...]] = []
+        ends, count = [np.zeros(2, np.int64)], 1
+        for variants, part in listed:
+            kinds = self.state[:, part.known]
+            kinds = kinds if len(variants) == len(kinds) else kinds[variants]
+            first, of = distinct_rows(kinds)
+            row, time, read, lengths = seen_lists(
+                kinds[first], part.places, part.row, part.time, self._numbers
+            )
+            which[variants] = count + of
+            count += len(first)
             parts.append((row, time, read))
-            starts.append(begin + ends[1:])
-            begin += int(ends[-1])
+            ends.append(ends[-1][-1] + np.cumsum(lengths))
         row, time, read = (
             (np.concatenate(arrays) for arrays in zip(*parts))
             if parts
             else (np.zeros(0, np.int64) for _ in range(3))
         )
-        bounds = np.concatenate(starts)
-        events = Events(np.arange(len(bounds) - 1), row, time, bounds, read)
-        return View(events, first, last, np.lexsort((last, first)))
+        bounds = np.concatenate(ends)
+        events = Events(np.arange(count), row, time, bounds, read)
+        return SharedView(events, bounds[:-1], bounds[1:], np.arange(count), which)
 
-    def _expand(self, part: _Listed) -> tuple[NDArray[Any], ...]:
-        """Rows, times and read rows of the distinct lists, (m + 1,) where each begins, and the list
-        of each variant."""
-        known = np.unique(np.concatenate([units[units >= 0] for units in part.units]))
-        kinds, which = np.unique(
-            self.state[np.ix_(part.variants, known)], axis=0, return_inverse=True
-        )
-        which = which.reshape(-1)
-        is_there = np.ones((len(kinds), len(part.row)), np.bool_)
-        for units in part.units:
-            named = units >= 0
-            is_there[:, named] &= kinds[:, np.searchsorted(known, units[named])] != ABSENT
-        lists, events = np.nonzero(is_there)
-        own, states = part.units[-1][events], np.zeros(len(events), np.int64)
-        named = own >= 0
-        states[named] = kinds[lists[named], np.searchsorted(known, own[named])]
-        row = part.row[events].astype(np.int64)
-        ends = np.concatenate([[0], np.cumsum(is_there.sum(1))]).astype(np.int64)
-        return row, part.time[events], self.stand_ins.numbers(states, row), ends, which
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """The row that each stand-in is in its table."""
+        return self.stand_ins.row_numbers
+
+
+def distinct_rows(
+    kinds: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A row of each distinct kind (n, K), and which of these each row is."""
+    from gelgt.explain.list_kernels import row_prints
+
+    _, first, which = np.unique(row_prints(kinds), return_index=True, return_inverse=True)
+    return first, which
 
 
 class Survey(Lists):

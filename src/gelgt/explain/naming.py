@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.explain.explanation import Effect
@@ -14,6 +15,32 @@ from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.scoring.seed_data import SeedData
 from gelgt.scoring.table import key_table
+from gelgt.sources.database import Database
+
+KEPT = 1 << 20  # rows of a table up to which all of its keys are kept
+
+
+class Keys:
+    """The user's keys of rows; those of smaller tables are read once.
+
+    Args:
+        db: The database.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._kept: dict[str, pa.Table] = {}
+
+    def of(self, table: str, rows: NDArray[np.int64]) -> list[Any]:
+        """(n,) keys; a list where a key has several columns."""
+        if self.db.num_rows(table) > KEPT:
+            found = key_table(self.db, table, rows)
+        else:
+            if table not in self._kept:
+                self._kept[table] = key_table(self.db, table, np.arange(self.db.num_rows(table)))
+            found = self._kept[table].take(rows)
+        columns = [column.to_pylist() for column in found.columns]
+        return columns[0] if len(columns) == 1 else [list(parts) for parts in zip(*columns)]
 
 
 class Names:
@@ -23,10 +50,14 @@ class Names:
         data: The database.
         hood: The rows.
         parts: Names of the model's parts, in the order of `Part.values` behind the first.
+        keys: Those that were read before, where there are some.
     """
 
-    def __init__(self, data: SeedData, hood: Neighbourhood, parts: list[str]) -> None:
+    def __init__(
+        self, data: SeedData, hood: Neighbourhood, parts: list[str], keys: Keys | None = None
+    ) -> None:
         self.data, self.hood, self.parts = data, hood, parts
+        self.keys = keys or Keys(data.db)
         self._keys = self._all_keys()
 
     def key(self, unit: int) -> Any:
@@ -110,11 +141,9 @@ class Names:
         for number in np.unique(self.hood.sample.table):
             units = np.flatnonzero(self.hood.sample.table == number)
             table = self.hood.graph.tables[int(number)]
-            found = key_table(self.data.db, table, self.hood.row_numbers[units])
-            columns = [column.to_pylist() for column in found.columns]
+            found = self.keys.of(table, self.hood.row_numbers[units])
             for place, unit in enumerate(units):
-                parts = [column[place] for column in columns]
-                keys[int(unit)] = parts[0] if len(parts) == 1 else parts
+                keys[int(unit)] = found[place]
         return keys
 
 

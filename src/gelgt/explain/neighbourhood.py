@@ -168,7 +168,9 @@ class Neighbourhood:
 
     @cached_property
     def rest_paths(self) -> list[Path]:
-        return [Path.parse(rest.path, self.table(0), self.graph) for rest in self.rests]
+        names = {rest.path for rest in self.rests}
+        paths = {name: Path.parse(name, self.table(0), self.graph) for name in names}
+        return [paths[rest.path] for rest in self.rests]
 
     @cached_property
     def groups(self) -> dict[Path, NDArray[np.int64]]:

@@ -7,6 +7,7 @@ drawn.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ EXACT = 12  # players up to whom all coalitions of the first level are asked for
 FEW = 4  # likewise inside a group, in each of its contexts
 DRAWS = 4  # rows from which the columns of the entity are drawn
 
-StateOf = Callable[[int, Mask], States]
+StateOf = Callable[[Mask], States]
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,48 @@ class Part:
 
 @dataclass
 class _Node:
-    """A part that may be divided further, with the contexts in which that happens: states (U,) in
-    which everything of the part itself is absent."""
+    """A player whose part may be divided further, with the contexts in which that happens: states
+    (contexts, U) in which everything of the part itself is absent."""
 
-    part: Part
-    contexts: list[States]
+    player: Player
+    contexts: States
+    part: Part | None = None
     inside: list["_Node"] = field(default_factory=list)
 
+    @property
+    def effect(self) -> float:
+        return self.known.effect
+
+    @property
+    def known(self) -> Part:
+        assert self.part is not None  # its game was played
+        return self.part
+
     def done(self) -> Part:
-        return replace(self.part, inside=tuple(node.done() for node in self.inside))
+        return replace(self.known, inside=tuple(node.done() for node in self.inside))
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Games that divide nodes into the nodes inside them; all are drawn before one is played, so
+    that several levels can go through the model together."""
+
+    games: list[Game]
+    divided: list[_Node]
+    alone: list[_Node]
+
+    @property
+    def states(self) -> list[States]:
+        return [game.states for game in self.games]
+
+    def play(self, variants: Variants) -> None:
+        for node, shares in zip(self.divided, play(variants, self.games)):
+            shares = adding_up(shares, node.known.values)
+            for place, inner in enumerate(node.inside):
+                error = float(shares.errors[place])
+                inner.part = Part(inner.player, shares.values[place], error)
+        for node in self.alone:
+            node.inside[0].part = replace(node.known, player=node.inside[0].player)
 
 
 class Division:
@@ -104,140 +138,176 @@ class Division:
         """Whether the entity's own columns can be drawn."""
         return self.donors is not None and len(self.donors) > 0
 
-    def empty(self) -> list[States]:
-        """Nothing but the entity, its columns drawn, once for each donor."""
+    @cached_property
+    def empty(self) -> States:
+        """(draws, U) nothing but the entity, its columns drawn, once for each donor."""
         state = np.full(self.hood.num_units, ABSENT, np.int64)
         if not self.has_own:
             state[0] = ITSELF
-            return [state]
-        return [self._with_own(state, d) for d in range(DRAWS)]
+            return state[None]
+        return np.stack([self._with_own(state, d) for d in range(DRAWS)])
 
-    def divide(self, score: Floats) -> tuple[Part, ...]:
-        """All parts. `score` (U,) proposes which rows are looked at one by one: what goes with
-        each alone. What other columns of a row would change is looked at too."""
-        score = np.maximum(np.abs(score), np.abs(self._other_columns()))
-        top = self._first_level()
+    def rows(self, deleted: States, further: States) -> Floats:
+        """Divide down to rows. Every question that needs no answer of another goes through the
+        model first, all at once: rows deleted one by one, rows with another's columns, and the
+        first two levels, whose players do not depend on any effect.
 
-        def size(node: _Node) -> float:
-            """Effects of rows may cancel each other: then the rows tell more than their path."""
-            return max(abs(node.part.effect), float(score[node.part.player.units].max()))
+        Args:
+            deleted: (U, U) the states in which each unit alone is absent; the first is whole.
+            further: States that somebody will ask for later.
 
-        least = self.effort.least * max(map(size, top), default=0.0)
+        Returns:
+            (U,) what goes with each unit alone, replaced by its effect where it was looked at.
+        """
+        others, units = self._other_columns()
+        top, first = self._first_level()
+        groups = [n for n in top if n.player.kind == "branch"]
+        paths = self._level(groups, lambda n: paths_of(self.hood, n.player))
+        asked = [deleted, others, further, self.empty, *paths.states]
+        asked += [first.states] if first is not None else []
+        self.variants.outputs(np.concatenate(asked))
+        score = self._lost(deleted)
+        proposed = np.abs(score)
+        changes = self._lost(others)[1:]
+        proposed[units] = np.maximum(proposed[units], np.abs(changes))
+        if first is not None:
+            self._share_first(top, first)
+        paths.play(self.variants)
+        self._top, self._proposed = top, proposed
+        self._paths = self._worth([inner for n in groups for inner in n.inside], self.effort.groups)
+        self._level(
+            self._paths, lambda n: rows_of(self.hood, n.player, proposed, self.effort.rows)
+        ).play(self.variants)
+        for path in self._paths:
+            for row in path.inside:
+                if len(row.player.units) == 1:
+                    score[row.player.units] = row.effect
+        return score
 
-        def worth(nodes: list[_Node], most: int) -> list[_Node]:
-            return [n for n in sorted(nodes, key=size, reverse=True) if size(n) > least][:most]
+    def columns_of_rows(self) -> "ColumnGames":
+        """The games that divide the strongest rows into columns."""
+        chosen = self._worth([n for n in self._top if n.player.kind == "own"], 1)
+        for node in self._paths:
+            rows = [n for n in node.inside if n.player.kind == "row"]
+            chosen += sorted(rows, key=self._size, reverse=True)[: self.effort.columns]
+        return self._into_columns(chosen)
 
-        groups = [n for n in top if n.part.player.kind == "branch"]
-        self._level(groups, lambda n: paths_of(self.hood, n.part.player))
-        paths = worth([inner for n in groups for inner in n.inside], self.effort.groups)
-        self._level(paths, lambda n: rows_of(self.hood, n.part.player, score, self.effort.rows))
-        chosen = worth([n for n in top if n.part.player.kind == "own"], 1)
-        for node in paths:
-            rows = [n for n in node.inside if n.part.player.kind == "row"]
-            chosen += sorted(rows, key=size, reverse=True)[: self.effort.columns]
-        self._into_columns(chosen)
-        return tuple(node.done() for node in top)
+    def parts(self) -> tuple[Part, ...]:
+        """All parts, once the games were played."""
+        return tuple(node.done() for node in self._top)
+
+    def _size(self, node: _Node) -> float:
+        """Effects of rows may cancel each other: then the rows tell more than their path."""
+        return max(abs(node.effect), float(self._proposed[node.player.units].max()))
+
+    def _worth(self, nodes: list[_Node], most: int) -> list[_Node]:
+        least = self.effort.least * max(map(self._size, self._top), default=0.0)
+        ordered = sorted(nodes, key=self._size, reverse=True)
+        return [n for n in ordered if self._size(n) > least][:most]
+
+    def _lost(self, states: States) -> Floats:
+        values = self.variants.predict(states)
+        lost: Floats = values[0] - values
+        return lost
 
     # Levels.
-    def _first_level(self) -> list[_Node]:
+    def _first_level(self) -> tuple[list[_Node], Game | None]:
         players = branches(self.hood, self.has_own)
         if not players:
-            return []
-        empties = self.empty()
-        orders, count = None, len(empties)
+            return [], None
+        orders, count = None, len(self.empty)
         if len(players) > EXACT:
             count = 2 * self.effort.contexts
             orders = paired_orders(len(players), count, self.rng)
-        bases = [empties[c % len(empties)] for c in range(count)]
+        bases = self.empty[np.arange(count) % len(self.empty)]
         game = Game(len(players), count, _coalition(players, bases), orders)
-        shares = play(self.variants, [game])[0]
-        if orders is None:  # nothing was left to chance but the donors of the entity's columns
-            shares = Shares(shares.values, np.zeros(len(players)))
-        total = self._values(self.variants.full[None])[0] - self._values(np.stack(empties)).mean(0)
-        shares = adding_up(shares, total)
-        pairs = [empties[c // 2 % len(empties)] for c in range(self.effort.contexts)]
-        return self._nodes(players, shares, pairs)
+        pairs = self.empty[np.arange(self.effort.contexts) // 2 % len(self.empty)]
+        return self._nodes(players, pairs), game
 
-    def _level(self, nodes: list[_Node], members: Callable[[_Node], list[Player]]) -> None:
-        """Divide nodes into the players that `members` gives."""
-        games, divided = [], []
+    def _share_first(self, top: list[_Node], game: Game) -> None:
+        shares = play(self.variants, [game])[0]
+        if game.orders is None:  # nothing was left to chance but the donors of the entity's columns
+            shares = Shares(shares.values, np.zeros(len(top)))
+        whole, empty = (
+            self.variants.outputs(s).table for s in (self.variants.full[None], self.empty)
+        )
+        shares = adding_up(shares, whole[0] - empty.mean(0))
+        for place, node in enumerate(top):
+            node.part = Part(node.player, shares.values[place], float(shares.errors[place]))
+
+    def _level(self, nodes: list[_Node], members: Callable[[_Node], list[Player]]) -> _Level:
+        """Games that divide nodes into the players that `members` gives."""
+        games, divided, alone = [], [], []
         for node in nodes:
             players = members(node)
             if len(players) == 1:
-                node.inside = [_Node(replace(node.part, player=players[0]), node.contexts)]
+                node.inside = [_Node(players[0], node.contexts)]
+                alone.append(node)
             if len(players) < 2:
                 continue
             count = len(node.contexts)
             orders = None if len(players) <= FEW else paired_orders(len(players), count, self.rng)
             games.append(Game(len(players), count, _coalition(players, node.contexts), orders))
             divided.append((node, players))
-        for (node, players), shares in zip(divided, play(self.variants, games)):
-            shares = adding_up(shares, node.part.values)
-            node.inside = self._nodes(players, shares, node.contexts)
+        for node, players in divided:
+            node.inside = self._nodes(players, node.contexts)
+        return _Level(games, [node for node, _ in divided], alone)
 
-    def _nodes(
-        self, players: Sequence[Player], shares: Shares, contexts: list[States]
-    ) -> list[_Node]:
-        """Players with their shares, and the contexts in which each is divided further: the others
-        that come before it in a random order are there."""
-        nodes = []
+    def _nodes(self, players: Sequence[Player], contexts: States) -> list[_Node]:
+        """Players with the contexts in which each is divided further: the others that come before
+        it in a random order are there."""
         orders = paired_orders(len(players), len(contexts), self.rng)
-        for place, player in enumerate(players):
-            mine = []
-            for context, order in zip(contexts, orders):
-                before = order[: int(np.flatnonzero(order == place)[0])]
-                mine.append(_put(context, [players[other] for other in before]))
-            part = Part(player, shares.values[place], float(shares.errors[place]))
-            nodes.append(_Node(part, mine))
-        return nodes
+        rank = np.argsort(orders, axis=1)
+        states = _coalition(players, contexts)(rank[:, None, :] < rank[:, :, None])
+        return [_Node(player, states[:, place]) for place, player in enumerate(players)]
 
-    def _into_columns(self, nodes: list[_Node]) -> None:
+    def _into_columns(self, nodes: list[_Node]) -> "ColumnGames":
         """Divide rows into their presence, with columns that any row might have, and each of their
         columns."""
         games, divided = [], []
         for node in nodes:
-            unit = int(node.part.player.units[0])
+            unit = int(node.player.units[0])
             names = self.columns.get(self.hood.table(unit), [])
-            is_own = node.part.player.kind == "own"
+            is_own = node.player.kind == "own"
             donors = self.donors if is_own else self._draw(self.hood.table(unit), DRAWS)
             if donors is None or not len(donors) or len(names) < (2 if is_own else 1):
                 continue
             orders = paired_orders(len(names), len(node.contexts), self.rng)
             if not is_own:  # a row comes before its columns
                 orders = np.concatenate([np.full((len(orders), 1), len(names)), orders], 1)
-            players = names if is_own else [*names, None]
+            players: list[str | None] = [*names] if is_own else [*names, None]
             state = self._shown(unit, node.contexts, names, donors, is_own)
             games.append(Game(len(players), len(node.contexts), state, orders))
             divided.append((node, players))
-        for (node, players), shares in zip(divided, play(self.variants, games)):
-            shares = adding_up(shares, node.part.values)
-            node.inside = [
-                _Node(Part(node.part.player, value, float(error), column), [])
-                for column, value, error in zip(players, shares.values, shares.errors)
-            ]
+        return ColumnGames(games, divided)
 
     def _shown(
         self,
         unit: int,
-        contexts: list[States],
+        contexts: States,
         names: list[str],
         donors: NDArray[np.int64],
         is_own: bool,
     ) -> StateOf:
         table, row = self.hood.table(unit), int(self.hood.row_numbers[unit])
 
-        def state(context: int, there: Mask) -> States:
-            made = contexts[context].copy()
-            if is_own or there[-1]:
-                hidden = [name for name, is_shown in zip(names, there) if not is_shown]
+        def state(there: Mask) -> States:
+            made = np.repeat(contexts[:, None], there.shape[1], 1)
+            for context, coalitions in enumerate(there.tolist()):
                 donor = int(donors[context // 2 % len(donors)])
-                made[unit] = self.variants.stand_ins.state(table, row, donor, hidden)
+                for place, shown in enumerate(coalitions):
+                    if is_own or shown[-1]:
+                        hidden = [n for n, is_shown in zip(names, shown) if not is_shown]
+                        made[context, place, unit] = self.variants.stand_ins.state(
+                            table, row, donor, hidden
+                        )
             return made
 
         return state
 
-    def _other_columns(self) -> Floats:
-        """(U,) how the prediction changes where each sampled row alone shows another's columns."""
+    def _other_columns(self) -> tuple[States, list[int]]:
+        """Everything as it is, then states in which each of some sampled rows alone shows another's
+        columns; and these rows."""
         full, donors = self.variants.full, dict[str, NDArray[np.int64]]()
         states, units = [full], []
         for unit in range(1, self.hood.num_rows):
@@ -251,9 +321,7 @@ class Division:
                 other[unit] = self.variants.stand_ins.state(table, row, donor, names)
                 states.append(other)
                 units.append(unit)
-        values, changes = self.variants.predict(np.stack(states)), np.zeros(len(full))
-        changes[units] = values[0] - values[1:]
-        return changes
+        return np.stack(states), units
 
     # Draws and values.
     def _draw(self, table: str, count: int) -> NDArray[np.int64]:
@@ -267,20 +335,36 @@ class Division:
         made[0] = stand_ins.state(self.hood.table(0), row, donor, self.own_columns)
         return made
 
-    def _values(self, states: States) -> Floats:
-        out = self.variants.outputs(states)
-        return np.stack([out.values, *out.parts.values()], 1)
+
+@dataclass(frozen=True)
+class ColumnGames:
+    """Games that divide rows into columns."""
+
+    games: list[Game]
+    divided: list[tuple[_Node, list[str | None]]]
+
+    @property
+    def states(self) -> list[States]:
+        return [game.states for game in self.games]
+
+    def play(self, variants: Variants) -> None:
+        for (node, columns), shares in zip(self.divided, play(variants, self.games)):
+            shares = adding_up(shares, node.known.values)
+            node.inside = [
+                _Node(node.player, node.contexts, Part(node.player, value, float(error), column))
+                for column, value, error in zip(columns, shares.values, shares.errors)
+            ]
 
 
-def _put(state: States, players: Sequence[Player]) -> States:
-    made = state.copy()
-    for player in players:
-        made[player.units] = ITSELF
-    return made
+def _coalition(players: Sequence[Player], bases: States) -> StateOf:
+    """The states of coalitions over bases (contexts, U)."""
+    player = np.full(bases.shape[1], len(players))  # of each unit
+    for place, each in enumerate(players):
+        player[each.units] = place
 
-
-def _coalition(players: Sequence[Player], bases: list[States]) -> StateOf:
-    def state(context: int, there: Mask) -> States:
-        return _put(bases[context], [p for p, is_there in zip(players, there) if is_there])
+    def state(there: Mask) -> States:
+        nobody = np.zeros((*there.shape[:2], 1), bool)
+        is_there = np.concatenate([there, nobody], 2)[:, :, player]
+        return np.where(is_there, ITSELF, bases[:, None])
 
     return state

@@ -3,7 +3,7 @@ of a row of the same table that was known before the seed's time, drawn at rando
 might as well have said, never a zero that no row has."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,19 +21,10 @@ from gelgt.history.columns import TaskData, Values
 from gelgt.history.events import row_times
 from gelgt.history.patched import Patched
 from gelgt.nn.rows import row_frame
+from gelgt.scoring.variants import StandIn
 from gelgt.sources.database import Database
 
 ABSENT, ITSELF, STAND_IN = 0, 1, 2  # states of a unit; from STAND_IN on, places of stand-ins
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """A row of a table with some columns of another row, the donor."""
-
-    table: str
-    row: int
-    donor: int
-    columns: frozenset[str]
 
 
 class StandIns:
@@ -45,7 +36,7 @@ class StandIns:
         self._all: list[StandIn] = []
         self._places: dict[StandIn, int] = {}
         self._numbers: list[int] = []
-        self._counts: dict[str, int] = {}
+        self._of_table: dict[str, list[tuple[int, StandIn]]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -58,9 +49,9 @@ class StandIns:
         if stand_in not in self._places:
             self._places[stand_in] = len(self._all)
             self._all.append(stand_in)
-            count = self._counts.get(table, 0)
-            self._numbers.append(self.features.rows[table] + count)
-            self._counts[table] = count + 1
+            of_table = self._of_table.setdefault(table, [])
+            self._numbers.append(self.features.rows[table] + len(of_table))
+            of_table.append((len(self._all) - 1, stand_in))
         return STAND_IN + self._places[stand_in]
 
     def numbers(self, states: NDArray[np.int64], rows: NDArray[Any]) -> NDArray[np.int64]:
@@ -70,13 +61,19 @@ class StandIns:
         places = np.maximum(states - STAND_IN, 0)
         return np.where(states >= STAND_IN, np.array(self._numbers, np.int64)[places], rows)
 
-    def of_table(self, table: str) -> list[tuple[int, StandIn]]:
-        """The stand-ins of a table with their places."""
-        return [(i, s) for i, s in enumerate(self._all) if s.table == table]
+    @property
+    def all(self) -> list[StandIn]:
+        """All of them, in the order in which they came."""
+        return self._all
 
     @property
-    def tables(self) -> list[str]:
-        return list(self._counts)
+    def row_numbers(self) -> NDArray[np.int64]:
+        """The row that each stand-in is in its table."""
+        return np.array(self._numbers, np.int64)
+
+    def of_table(self, table: str) -> list[tuple[int, StandIn]]:
+        """The stand-ins of a table with their places."""
+        return self._of_table.get(table, [])
 
     def frame(self, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
         """The features of some rows, and behind them those of the table's stand-ins."""
@@ -117,9 +114,15 @@ def _mixed(values: Tensor, donors: Tensor, mask: Tensor, first: int) -> Tensor:
 
 @dataclass(frozen=True)
 class StandInData(TaskData):
-    """A task's database in which stand-ins are rows too."""
+    """A task's database in which the stand-ins that there are now are rows too.
+
+    Attributes:
+        stand_ins: These.
+        further: What they show, by table and kind, once it was asked for.
+    """
 
     stand_ins: StandIns
+    further: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def columns(self, table: str, kind: str) -> Iterator[tuple[str, Values]]:
         own = [s for _, s in self.stand_ins.of_table(table)]
@@ -129,6 +132,29 @@ class StandInData(TaskData):
                 continue
             read = [s.donor if name in s.columns else s.row for s in own]
             yield name, Patched(values, values[np.array(read, np.int64)])
+
+    def values(
+        self, table: str, kind: str, columns: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """(n, C) some columns of a kind, by their places, of rows and stand-ins; anything for the
+        row -1."""
+        from gelgt.explain.list_kernels import gathered
+
+        array = self.features.arrays(table)[kind]
+        return gathered(array, self._further(table, kind)[:, columns], columns, rows)
+
+    def _further(self, table: str, kind: str) -> NDArray[Any]:
+        """(n, columns) what the stand-ins of a table show of a kind."""
+        if (table, kind) not in self.further:
+            array = self.features.arrays(table)[kind]
+            own = [s for _, s in self.stand_ins.of_table(table)]
+            names = columns_of(self.features.statistics.tables[table], kind)
+            shown = array[np.array([s.row for s in own], np.int64)]
+            given = array[np.array([s.donor for s in own], np.int64)]
+            chosen = [[name in s.columns for name in names] for s in own]
+            is_given = np.array(chosen, np.bool_).reshape(shown.shape)
+            self.further[table, kind] = np.where(is_given, given, shown)
+        return self.further[table, kind]
 
 
 def readable_columns(

@@ -10,21 +10,23 @@ through the model as one list of batches; each distinct one once.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.explain.lists import Survey, VariantLists
+from gelgt.explain.clock import Clock
+from gelgt.explain.history import VariantHistory, surveyed
 from gelgt.explain.neighbourhood import Neighbourhood
-from gelgt.explain.stand_ins import ITSELF, STAND_IN, StandInData, StandIns
-from gelgt.history.seed_history import seed_history
+from gelgt.explain.stand_ins import ITSELF, STAND_IN, StandIns
 from gelgt.nn import ModelInput
 from gelgt.nn.rows import RowFrames
 from gelgt.sampling import Seeds
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.scorer import Scorer
+from gelgt.scoring.variants import VARIANTS, Shown
 
 Floats = NDArray[np.float64]
 States = NDArray[np.int64]  # (V, U)
@@ -37,19 +39,48 @@ def neighbourhood(scorer: Scorer, seed: Seeds) -> Neighbourhood:
     hood = Neighbourhood(data.graph, seed, sample, data.sampling.hops)
     if not data.plan.hops:
         return hood
-    limits, reference = data.sampler.limits(seed.time), data.sampler.references(seed.time)
-    survey = Survey(hood, limits, int(reference[0]))
-    seed_history(data.task_data, seed, data.plan, survey)
-    return Neighbourhood(data.graph, seed, sample, hood.hops, survey.rests())
+    return Neighbourhood(data.graph, seed, sample, hood.hops, surveyed(data, hood))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the model says of variants: predictions (V,), and what each part adds to the raw output
-    (V,), by its name."""
+    """What the model says of V variants.
 
-    values: Floats
-    parts: dict[str, Floats]
+    Attributes:
+        table: (V, 1 + P) predictions, and what each part adds to the raw output.
+        names: Of the P parts.
+    """
+
+    table: Floats
+    names: tuple[str, ...]
+
+    @property
+    def values(self) -> Floats:
+        """(V,) predictions."""
+        return self.table[:, 0]
+
+    @property
+    def parts(self) -> dict[str, Floats]:
+        """(V,) what each part adds, by its name."""
+        return {name: self.table[:, 1 + place] for place, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """The sampled rows that V variants still reach, variant after variant: (T,) rows, distances and
+    states, and (V + 1,) where each variant begins."""
+
+    rows: States
+    depth: States
+    seen: States
+    offsets: States
+
+    def take(self, chosen: NDArray[np.int64]) -> "_Reached":
+        """Some of the variants."""
+        lengths = self.offsets[chosen + 1] - self.offsets[chosen]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(ends[-1]) + np.repeat(self.offsets[chosen] - ends[:-1], lengths)
+        return _Reached(self.rows[at], self.depth[at], self.seen[at], ends)
 
 
 class Variants:
@@ -58,18 +89,22 @@ class Variants:
     Args:
         scorer: The model.
         hood: The rows around the seed.
+        clock: Is told where the time goes.
 
     Attributes:
         output: The class whose probability is explained, where there are several.
         asked: Variants that were predicted so far.
     """
 
-    def __init__(self, scorer: Scorer, hood: Neighbourhood) -> None:
+    def __init__(self, scorer: Scorer, hood: Neighbourhood, clock: Clock | None = None) -> None:
         self.scorer, self.data, self.hood = scorer, scorer.data, hood
+        self.clock = clock or Clock()
         self.stand_ins = StandIns(scorer.data.features)
         self.limit = int(self.data.sampler.limits(hood.seed.time)[0])
+        self.history = VariantHistory(scorer.data, hood, self.stand_ins)
         self.output, self.asked = 0, 0
-        self._known: dict[bytes, tuple[float, dict[str, float]]] = {}
+        self._places: dict[bytes, int] = {}  # of the states that were asked for, in `_known`
+        self._known, self._names = np.zeros((0, 1)), tuple[str, ...]()
 
     @property
     def full(self) -> States:
@@ -83,20 +118,35 @@ class Variants:
     def outputs(self, states: States) -> Outputs:
         """(V, U) → predictions and what each part adds."""
         keys = [row.tobytes() for row in np.ascontiguousarray(states, np.int64)]
-        new = {key: place for place, key in enumerate(keys) if key not in self._known}
+        new = {key: place for place, key in enumerate(keys) if key not in self._places}
         if new:
-            values, parts = self._run(states[list(new.values())])
-            for place, key in enumerate(new):
-                mine = {name: float(raw[place]) for name, raw in parts.items()}
-                self._known[key] = float(values[place]), mine
-        found = [self._known[key] for key in keys]
-        names = found[0][1] if found else {}
-        return Outputs(
-            np.array([value for value, _ in found]),
-            {name: np.array([mine[name] for _, mine in found]) for name in names},
-        )
+            table = self._run(states[list(new.values())])
+            self._places.update(zip(new, range(len(self._places), len(self._places) + len(new))))
+            self._known = np.concatenate([self._known, table]) if len(self._known) else table
+        return Outputs(self._known[[self._places[key] for key in keys]], self._names)
 
-    def _run(self, states: States) -> tuple[Floats, dict[str, Floats]]:
+    def _run(self, states: States) -> Floats:
+        """(V, 1 + P) as `Outputs.table`."""
+        from gelgt.explain.kernels import fingerprints
+
+        with self.clock("history columns"):
+            history = self.history.columns(states)
+        reached = self._reach(states)
+        words = np.zeros((len(states), 0), np.int32) if history is None else history.view(np.int32)
+        prints = fingerprints(reached.rows, reached.seen, reached.offsets, words)
+        _, first, inverse = np.unique(prints, return_index=True, return_inverse=True)
+        self.asked += len(first)
+        columns = None if history is None else torch.from_numpy(history[first])
+        with self.clock("model"):
+            parts = self.scorer.mixed(self._scored(reached.take(first), columns))
+        self._names = tuple(parts)
+        raw = torch.stack(list(parts.values()))  # (P, D, outputs)
+        decoded = self.data.target.decode(raw.sum(0))
+        values = decoded if decoded.ndim == 1 else decoded[:, self.output]
+        table = np.column_stack([values, raw[:, :, self.output].double().numpy().T])
+        return table[inverse]
+
+    def _reach(self, states: States) -> _Reached:
         from gelgt.explain.kernels import reach
 
         hood = self.hood
@@ -104,94 +154,62 @@ class Variants:
         sampled = np.ascontiguousarray(states[:, : hood.num_rows])
         hop = hood.sample.hop.astype(np.int64)
         rows, depth, offsets = reach(starts, others, sampled, hood.is_loose, hop, hood.hops)
-        if not hood.is_searched:
-            order = np.lexsort((rows, depth, np.repeat(np.arange(len(states)), np.diff(offsets))))
-            rows, depth = rows[order], depth[order]
         which = np.repeat(np.arange(len(states)), np.diff(offsets))
-        seen = sampled[which, rows]  # (T,) the state of each row
-        history = self._history(states)
-        first, inverse = self._distinct(rows, seen, offsets, history)
-        self.asked += len(first)
-        batches = self._batches(first, rows, depth, seen, offsets, history)
-        parts = self.scorer.mixed(self.scorer.score_inputs(batches))
-        raw = torch.stack(list(parts.values())).sum(0)
-        decoded = self.data.target.decode(raw)
-        values = decoded if decoded.ndim == 1 else decoded[:, self.output]
-        each = {name: out[:, self.output].double().numpy()[inverse] for name, out in parts.items()}
-        return values[inverse], each
+        if not hood.is_searched:
+            order = np.lexsort((rows, depth, which))
+            rows, depth = rows[order], depth[order]
+        return _Reached(rows, depth, sampled[which, rows], offsets)
 
-    def _history(self, states: States) -> Tensor | None:
-        if not self.data.plan:
-            return None
-        seeds = self.hood.seed.take(np.zeros(len(states), np.int64))
-        lists = VariantLists(self.hood, states, self.limit, self.stand_ins)
-        base = self.data.task_data
-        data = StandInData(
-            base.db, base.graph, base.features, base.task, base.sampling, self.stand_ins
-        )
-        return seed_history(data, seeds, self.data.plan, lists)
+    def _scored(self, reached: _Reached, history: Tensor | None) -> dict[str, Tensor]:
+        """Raw outputs of each part for some variants."""
+        count = len(reached.offsets) - 1
+        recorded, made = self.scorer.recorded_variants(count), list[dict[str, Tensor]]()
+        for start in range(0, count if recorded is not None else 0, VARIANTS):
+            assert recorded is not None
+            chosen = np.arange(start, min(start + VARIANTS, count))
+            part = reached if len(chosen) == count else reached.take(chosen)
+            own = None if history is None else history[start : start + VARIANTS]
+            shown = Shown(part.seen - STAND_IN, self.stand_ins.all)
+            outputs = recorded(self._batch(part), shown, own)
+            if outputs is None:
+                return self.scorer.score_inputs(self._batches(reached, history))
+            made.append(outputs)
+        if made:
+            return {name: torch.cat([each[name] for each in made]) for name in made[0]}
+        return self.scorer.score_inputs(self._batches(reached, history))
 
-    @staticmethod
-    def _distinct(
-        rows: States, seen: States, offsets: States, history: Tensor | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The variants that a model can tell apart, and which of them each variant is."""
-        places: dict[bytes, int] = {}
-        first: list[int] = []
-        inverse: list[int] = []
-        columns = None if history is None else history.numpy()
-        for v in range(len(offsets) - 1):
-            part = slice(offsets[v], offsets[v + 1])
-            key = rows[part].tobytes() + seen[part].tobytes()
-            key += b"" if columns is None else columns[v].tobytes()
-            if key not in places:
-                places[key] = len(first)
-                first.append(v)
-            inverse.append(places[key])
-        return np.array(first, np.int64), np.array(inverse, np.int64)
+    def _batches(self, reached: _Reached, history: Tensor | None) -> Iterator[ModelInput]:
+        places, frames = self._frames()
+        base, of_row = self._base_rows
+        count, size = len(reached.offsets) - 1, self.scorer.batch_size
+        for start in range(0, count, size):
+            mine = np.arange(start, min(start + size, count))
+            part = reached.take(mine)
+            inverse = np.where(
+                part.seen >= STAND_IN, len(base) + part.seen - STAND_IN, of_row[part.rows]
+            )
+            rows = RowFrames(torch.from_numpy(inverse), places, frames)
+            own = None if history is None else history[start : start + size]
+            yield ModelInput(self._batch(part), rows, own)
 
-    def _batches(
-        self,
-        chosen: NDArray[np.int64],
-        rows: States,
-        depth: States,
-        seen: States,
-        offsets: States,
-        history: Tensor | None,
-    ) -> Iterator[ModelInput]:
+    def whole(self) -> ModelInput:
+        """The seed as it is."""
+        return self.data.with_features(self._batch(self._reach(self.full[None])))
+
+    def _batch(self, reached: _Reached) -> SubgraphBatch:
         from gelgt.explain.kernels import link
 
-        places, frames = self._frames()
-        for start in range(0, len(chosen), self.scorer.batch_size):
-            mine = chosen[start : start + self.scorer.batch_size]
-            lengths = offsets[mine + 1] - offsets[mine]
-            ends = np.concatenate([[0], np.cumsum(lengths)])
-            take = np.concatenate([np.arange(offsets[v], offsets[v + 1]) for v in mine])
-            edges, relations = link(rows[take], ends, *self.hood.keys)
-            batch = self._batch(rows[take], depth[take], ends, edges, relations)
-            states = seen[take]
-            inverse = np.where(
-                states >= STAND_IN,
-                len(self._base_rows[0]) + states - STAND_IN,
-                self._base_rows[1][rows[take]],
-            )
-            frames_here = RowFrames(torch.from_numpy(inverse), places, frames)
-            own = None if history is None else history[torch.from_numpy(mine)]
-            yield ModelInput(batch, frames_here, own)
-
-    def _batch(
-        self, rows: States, depth: States, ends: States, edges: States, relations: States
-    ) -> SubgraphBatch:
-        sample, seed, count = self.hood.sample, self.hood.seed, len(ends) - 1
-        tensor = torch.from_numpy
+        sample, seed, count = self.hood.sample, self.hood.seed, len(reached.offsets) - 1
+        rows, tensor = reached.rows, torch.from_numpy
+        edges, relations = link(rows, reached.offsets, *self.hood.keys)
         return SubgraphBatch(
             layout="packed",
             node=tensor(sample.node[rows]),
-            hop=tensor(depth),
+            hop=tensor(reached.depth),
             table=tensor(sample.table[rows].astype(np.int64)),
             age=tensor(sample.age[rows]),
             has_time=tensor(sample.has_time[rows]),
-            offsets=tensor(ends),
+            offsets=tensor(reached.offsets),
             edge_index=tensor(np.ascontiguousarray(edges)),
             edge_relation=tensor(np.ascontiguousarray(relations)),
             seed_time=tensor(seed.time.repeat(count)),
@@ -207,7 +225,7 @@ class Variants:
         distinct, inverse = np.unique(self.hood.sample.node, return_inverse=True)
         return distinct, inverse.astype(np.int64)
 
-    def _frames(self) -> tuple[dict[str, Tensor], dict[str, "object"]]:
+    def _frames(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The features of the sampled rows and of all stand-ins, by table, and their places."""
         nodes, graph = self._base_rows[0], self.hood.graph
         borders = np.searchsorted(nodes, graph.offsets)

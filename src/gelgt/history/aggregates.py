@@ -114,27 +114,33 @@ def proposals(
     lists: Lists | None = None,
 ) -> Iterator[Proposal]:
     """The columns of `aggregates` one by one."""
-    paths = _Paths(data, rows, times, choice, lists)
+    seeds = SeedColumns(data, times, choice)
+    paths = PathColumns(seeds, rows, times, lists or Lists(data.graph, rows, seeds.limits))
     for name, values in paths.columns(hops, siblings):
-        yield Proposal(name, values, name in paths.seeds.codes)
+        yield Proposal(name, values, name in seeds.codes)
 
 
-class _Paths:
+class PathColumns:
     """Follows the foreign keys around the entity table, one list of events at a time, so that
-    memory holds one of them besides the result."""
+    memory holds one of them besides the result.
+
+    Args:
+        seeds: Makes columns of what a path leads to.
+        rows: (S,) rows of the entity table.
+        times: (S,) seed times.
+        lists: Follows foreign keys.
+    """
 
     def __init__(
         self,
-        data: TaskData,
+        seeds: SeedColumns,
         rows: NDArray[np.int64],
         times: NDArray[np.int64],
-        choice: Choice,
-        lists: Lists | None,
+        lists: Lists,
     ) -> None:
-        self.data, self.rows, self.times = data, rows, times
-        self.seeds, self.is_wanted = SeedColumns(data, times, choice), choice.begins
-        self.lists = lists or Lists(data.graph, rows, self.seeds.limits)
-        self.keys = keys_of(data.graph, data.hidden)
+        self.seeds, self.rows, self.times, self.lists = seeds, rows, times, lists
+        self.data, self.is_wanted = seeds.data, seeds.choice.begins
+        self.keys = keys_of(self.data.graph, self.data.hidden)
 
     def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
         return self.seeds.of_rows(path, table, rows, self.lists.read_rows(table, rows))

@@ -163,7 +163,7 @@ class SeedColumns:
             yield f"{path}: count", count.astype(np.float32)
         if is_timed:
             for windows in COUNT_WINDOWS:
-                name = f"{path}: count in {_windows(windows)}"
+                name = f"{path}: count in {window_name(windows)}"
                 if has(name):
                     yield name, (view.last - self._since(view, windows)).astype(np.float32)
             yield from self._gaps(path, view, count)
@@ -233,7 +233,7 @@ class SeedColumns:
     def _window_means(self, path: str, values: Values, view: View) -> Iterator[Column]:
         from gelgt.history.kernels import block_sums, window_means
 
-        names = {windows: f"{path} mean in {_windows(windows)}" for windows in MEAN_WINDOWS}
+        names = {windows: f"{path} mean in {window_name(windows)}" for windows in MEAN_WINDOWS}
         if not any(map(self.choice.has, names.values())):
             return
         chosen = taken(values, view.events.read, np.nan).astype(np.float32, copy=False)
@@ -275,5 +275,5 @@ class SeedColumns:
         return np.where(has_time, days, np.nan).astype(np.float32)
 
 
-def _windows(count: int) -> str:
+def window_name(count: int) -> str:
     return "1 window" if count == 1 else f"{count} windows"

@@ -67,6 +67,7 @@ class Sampler:
 
     @cached_property
     def _arrays(self) -> GraphArrays:
+        """Made when the first subgraph is asked for: limits and references need none of it."""
         return graph_arrays(self.graph)
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:

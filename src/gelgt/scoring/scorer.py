@@ -7,6 +7,7 @@ does not depend on who else is predicted for, and the same question gives the sa
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,11 +28,13 @@ from gelgt.scoring.parts import CALIBRATION, COLUMNS, NETWORK, TREES, Parts, dec
 from gelgt.scoring.recorded import RecordedNetworks, What
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.seed_data import SeedData
+from gelgt.scoring.variants import RecordedVariants
 
 BATCH = 128  # seeds of a pass on a CPU: larger ones are no faster there, and need more memory
 CUDA_BATCH = 512
 LANES = 2  # batches side by side on a CPU; never one, whose sums PyTorch could split otherwise
 RELEASE = 8  # batches on a CPU after which freed memory goes back to the system
+FEW_VARIANTS = 4_096  # of seeds, of all calls so far, for which recording is not worth its seconds
 FEW = 32_768  # seeds, of all calls so far, for which recording is not worth its seconds
 
 
@@ -68,6 +71,9 @@ class Scorer:
         self.probabilities = probabilities or ProbabilityMap()
         self._recorded: dict[What, RecordedNetworks] = {}
         self._scored = 0
+        self._variants: RecordedVariants | None = None
+        self._asked, self._is_unrecorded = 0, False
+        self._on_host: RelationalModel | None = None
 
     # Seeds in.
     def predict(self, seeds: Seeds) -> Parts:
@@ -123,7 +129,7 @@ class Scorer:
         """Raw outputs of each part, (S, outputs) on the host, for batches that were not sampled
         here: seeds as they would be without some of their rows. The network is without the columns
         network here, so that all parts add up (`mixed`)."""
-        self.model.eval()
+        self._evaluate()
         outs: list[Tensor] = []
         histories: list[Tensor] = []
 
@@ -144,6 +150,41 @@ class Scorer:
         if self.trees is not None:
             parts[TREES] = outputs_of_trees(self.trees, history)
         return parts
+
+    def recorded_variants(self, count: int) -> RecordedVariants | None:
+        """What scores batches of variants by replay, as `score_inputs` does; None where that cannot
+        be, or is not worth it.
+
+        Args:
+            count: Variants that are scored next.
+        """
+        self._asked += count
+        if self._variants is None and not self._is_unrecorded:
+            is_worth_it = self._asked >= FEW_VARIANTS if self.is_recorded is None else False
+            if not (self.is_recorded or is_worth_it):
+                return None
+            if any(why_not_recorded(n, self.data, self.device) for n in self.networks):
+                self._is_unrecorded = True
+                return None
+            self._evaluate()
+            precision = partial(autocast, self.precision, self.device)
+            self._variants = RecordedVariants(self.model, self.data, precision, self.device)
+        return self._variants
+
+    def attention_of(self, inputs: ModelInput) -> tuple[Any, Tensor]:
+        """The same as `attention` for one batch that was not sampled here, on the host: a single
+        subgraph is less work than its launches on a device."""
+        if self._on_host is None:
+            self._evaluate()
+            self._on_host = self.networks[0]
+            if self.device.type != "cpu":
+                self._on_host = deepcopy(self._on_host).cpu()
+        return self._on_host.seed_attention(inputs)
+
+    def _evaluate(self) -> None:
+        """Put the model into evaluation mode, which takes milliseconds, where it is not."""
+        if any(module.training for module in (self.model, *self.networks)):
+            self.model.eval()
 
     def mixed(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What each part of `score_inputs` adds to the raw output of the model, (S, outputs); the
