@@ -167,7 +167,7 @@ def test_a_slow_answer_does_not_replace_a_newer_one(
     shown = percent(predicted(site, keys[1])["probability"])
     expect(page.locator("#result")).to_contain_text(shown)
     assert len(held) == 1
-    held[0].fulfill(json={"predictions": [{"id": 0, "probability": 0.5}], "notices": []})
+    held[0].fulfill(json=site.post("/v1/predictions", {"entities": [keys[0]]}))
     expect(page.locator("#alike tbody tr").first).to_be_visible()  # later than that
     expect(page.locator("#result-title")).to_have_text(f"customers {keys[1]}")
     expect(page.locator("#result")).to_contain_text(shown)

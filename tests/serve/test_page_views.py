@@ -94,13 +94,18 @@ def test_the_list_is_downloaded_whole(site: Site, visits: Visits, tmp_path: Path
     assert [row["id"] for row in rows[:50]] == keys_of(site, "direction=lowest")
 
 
-def test_the_list_says_how_far_it_is(site_of: SiteOf, visits: Visits) -> None:
+def test_the_list_says_how_far_it_is_and_that_it_is_a_sample(
+    site_of: SiteOf, visits: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gelgt.serve.overview.MOST", 60)
     site = site_of("binary", rows=9_999)
     with site.service.served.lock:  # which the predictions need
         page = visits(site, "#view=list")
         expect(page.locator("#list-body")).to_contain_text("Predicting")
         expect(page.get_by_role("progressbar")).to_be_visible()
+        expect(page.get_by_role("button", name="Download CSV")).to_be_disabled()
     assert len(listed(page)) == 50
+    expect(page.locator("#list-aid")).to_contain_text("a sample of 60 of the 120 eligible rows")
 
 
 def test_the_card_says_what_the_model_is(site: Site, visits: Visits) -> None:

@@ -49,7 +49,6 @@ export class EntityView {
     at("search-hint").textContent =
       task.key.length > 1 ? `Its key (${task.key.join(", ")}), or a text.` : "Its key, or a text.";
     at("at-field").hidden = task.has_own_times;
-    at("at-hint").textContent = now(card);
     at("level-field").hidden = task.type !== "regression";
     at("k-field").hidden = at("new-field").hidden = !this.recommends;
     at("turn-field").hidden = this.recommends;
@@ -61,6 +60,11 @@ export class EntityView {
       ...keys.flatMap((parts, i) => [i ? " or " : "", link(this.page, parts)]),
     );
     at("examples").hidden = keys.length === 0;
+  }
+
+  /** The rows that answers rest on have changed, or are known now. */
+  told(data) {
+    at("at-hint").textContent = now(this.page.card.task, data);
   }
 
   async submit() {
@@ -92,7 +96,7 @@ export class EntityView {
     });
   }
 
-  show(route) {
+  show(route, isMoved) {
     const parts = route.getAll("entity");
     at("answer").hidden = parts.length === 0;
     at("examples").classList.toggle("past", parts.length > 0);
@@ -114,6 +118,8 @@ export class EntityView {
     const isNew = old.getAll("entity").join("\n") !== parts.join("\n");
     const signals = [this.newest.next(), this.explaining.next()];
     if (parts.length) this.answer(parts, route, isNew, signals);
+    // Whoever chose an entity wants to read on there; whoever opens the page, at its top.
+    if (parts.length && isNew && isMoved) at("result-title").focus();
   }
 
   /** The prediction first, which is there at once; then what takes longer, one after the other. */
@@ -124,7 +130,6 @@ export class EntityView {
       for (const id of ["result-body", "why-body", "why-more", "alike-body", "why-rest"])
         at(id).replaceChildren();
       at("result-at").textContent = "";
-      at("result-title").focus({ preventScroll: true });
     }
     for (const id of ["result", "why", "alike"]) problem(at(`${id}-problem`), null);
     at("why").hidden = at("alike").hidden = true;
@@ -257,12 +262,14 @@ function only(route, left) {
   return rest.toString();
 }
 
-/** What an empty time means. */
-function now(card) {
-  const { at: moment_, keys } = card.example;
-  if (!moment_ || !keys.length) return "Empty means now.";
-  const isOld = Date.now() - Date.parse(`${moment_}Z`) > 36e5 * 2;
-  return isOld ? `Empty means just after the newest row, ${moment(moment_)}.` : "Empty means now.";
+/** What an empty time means: now, or just after the newest row where that lies more than one window
+ * back. */
+function now({ window: span }, { newest_row: newest }) {
+  const [, days, hours, minutes, seconds] = /^(\d+) days? ?(?:(\d+):(\d+):(\d+))?/.exec(span) ?? [];
+  const window_ = [days, hours, minutes, seconds].map((part) => Number(part ?? 0));
+  const length = window_.reduce((sum, part, i) => sum + part * [864e5, 36e5, 6e4, 1e3][i], 0);
+  const isOld = newest && Date.now() > Date.parse(`${newest}Z`) + length;
+  return isOld ? `Empty means just after the newest row, ${moment(newest)}.` : "Empty means now.";
 }
 
 /** A time of an address as the field takes it; empty where it cannot. */

@@ -79,7 +79,7 @@ class Page {
     }
     for (const name of Object.keys(this.views)) at(`view-${name}`).hidden = name !== view;
     document.title = `${this.title(view, route)} · gelgt`;
-    this.views[view].show(route);
+    this.views[view].show(route, isMoved);
     reachable();
   }
 
@@ -95,6 +95,7 @@ class Page {
    * are looked at. */
   told(data) {
     if (this.loaded && data.loaded_at < this.loaded) return; // an answer that took longer
+    this.views.entity.told(data);
     at("data").textContent = data.newest_row ? `Rows up to ${moment(data.newest_row)}.` : "";
     if (this.loaded && this.loaded !== data.loaded_at)
       for (const [name, view] of Object.entries(this.views))

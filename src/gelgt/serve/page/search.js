@@ -54,6 +54,7 @@ export class Search {
       problem(at("problem"), null);
       this.open(entities);
     } catch (error) {
+      if (signal.aborted) return;
       this.close();
       problem(at("problem"), error);
     }
@@ -80,7 +81,11 @@ export class Search {
     this.keys = entities.map((entity) => keyParts(entity.key));
     this.active = -1;
     this.input.removeAttribute("aria-activedescendant");
-    const none = el("li", { class: "none" }, "Nothing is found.");
+    const none = el(
+      "li",
+      { class: "none", role: "option", "aria-disabled": "true" },
+      "Nothing is found.",
+    );
     this.list.replaceChildren(...(this.options.length ? this.options : [none]));
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
