@@ -328,7 +328,7 @@ def test_the_overview_is_a_csv_file_too(client: Any) -> None:
 
 
 def test_no_cell_of_the_csv_file_is_a_formula() -> None:
-    from gelgt.serve.app import _csv
+    from gelgt.serve.routes.explore import _csv
 
     text = _csv([{"id": "=cmd()", "value": -1.5}, {"id": "a", "value": 2}], ["id", "value"])
     assert text.decode().splitlines() == ["id,value", "'=cmd(),-1.5", "a,2"]
