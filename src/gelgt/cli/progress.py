@@ -25,7 +25,7 @@ from gelgt.config import TrainConfig
 from gelgt.meter import Work, listening
 from gelgt.runs.progress import Phase
 from gelgt.runs.record import Epoch
-from gelgt.training.progress import Progress, seconds_left
+from gelgt.training.progress import Progress, score_facts, seconds_left
 
 PHASES = ("source", "task", "data", "columns", "baselines", "trees", "training", "scoring")
 
@@ -76,8 +76,7 @@ class Lines(Progress):
     def phase(self, name: str, facts: str = "") -> None:
         now, self.is_in_step = time.perf_counter(), False
         if name == "baselines" and not facts:
-            scores = ", ".join(f"{key} {value:.4f}" for key, value in self.baseline_scores.items())
-            facts = f"validation {self.metric}: {scores}"
+            facts = score_facts(self.metric, self.baseline_scores)
         self.print(f"✓ {name:<15} {duration(now - self._since):>7}  {facts}".rstrip(), "green")
         self.phases.append(Phase(name=name, seconds=now - self._since, facts=facts))
         self._since = now

@@ -34,7 +34,7 @@ from gelgt.runs.record import Epoch, RunRecord, read_record
 from gelgt.tasks import Task
 from gelgt.training.budget import Budget
 from gelgt.training.job import Options
-from gelgt.training.progress import Progress, seconds_left
+from gelgt.training.progress import Progress, score_facts, seconds_left
 
 # What follows a phase that has ended, where no plan announces it; else scoring does.
 NEXT = {
@@ -177,7 +177,9 @@ class Journal(Progress):
     def phase(self, name: str, facts: str = "") -> None:
         now = time.perf_counter()
         if name != "model":  # a line of facts within the phase that goes on
-            ended = Phase(name=name, seconds=now - self._since, facts=facts)
+            scores = self._facts.get("baselines")
+            known = score_facts(self.about.metric, scores) if name == "baselines" and scores else ""
+            ended = Phase(name=name, seconds=now - self._since, facts=facts or known)
             after = (NEXT_RANKING if self.about.is_ranking else NEXT).get(name, "scoring")
             phases = (*self._facts["phases"], ended)
             self._set(phases=phases, phase=after, plan=None, work="", step=None)

@@ -39,6 +39,12 @@ class Progress:
         """Something that the user should know."""
 
 
+def score_facts(metric: str, scores: Mapping[str, float]) -> str:
+    """What came of the baselines, in a line."""
+    listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+    return f"validation {metric}: {listed}"
+
+
 def seconds_left(
     epochs: int, epoch: int, step: int, steps: int, seconds: float, limit: float | None
 ) -> float:
