@@ -39,7 +39,8 @@ def test_a_process_that_is_gone() -> None:
     assert since in sentence(silent, NOW)
     assert "No sign of life since" in sentence(silent, NOW)
     shown = dict(times(silent, NOW))
-    assert shown["Running for"] == "40 s"  # it does not count on
+    assert shown["Time taken"] == "40 s"  # it does not count on
+    assert "its end was never told" in parts(silent, NOW, False)["phases"]
     assert "Time left, at most" not in shown
     assert "<progress" not in parts(silent, NOW, False)["times"]
     long_ago = record(updated=NOW - 3 * 86_400)

@@ -212,6 +212,8 @@ def _phases(record: ProgressRecord, now: float) -> str:
         seconds = record.phase_seconds + max(0.0, now - record.updated)
         work = escape(record.work) or "goes on"
         rows.append((f"<b>{escape(record.phase)}</b>", work, f"{seconds:.0f} s so far"))
+    elif not record.is_over:
+        rows.append((f"<b>{escape(record.phase)}</b>", "its end was never told", MISSING))
     if not rows:
         return ""
     return f"<h2>Phases</h2>{table(('Phase', 'What came of it', 'Time'), rows, words=2)}"

@@ -83,7 +83,7 @@ def times(record: ProgressRecord, now: float) -> list[tuple[str, str]]:
     is_going = state(record, now) in ("preparing", "running")
     spent = elapsed(record, now)
     in_phase = record.phase_seconds + spent - record.seconds
-    pairs = [("Time taken" if record.is_over else "Running for", duration(spent))]
+    pairs = [("Running for" if is_going else "Time taken", duration(spent))]
     if is_going:
         pairs.append(("Time left, at most", _left(record, spent)))
         plan = f" of at most {duration(record.plan)}" if record.plan is not None else ""
