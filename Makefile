@@ -33,7 +33,7 @@ test: .venv/.kernels lint
 
 # A link that leads nowhere fails. What a page loads comes from the site itself, so it can be read without a network.
 docs: setup
-	DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 dist: setup
 	rm -rf build dist
