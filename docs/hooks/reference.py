@@ -6,6 +6,7 @@ its value in each preset.
 """
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 import typer
@@ -53,14 +54,14 @@ def _row(parameter: Any) -> str:
     """A parameter and its meaning as a row of a table."""
     meaning = _cell(getattr(parameter, "help", None) or "")
     if parameter.param_type_name == "argument":
-        return f"| `{parameter.metavar or str(parameter.name).upper()}` | {meaning} |"
+        return f"| {_code(parameter.metavar or str(parameter.name).upper())} | {meaning} |"
     if parameter.name == "help" or parameter.hidden:
         return ""
     value = "" if parameter.is_flag else f" {parameter.metavar or parameter.type.name.upper()}"
-    names = " / ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    names = (*parameter.opts, *parameter.secondary_opts)
     is_shown = parameter.default not in (None, "", False, True) and not callable(parameter.default)
     default = f" Default: `{parameter.default}`." if is_shown else ""
-    return f"| {names.replace('|', chr(92) + '|')} | {meaning}{default} |"
+    return f"| {' / '.join(_code(name + value) for name in names)} | {meaning}{default} |"
 
 
 def settings() -> Iterator[str]:
@@ -71,8 +72,8 @@ def settings() -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for path, entry in of_presets[0].items():
             if path.startswith(f"{section}."):
-                values = (_cell(value_text(preset[path]["value"])) for preset in of_presets)
-                cells = " | ".join(f"`{value}`" for value in values)
+                values = (value_text(preset[path]["value"]) for preset in of_presets)
+                cells = " | ".join(map(_code, values))
                 yield f"| `{path}` | {_cell(entry['meaning'])} | {cells} |"
         yield ""
 
@@ -83,6 +84,11 @@ def _plain(text: str) -> str:
     return "\n\n".join(
         f"```text\n{part}\n```" if part.startswith("gelgt ") else _cell(part) for part in parts
     )
+
+
+def _code(text: str) -> str:
+    """Text as code that may hold a bar, which would end the cell of a table."""
+    return f"<code>{escape(text).replace('|', '&#124;')}</code>"
 
 
 def _cell(text: str) -> str:
