@@ -22,7 +22,18 @@ def test_a_training_that_goes_on() -> None:
     assert shown["Running for"] == "42 s"
     assert shown["Time left, at most"] == "4 min 18 s of 5 min 0 s"
     assert shown["Epoch"] == "3 of at most 30"
-    assert shown["Best validation ROC-AUC"] == "0.720<br>epoch 2, network 2"
+    assert shown["Best validation ROC-AUC"] == "0.720<br>epoch 2, network 1"
+
+
+def test_the_best_score_is_that_of_all_networks() -> None:
+    """Also where the newest network is behind, and where smaller is better."""
+    first, second = record().curves
+    worse = tuple(point.model_copy(update={"score": 0.5}) for point in second.points)
+    curves = (first, second.model_copy(update={"points": worse}))
+    shown = dict(times(record(updated=NOW, curves=curves), NOW))
+    assert shown["Best validation ROC-AUC"] == "0.720<br>epoch 2, network 1"
+    shown = dict(times(record(updated=NOW, curves=curves, metric="mae"), NOW))
+    assert any(value == "0.500<br>epoch 2, network 2" for value in shown.values())
 
 
 def test_without_a_limit_nothing_is_promised() -> None:

@@ -3,7 +3,7 @@
 import time
 
 from gelgt.report.html import escape
-from gelgt.report.numbers import duration, score, word
+from gelgt.report.numbers import duration, is_lower_better, score, word
 from gelgt.runs.progress import Curve, ProgressRecord
 
 PHASES = {
@@ -93,7 +93,7 @@ def times(record: ProgressRecord, now: float) -> list[tuple[str, str]]:
     best = best_score(record)
     if best is not None:
         value, curve = best
-        which = f", network {curve.network}" if record.networks > 1 else ""
+        which = f", network {curve.network}" if len(record.curves) > 1 else ""
         pairs.append(
             (
                 f"Best validation {escape(word(record.metric))}",
@@ -131,13 +131,15 @@ def _step(record: ProgressRecord, now: float) -> list[tuple[str, str]]:
 
 
 def best_score(record: ProgressRecord) -> tuple[float, Curve] | None:
-    """The validation score of the best epoch of the present network."""
-    curves = [c for c in record.curves if not c.is_retraining and c.best_epoch is not None]
-    if not curves:
-        return None
-    points = {point.epoch: point.score for point in curves[-1].points}
-    value = points.get(curves[-1].best_epoch or 0)
-    return None if value is None else (value, curves[-1])
+    """The best validation score of all networks so far."""
+    scored = [
+        (point.score, curve)
+        for curve in record.curves
+        for point in curve.points
+        if point.epoch == curve.best_epoch and point.score is not None and not curve.is_retraining
+    ]
+    pick = min if is_lower_better(record.metric) else max
+    return pick(scored, key=lambda pair: pair[0]) if scored else None
 
 
 def clock(moment: float, now: float) -> str:

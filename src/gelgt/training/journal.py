@@ -220,7 +220,7 @@ class Journal(Progress):
 
     def retrain(self, number: int, count: int, epochs: int) -> None:
         self._limit, self.epochs = None, epochs
-        self._set(phase="retrain", plan=None, step=None)
+        self._set(phase="retrain", plan=None, step=None, networks=count)
         self._begin(number, is_retraining=True)
         self.shown.retrain(number, count, epochs)
 
