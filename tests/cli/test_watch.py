@@ -3,6 +3,7 @@ every end, and that they end."""
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -127,6 +128,37 @@ def test_a_training_is_watched_to_its_end(small_shop: Shop, tmp_path: Path) -> N
         assert any("epoch" in each["title"] for each in seen)
     with pytest.raises(URLError):
         asked(url)
+
+
+def test_on_a_terminal_the_page_stays_until_control_c(small_shop: Shop, tmp_path: Path) -> None:
+    """So that the report can be read; then the command ends as the training did."""
+    folder, (ours, theirs) = tmp_path / "run", pty.openpty()
+    settings = [*TINY, "--set", "train.epochs=1", "--time-limit", "10s", "--watch"]
+    process = subprocess.Popen(
+        [*GELGT, "train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "DISPLAY": "", "WAYLAND_DISPLAY": ""},
+        preexec_fn=heed_control_c,
+    )
+    os.close(theirs)
+    try:
+        shown = b""
+        while b"until you press Ctrl-C" not in shown:
+            shown += os.read(ours, 4096)
+        found = re.search(rb"stays at (http://127\.0\.0\.1:\d+/)", shown)
+        assert found is not None
+        url = found[1].decode()
+        assert asked(url)["state"] == "finished"
+        with urlopen(f"{url}report", timeout=60) as answer:
+            assert answer.read() == (folder / "report.html").read_bytes()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def test_control_c_is_shown_and_ends_the_server(small_shop: Shop, tmp_path: Path) -> None:
