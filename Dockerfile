@@ -10,12 +10,12 @@ ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS build
 ARG TORCH_INDEX=""
 ARG EXTRAS="serve,postgres,mysql"
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CACHE_DIR=/pip
 RUN python -m venv /opt/gelgt
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/pip \
     PIP_EXTRA_INDEX_URL="${TORCH_INDEX}" /opt/gelgt/bin/pip install --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:${PYTHON}-slim
