@@ -2,12 +2,14 @@
 # make demo    the demo shop, from a SQLite file to a trained model, its scores beside baselines, and a report
 # make test    lint, format, types, import order, then the test suite: what CI runs
 # make lint    the same without the test suite
+# make docs    the documentation site, with search and an API reference, in site/
+# make dist    wheel and source distribution, in dist/
 # make results docs/results.md, from the studies' files in docs/results
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test results lint clean
+.PHONY: setup demo test docs dist results lint clean
 
 setup: .venv/.ready
 
@@ -29,6 +31,14 @@ demo: setup
 test: .venv/.kernels lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 
+# A link that leads nowhere fails. What a page loads comes from the site itself, so it can be read without a network.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+dist: setup
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+
 results: setup
 	$(BIN)/gelgt bench results docs/results
 
@@ -39,4 +49,4 @@ lint: setup
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

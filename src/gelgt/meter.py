@@ -43,7 +43,8 @@ class Work:
         now = time.perf_counter()
         if _listeners and now - self.began >= AFTER and now - self._shown >= EVERY:
             self._shown = now
-            _listeners[-1](self)
+            for listener in _listeners:
+                listener(self)
 
     def __str__(self) -> str:
         rate = self.done / max(time.perf_counter() - self.began, 1e-9)

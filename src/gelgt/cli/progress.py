@@ -6,7 +6,6 @@ line for each phase and epoch in a pipe.
       epoch  1/30       4.1 s  loss 0.6120, validation roc_auc 0.7312, the best so far
 """
 
-import math
 import sys
 import time
 from collections.abc import Mapping
@@ -24,8 +23,9 @@ from gelgt.cli.output import console
 from gelgt.cli.waiting import duration, reported
 from gelgt.config import TrainConfig
 from gelgt.meter import Work, listening
+from gelgt.runs.progress import Phase
 from gelgt.runs.record import Epoch
-from gelgt.training.progress import Progress
+from gelgt.training.progress import Progress, score_facts, seconds_left
 
 PHASES = ("source", "task", "data", "columns", "baselines", "trees", "training", "scoring")
 
@@ -43,7 +43,9 @@ class Lines(Progress):
     """One line for each phase and each epoch."""
 
     def __init__(self) -> None:
-        self.metric, self.epochs, self.time_limit = "", 1, math.inf
+        self.metric, self.epochs = "", 1
+        self.time_limit: float | None = None  # of a network
+        self.phases: list[Phase] = []  # those that have ended
         self.has_begun = False  # whether a step is done, so that there are weights to keep
         self.is_in_step = False  # steps are shown, not the work within them
         self.notices: list[str] = []
@@ -74,9 +76,9 @@ class Lines(Progress):
     def phase(self, name: str, facts: str = "") -> None:
         now, self.is_in_step = time.perf_counter(), False
         if name == "baselines" and not facts:
-            scores = ", ".join(f"{key} {value:.4f}" for key, value in self.baseline_scores.items())
-            facts = f"validation {self.metric}: {scores}"
+            facts = score_facts(self.metric, self.baseline_scores)
         self.print(f"✓ {name:<15} {duration(now - self._since):>7}  {facts}".rstrip(), "green")
+        self.phases.append(Phase(name=name, seconds=now - self._since, facts=facts))
         self._since = now
 
     def baselines(self, metric: str, scores: Mapping[str, float]) -> None:
@@ -88,7 +90,7 @@ class Lines(Progress):
 
     def plan(self, name: str, seconds: float | None) -> None:
         if name == "network":
-            self.time_limit = math.inf if seconds is None else seconds
+            self.time_limit = seconds
         elif seconds is not None:
             self.print(f"  {name}: {duration(seconds)} at most")
 
@@ -138,10 +140,7 @@ class Lines(Progress):
 
     def left(self, epoch: int, step: int, steps: int, seconds: float) -> float:
         """Seconds until training ends at the latest, at the pace of the steps so far."""
-        done = (epoch - 1) * steps + step
-        return max(
-            0.0, min(seconds / done * (self.epochs * steps - done), self.time_limit - seconds)
-        )
+        return seconds_left(self.epochs, epoch, step, steps, seconds, self.time_limit)
 
 
 class Live(Lines):

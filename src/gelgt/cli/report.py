@@ -8,6 +8,7 @@ import typer
 
 from gelgt.cli.options import JsonFlag, RunArg
 from gelgt.cli.output import print_json, say
+from gelgt.cli.watch import PortOption, serve_run
 
 RESUMABLE = ("interrupted", "time limit")  # how a run can end that --resume continues
 
@@ -22,14 +23,26 @@ def report_command(
             help="File to write; report.html in the run folder by default.",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Serve a page that shows a training while it goes on in another process, and its "
+            "report at the end; writes nothing. Ctrl-C ends the page, not the training.",
+        ),
+    ] = False,
+    port: PortOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write the report of a run as one HTML file.
+    """Write the report of a run as one HTML file, or show a training that goes on.
 
-    It shows scores beside baselines, the learning curve, ROC curve or residuals, calibration,
-    scores over time, and the temporal kernels and attention that the model learned; for
-    recommendations also hits by rank, coverage and popularity bias.
+    The report shows scores beside baselines, the learning curve, ROC curve or residuals,
+    calibration, scores over time, and the temporal kernels and attention that the model learned;
+    for recommendations also hits by rank, coverage and popularity bias.
     """
+    if live:
+        serve_run(run, port, as_json)
+        return
     from gelgt.report import write_report
 
     path = write_report(run, out)

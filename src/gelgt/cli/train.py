@@ -20,12 +20,14 @@ from gelgt.cli.options import (
 )
 from gelgt.cli.output import print_json
 from gelgt.cli.parse import check_visibility, epoch_seconds, one_of, seconds, typed_command
+from gelgt.cli.watch import TrainingPage, WatchOptions
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.cli.progress import Lines
     from gelgt.config import Visibility
     from gelgt.presets import RunConfig
+    from gelgt.runs.progress import Phase
     from gelgt.training import Options
 
 # settings that follow from other options, and what to use instead
@@ -117,7 +119,7 @@ class TrainingOptions:
     def horizon(self) -> int | None:
         return None if self.as_of is None else epoch_seconds(self.as_of, "time --as-of")
 
-    def options(self, command: str, began: float) -> "Options":
+    def options(self, command: str, began: float, before: tuple["Phase", ...]) -> "Options":
         """The same as the library takes it."""
         from gelgt.training import Options
 
@@ -130,6 +132,7 @@ class TrainingOptions:
             device=self.device,
             command=command,
             began=began,
+            before=before,
         )
 
 
@@ -146,6 +149,7 @@ def train_command(
     ] = True,
     source: SourceOptions,
     task: TaskOptions,
+    watch: WatchOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Train a model on a task and write a run folder.
@@ -159,6 +163,7 @@ def train_command(
     "PREDICT LIST_DISTINCT(order_items.product_sku, 0, 30, days) FOR EACH customers.id"
 
     Ctrl-C ends training early and keeps the best weights so far; --resume continues from there.
+    --watch shows it in the browser; gelgt report RUN --live does so for one that is going on.
     """
     began = time.perf_counter()
     training.check()  # before anything slow: a typing error should cost no time
@@ -171,21 +176,25 @@ def train_command(
     from gelgt.cli.task import task_words
     from gelgt.training import in_regime
 
-    with training_progress() as progress:
-        db = source.open()
-        rows = sum(map(db.num_rows, db.table_names))
-        progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
-        labels = task.make(db)
-        progress.phase("task", task_words(labels))
-        options = training.options(typed_command(source.source, db.source), began)
-        config = training.config(labels.task_type)
-        # refuses options that do not go together before a folder is made
-        in_regime(config, labels, options.visibility, options.as_of)
-        folder = out or Path("runs") / labels.name
-        run = train(db, labels, folder, config, options, progress)
-    result = finish(run, folder, progress.notices, with_report=report, is_quiet=as_json)
-    if as_json:
-        print_json(result)
+    with TrainingPage(watch) as page:
+        with training_progress() as progress:
+            page.shows(progress)
+            db = source.open()
+            rows = sum(map(db.num_rows, db.table_names))
+            progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
+            labels = task.make(db)
+            progress.phase("task", task_words(labels))
+            command = typed_command(source.source, db.source)
+            options = training.options(command, began, tuple(progress.phases))
+            config = training.config(labels.task_type)
+            # refuses options that do not go together before a folder is made
+            in_regime(config, labels, options.visibility, options.as_of)
+            page.folder = folder = out or Path("runs") / labels.name
+            run = train(db, labels, folder, config, options, progress)
+        result = finish(run, folder, progress.notices, with_report=report, is_quiet=as_json)
+        if as_json:
+            print_json(result)
+        page.stay()
     if result["ended"] == "interrupted":
         raise typer.Exit(130)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gelgt.errors import GelgtError
 from gelgt.runs.folder import CHECKPOINT, MARK, SUCCESS, read_json
+from gelgt.runs.progress import PROGRESS
 from gelgt.runs.tensors import load_tensors
 
 
@@ -42,7 +43,9 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
             left.unlink(missing_ok=True)
         yield
     finally:
-        if [p.name for p in out.iterdir()] == [MARK]:  # an error came before anything was written
+        if {p.name for p in out.iterdir()} <= {MARK, PROGRESS}:
+            # an error came before anything was trained
+            (out / PROGRESS).unlink(missing_ok=True)
             (out / MARK).unlink()
             out.rmdir()
         os.close(handle)

@@ -15,6 +15,7 @@
                           goes on
     _SUCCESS              written last: the format, and a checksum of each file above
     checkpoint.safetensors  while training, and after an interrupted one
+    progress.json         where the training stands, or how it ended, for whoever watches it
 
 A folder without `_SUCCESS` is not loaded, nor one whose files do not match it. Files are written
 under a temporary name and renamed.
@@ -36,6 +37,7 @@ from gelgt.files import whole_file, write_text
 from gelgt.history.seed_history import HistoryPlan
 from gelgt.nn.target import Target
 from gelgt.presets import RunConfig
+from gelgt.runs.progress import PROGRESS
 from gelgt.runs.record import FORMAT, RunRecord, read_record
 from gelgt.runs.tensors import load_tensors
 from gelgt.schema.manifest import load_yaml, parse_schema
@@ -165,9 +167,9 @@ def finish_run(path: Path) -> None:
 
 
 def _files(path: Path) -> list[str]:
-    """The files that belong to a run; reports and checkpoints come and go."""
+    """The files that belong to a run; reports, checkpoints and progress come and go."""
     files = [
-        *path.glob("*.json"),
+        *(p for p in path.glob("*.json") if p.name != PROGRESS),
         *path.glob("*.yaml"),
         path / "model.safetensors",
         *path.glob("predictions/*.parquet"),

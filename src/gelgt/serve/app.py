@@ -1,6 +1,7 @@
 """`make_app`: the routes of a service as an ASGI application."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -32,7 +33,11 @@ def make_app(service: Service) -> ASGIApp:
     async def openapi() -> Response:
         return json_response(await asyncio.to_thread(document, app, service))
 
-    files = {"/": page.page, "/static/{name}": page.static, "/openapi.json": openapi}
+    files: dict[str, Callable[..., Awaitable[Response]]] = {
+        "/": page.page,
+        "/static/{name}": page.static,
+        "/openapi.json": openapi,
+    }
     for path, file in files.items():
         app.add_api_route(path, file, include_in_schema=False, response_model=None)
     app.add_exception_handler(GelgtError, _gelgt_error)

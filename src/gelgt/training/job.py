@@ -11,6 +11,7 @@ from torch import Tensor
 from gelgt.config import Visibility
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
+from gelgt.runs.progress import Phase
 from gelgt.scoring import Scorer
 from gelgt.training.budget import Budget
 from gelgt.training.data import TrainingData
@@ -34,6 +35,7 @@ class Options:
         device: ``auto``, ``cpu``, ``cuda``, …
         command: What the user typed, for the report.
         began: When the time of the run began, by `time.perf_counter`; None: now.
+        before: Phases that have ended before, such as the opening of the source.
     """
 
     visibility: Visibility | None = None
@@ -45,6 +47,7 @@ class Options:
     device: str = "auto"
     command: str | None = None
     began: float | None = None
+    before: tuple[Phase, ...] = ()
 
 
 @dataclass

@@ -37,3 +37,26 @@ class Progress:
 
     def notice(self, text: str) -> None:
         """Something that the user should know."""
+
+
+def score_facts(metric: str, scores: Mapping[str, float]) -> str:
+    """What came of the baselines, in a line."""
+    listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+    return f"validation {metric}: {listed}"
+
+
+def seconds_left(
+    epochs: int, epoch: int, step: int, steps: int, seconds: float, limit: float | None
+) -> float:
+    """Seconds until a network has taken all its epochs at the pace of its steps so far, or until
+    its limit: no training takes longer, and early stopping may end it before.
+
+    Example:
+        >>> seconds_left(10, epoch=2, step=5, steps=10, seconds=30.0, limit=None)
+        170.0
+        >>> seconds_left(10, epoch=2, step=5, steps=10, seconds=30.0, limit=40.0)
+        10.0
+    """
+    done = (epoch - 1) * steps + step
+    left = seconds / done * (epochs * steps - done)
+    return max(0.0, left if limit is None else min(left, limit - seconds))

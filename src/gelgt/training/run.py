@@ -39,6 +39,7 @@ from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
+from gelgt.training.journal import About, Journal
 from gelgt.training.key import run_key
 from gelgt.training.profile import profile
 from gelgt.training.progress import Progress
@@ -96,11 +97,15 @@ def train_run(
             return load_run(out)
         config = _as_begun(config, out, key) if options.resume else config
         is_ranking = task.task_type == "recommendation"
-        data = (RecommendData if is_ranking else TrainingData).opened(db, task, config)
-        device = choose_device(options.device)
-        job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
-        _tell_data(job)
-        return train_ranking(job) if is_ranking else _train(job)
+        with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
+            clock.progress, stop = journal, journal.hears(stop)
+            data = (RecommendData if is_ranking else TrainingData).opened(db, task, config)
+            device = choose_device(options.device)
+            job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
+            _tell_data(job)
+            run = train_ranking(job) if is_ranking else _train(job)
+            journal.finish(run.record)
+            return run
 
 
 def _train(job: Job) -> Run:
