@@ -261,7 +261,7 @@ def test_phones_do_not_scroll_sideways_and_dark_is_dark(
         for details in page.locator("details:visible").all():
             details.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") == 400, where
-        for box in page.locator(".scroll:visible").all():  # what is wider is reached by keyboard
+        for box in page.locator(".scroll:visible, figure.wide:visible").all():  # what is wider is reached by keyboard
             page.evaluate("window.dispatchEvent(new Event('resize'))")
             is_wide, index = box.evaluate("b => [b.scrollWidth > b.clientWidth, b.tabIndex]")
             assert index == (0 if is_wide else -1)
