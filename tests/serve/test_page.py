@@ -2,6 +2,7 @@
 is said in words."""
 
 import re
+import shutil
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_plus
@@ -11,6 +12,7 @@ import pytest
 from .conftest import Site, Visits
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
 expect = sync_api.expect
 SiteOf = Callable[..., Site]
 TOKEN = "a-token-of-this-test"

@@ -4,6 +4,7 @@ texts, small and dark screens."""
 import csv
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from gelgt.training import Options, train_run
 from .conftest import TINY, Site, Visits, listen
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
 expect = sync_api.expect
 SiteOf = Callable[..., Site]
 IMAGE = '<img src=x onerror="window.bad=1">'
@@ -261,7 +263,8 @@ def test_phones_do_not_scroll_sideways_and_dark_is_dark(
         for details in page.locator("details:visible").all():
             details.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") == 400, where
-        for box in page.locator(".scroll:visible, figure.wide:visible").all():  # what is wider is reached by keyboard
+        # What is wider is reached by keyboard.
+        for box in page.locator(".scroll:visible, figure.wide:visible").all():
             page.evaluate("window.dispatchEvent(new Event('resize'))")
             is_wide, index = box.evaluate("b => [b.scrollWidth > b.clientWidth, b.tabIndex]")
             assert index == (0 if is_wide else -1)
