@@ -2,7 +2,6 @@
 texts, small and dark screens."""
 
 import csv
-import json
 import re
 import shutil
 import sqlite3
@@ -300,16 +299,3 @@ def test_the_page_can_be_read_and_used_without_seeing_it(site: Site, visits: Vis
         assert width == "solid"
     assert order[0] == "search"
     assert "at" in order
-
-
-def test_whole_numbers_keep_their_digits(site: Site, visits: Visits) -> None:
-    page = visits(site)
-    large = 9223372036854775807
-    text = json.dumps({"key": large, "small": 12, "share": 0.12345678901234567, "a": f'"{large}'})
-    parsed = page.evaluate("async t => (await import('/static/api.js')).parse(t)", text)
-    assert parsed == {
-        "key": str(large),
-        "small": 12,
-        "share": 0.12345678901234567,
-        "a": f'"{large}',
-    }
