@@ -1,7 +1,9 @@
 """The page at / in Chromium: an entity is found, predicted, explained and compared; what goes wrong
 is said in words."""
 
+import json
 import re
+import shutil
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_plus
@@ -11,6 +13,7 @@ import pytest
 from .conftest import Site, Visits
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
 expect = sync_api.expect
 SiteOf = Callable[..., Site]
 TOKEN = "a-token-of-this-test"
@@ -256,3 +259,16 @@ def test_a_token_is_asked_for_and_kept_in_this_tab(
     page.get_by_label("First").select_option("highest")
     gone = page.get_by_role("alert").filter(has_text="The server does not answer.")
     expect(gone.get_by_role("button", name="Try again")).to_be_visible()
+
+
+def test_whole_numbers_keep_their_digits(site: Site, visits: Visits) -> None:
+    page = visits(site)
+    large = 9223372036854775807
+    text = json.dumps({"key": large, "small": 12, "share": 0.12345678901234567, "a": f'"{large}'})
+    parsed = page.evaluate("async t => (await import('/static/api.js')).parse(t)", text)
+    assert parsed == {
+        "key": str(large),
+        "small": 12,
+        "share": 0.12345678901234567,
+        "a": f'"{large}',
+    }

@@ -173,7 +173,10 @@ function sorts(head) {
 /** What is wider than the page scrolls by itself, and so has to be reached with the keyboard. */
 export function reachable() {
   for (const box of document.querySelectorAll(".scroll,figure.wide,pre")) {
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-    else box.removeAttribute("tabindex");
+    const isCut = box.scrollWidth > box.clientWidth;
+    const says = { tabindex: "0", role: "group", "aria-label": "Scrolls sideways" };
+    for (const [name, value] of Object.entries(says))
+      if (isCut) box.setAttribute(name, value);
+      else box.removeAttribute(name);
   }
 }
