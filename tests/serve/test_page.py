@@ -180,7 +180,7 @@ def test_a_slow_answer_does_not_replace_a_newer_one(
     ("where", "words"),
     [
         ("#entity=987654321", ["is not in the table 'customers'", "Check the keys"]),
-        ("#entity=KEY&at=1999-01-01", ["do not exist yet", "later time"]),
+        ("#entity=KEY&at=1999-01-01", ["does not exist yet", "later time"]),
         ("#entity=KEY&at=soon", ["soon"]),
         ("#entity=1&entity=2", ["2"]),
         ("#view=list&order=colour", ["colour"]),

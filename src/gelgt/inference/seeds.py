@@ -231,13 +231,16 @@ def _check_there(
     listed = dict.fromkeys(
         key[0] if isinstance(key, tuple) and len(key) == 1 else key for key in shown
     )
-    why = (
-        "have no time"
-        if created[late[0]] == NEVER
-        else "do not exist yet at the time of their prediction"
+    is_one, has_time = len(late) == 1, created[late[0]] != NEVER
+    what = (
+        f"1 entity of '{task.entity_table}' {'does not exist yet' if has_time else 'has no time'}"
+        if is_one
+        else f"{len(late):,} entities of '{task.entity_table}' "
+        f"{'do not exist yet' if has_time else 'have no time'}"
     )
+    when = f" at the time of {'its' if is_one else 'their'} prediction" if has_time else ""
     raise GelgtError(
         "not_there_yet",
-        f"{len(late):,} entities of '{task.entity_table}' {why}: {some(listed)}.",
-        hint="Leave them out, or ask for a later time.",
+        f"{what}{when}: {some(listed)}.",
+        hint=f"Leave {'it' if is_one else 'them'} out, or ask for a later time.",
     )

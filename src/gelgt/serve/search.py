@@ -94,7 +94,8 @@ def column_texts(db: Database, table: str, name: str) -> pa.ChunkedArray:
 def _shown_columns(db: Database, task: Definition) -> list[str]:
     table = db.table(task.entity_table)
     hidden = {column for owner, column in task.remove_columns if owner == task.entity_table}
-    return [n for n in table.columns if n not in hidden | table.key_columns][:COLUMNS]
+    keys = table.key_columns | set(table.primary_key.columns if table.primary_key else ())
+    return [n for n in table.columns if n not in hidden | keys][:COLUMNS]
 
 
 def _rows(mask: pa.ChunkedArray) -> list[int]:
