@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gelgt.cli.options import DeviceOption
+from gelgt.cli.parse import seconds
 from gelgt.errors import GelgtError
 
 
@@ -35,14 +36,13 @@ def mcp_command(
         ),
     ] = None,
     refresh: Annotated[
-        float,
+        str,
         typer.Option(
             "--refresh",
-            metavar="SECONDS",
-            min=0,
-            help="After so many seconds look at the source again before the next answer.",
+            metavar="D",
+            help="Look at the source again before an answer that comes so long after the last look.",
         ),
-    ] = 300.0,
+    ] = "5m",
     device: DeviceOption = "auto",
 ) -> None:
     """Serve runs as MCP tools over standard input and output.
@@ -59,7 +59,7 @@ def mcp_command(
     named = named_runs(runs)
     if source_env is not None:
         source = source_in(source_env, source)
-    make_server(named, source=source, refresh=refresh, device=device).run()
+    make_server(named, source=source, refresh=seconds(refresh), device=device).run()
 
 
 def source_in(variable: str, source: str | None) -> str:

@@ -22,7 +22,10 @@ class ServerOptions:
     """Where a server listens, whom it answers, and its limits."""
 
     host: Annotated[
-        str, typer.Option("--host", metavar="H", help="Address to listen on; only this machine.")
+        str,
+        typer.Option(
+            "--host", metavar="H", help="Address to listen on; 127.0.0.1 is this machine alone."
+        ),
     ] = "127.0.0.1"
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes a free one.")
