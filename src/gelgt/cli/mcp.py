@@ -40,7 +40,7 @@ def mcp_command(
         typer.Option(
             "--refresh",
             metavar="D",
-            help="Look at the source again before an answer that comes so long after the last look.",
+            help="Look at the source again before an answer so long after the last look.",
         ),
     ] = "5m",
     device: DeviceOption = "auto",
