@@ -153,7 +153,7 @@ class Service:
         self._clear()
         if is_ours:
             self._made.append(derived)
-        log.info("new rows since %.1f s answer now (%d)", time.time() - began, new.number)
+        log.info("new rows answer now (state %d, read in %.1f s)", new.number, time.time() - began)
         return Refreshed(began, is_changed=True)
 
     def _clear(self) -> None:
