@@ -6,9 +6,11 @@ list of events, all columns of a table in one compiled loop, and every variant t
 list. The numbers are those of `history/columns.py`, to the bit.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +44,7 @@ from gelgt.scoring.seed_data import SeedData
 PROGRAM = "_explained_program"
 MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at once
 LEAST_VARIANTS = 8
+WORKERS = 4  # paths whose columns are computed at once
 Numbers = NDArray[np.int64]
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
 _MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
@@ -129,6 +132,11 @@ def _columns(data: TaskData, table: str, kind: str) -> Iterator[tuple[int, str]]
     return ((c, name) for c, name in enumerate(names) if (table, name) not in data.hidden)
 
 
+@cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1), "gelgt-history")
+
+
 class Program:
     """What a plan asks for, the same for all seeds of a scorer: its columns, where each stands, and
     the blocks of its paths."""
@@ -180,6 +188,7 @@ class SharedColumns(SeedColumns):
     ) -> None:
         super().__init__(data, seed.time, program.choice)
         self.of, self.program, self.out = data, program, out
+        self.started: list[Future[None]] = []
 
     def of_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> Iterator[Column]:
         for name, values in super().of_rows(path, table, rows, read):
@@ -212,10 +221,12 @@ class SharedColumns(SeedColumns):
         times = Times(int(self.references[0]), self._window, means, _COUNTS, _BACK)
         numbers = self.of.table(table, "numerical", block.numbers, block.number_places)
         codes = self.of.table(table, "categorical", block.codes, block.code_places)
-        fill_path(lists, times, numbers, codes, block.tops, block.event_places, self.out)
+        given = (lists, times, numbers, codes, block.tops, block.event_places, self.out)
+        # without the interpreter's lock; each path has columns of its own
+        self.started.append(_workers().submit(fill_path, *given))
         for column, place in block.times:
             values = self.data.features.arrays(table)["timestamp"][:, column]
-            further = self.of.further(table, "timestamp")[:, column]
+            further = self.of.stand_ins.shown(table, "timestamp")[:, column]
             made = self._age(Patched(values, further).taken(view.newest_of_lists, MISSING_TIME))
             self.out[:, place] = made[view.which]
         return iter(())
@@ -256,6 +267,8 @@ class VariantHistory:
         paths = PathColumns(columns, lists.rows, seed.time.repeat(len(states)), lists)
         for _ in paths.columns(plan.hops, plan.has_siblings):
             raise AssertionError("columns of variants are written, not yielded")
+        for started in columns.started:
+            started.result()
 
     @cached_property
     def _calendar(self) -> NDArray[np.float32]:

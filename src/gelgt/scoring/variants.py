@@ -7,7 +7,7 @@ device; behind those of each table there is room for stand-ins, whose cells are 
 from the two rows that they are made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -203,26 +203,40 @@ class RecordedVariants:
         if any(self._counts[table] + len(some) > ROOM for table, some in new.items()):
             self._stand_ins = ()
             return False
-        for table, some in new.items():
-            self._counts[table] += len(some)
-            self._write(table, some)
+        if new:
+            self._write(new)
         return True
 
     @torch.no_grad()
-    def _write(self, table: int, some: Sequence[StandIn]) -> None:
-        cells, end = self.cells[table], int(self.rows[table] + self._counts[table])
-        pairs = torch.tensor([[s.row, s.donor] for s in some]).to(self.device)
-        for values, (width, places) in zip((cells.numbers, cells.places), self._masks[table]):
-            if not width:
-                continue
-            chosen = np.zeros((len(some), width), np.bool_)
-            for number, stand_in in enumerate(some):
-                for name in stand_in.columns:
-                    if name in places:
-                        chosen[number, places[name]] = True
-            mask = torch.from_numpy(chosen).to(self.device)
-            made = torch.where(mask, values[pairs[:, 1]], values[pairs[:, 0]])
-            values[end - len(some) : end] = made
+    def _write(self, new: Mapping[int, Sequence[StandIn]]) -> None:
+        """The cells of stand-ins by table: those of the donor in their columns, of the row in the
+        others. What is needed travels in two copies."""
+        pairs = np.array([[s.row, s.donor] for some in new.values() for s in some], np.int64)
+        masks = [_chosen(some, *room) for table, some in new.items() for room in self._masks[table]]
+        here = torch.from_numpy(pairs.T.copy()).to(self.device)
+        chosen = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks])).to(self.device)
+        sizes = [mask.size for mask in masks]
+        flat, begin = iter(torch.split(chosen, sizes)), 0
+        for table, some in new.items():
+            row, donor = here[:, begin : begin + len(some)]
+            start = int(self.rows[table] + self._counts[table])
+            for values in (self.cells[table].numbers, self.cells[table].places):
+                mask = next(flat).view(len(some), values.shape[1])
+                if values.shape[1]:
+                    made = torch.where(mask, values[donor], values[row])
+                    values[start : start + len(some)] = made
+            begin += len(some)
+            self._counts[table] += len(some)
+
+
+def _chosen(some: Sequence[StandIn], width: int, places: Mapping[str, slice]) -> NDArray[np.bool_]:
+    """(n, width) which cells of stand-ins are those of their donors."""
+    chosen = np.zeros((len(some), width), np.bool_)
+    for number, stand_in in enumerate(some):
+        for name in stand_in.columns:
+            if name in places:
+                chosen[number, places[name]] = True
+    return chosen
 
 
 class RecordedTensor:
