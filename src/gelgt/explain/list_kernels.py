@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
-from gelgt.explain.kernels import mixed_in
+from gelgt.explain.kernels import weights
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.history.kernels import (
     block_sums,
@@ -21,14 +21,13 @@ DAY = 86_400
 
 @compiled
 def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A number of 64 bits for each row (n, K), the same for equal rows. That two others share one
-    is less likely than a fault of the memory."""
-    prints = np.zeros(len(kinds), np.uint64)
+    """A number of 64 bits for each row (n, K), the same for equal rows, as `fingerprints`."""
+    prints, weight = np.zeros(len(kinds), np.uint64), weights(kinds.shape[1], 4)
     for v in range(len(kinds)):
         value = np.uint64(0)
         for k in range(kinds.shape[1]):
-            value = mixed_in(value, np.uint64(kinds[v, k]))
-        prints[v] = value
+            value += np.uint64(kinds[v, k]) * weight[k]
+        prints[v] = value ^ (value >> np.uint64(32))
     return prints
 
 
@@ -55,12 +54,14 @@ def shared_lists(
         slots *= 2
     keys, lists = np.zeros(slots, np.uint64), np.full(slots, -1, np.int64)
     which, first = np.empty(variants, np.int64), np.empty(variants, np.int64)
+    weight, of_owner = weights(len(known), 5), weights(1, 6)[0]
     count = 0
     for v in range(variants):
-        value = mixed_in(np.uint64(0), np.uint64(owner[v] + 1))
+        value = np.uint64(owner[v] + 1) * of_owner
         if owner[v] >= 0:
             for k in range(known_starts[owner[v]], known_starts[owner[v] + 1]):
-                value = mixed_in(value, np.uint64(state[v, known[k]]))
+                value += np.uint64(state[v, known[k]]) * weight[k]
+        value ^= value >> np.uint64(32)
         slot = np.int64(value & np.uint64(slots - 1))
         while lists[slot] >= 0 and keys[slot] != value:
             slot = (slot + 1) & (slots - 1)

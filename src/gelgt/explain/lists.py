@@ -168,11 +168,7 @@ class VariantLists(Lists):
         self.numbers = stand_ins.row_numbers
 
     def parents(self, path: str, key: Key, rows: Rows) -> Rows:
-        distinct, which = np.unique(rows, return_inverse=True)
-        if len(distinct) == 1:
-            named = super().parents(path, key, distinct)[which]
-        else:
-            named = super().parents(path, key, rows)
+        named = super().parents(path, key, rows)
         units = self.reader.units(path, key.parent, named)
         is_absent = (units >= 0) & (self.state[self.every, units] == ABSENT)
         return np.where(is_absent, -1, named)

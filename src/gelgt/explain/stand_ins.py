@@ -95,8 +95,10 @@ class StandIns:
 
     def shown(self, table: str, kind: str) -> NDArray[Any]:
         """(n, columns) what the stand-ins of a table show of a kind."""
-        own, array = self.of_table(table), self.features.arrays(table).get(kind, _NONE[kind])
-        known = self._shown.get((table, kind))
+        own, known = self.of_table(table), self._shown.get((table, kind))
+        if known is not None and len(known) == len(own):
+            return known
+        array = self.features.arrays(table).get(kind, _NONE[kind])
         if known is None:
             known = np.zeros((0, array.shape[1]), array.dtype)
         if len(known) < len(own) and array.shape[1]:
