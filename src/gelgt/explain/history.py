@@ -8,7 +8,7 @@ list. The numbers are those of `history/columns.py`, to the bit.
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from typing import Any
 
@@ -60,7 +60,7 @@ class SharedColumns(SeedColumns):
     ) -> None:
         super().__init__(data, seed.time, program.choice)
         self.of, self.program, self.out = data, program, out
-        self.started: list[Future[None]] = []
+        self.waiting: list[tuple[Any, ...]] = []
 
     def write_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> None:
         """The columns of one row for each variant."""
@@ -68,9 +68,9 @@ class SharedColumns(SeedColumns):
             self.out[:, self.program.places[name]] = values
 
     def write(self, path: str, view: View, table: str, is_timed: bool, has_events: bool) -> None:
-        """The columns of events; others go on beside it until `done`."""
+        """The columns of events, which are there once all are `done`."""
         from gelgt.explain.list_kernels import Lists as EventLists
-        from gelgt.explain.list_kernels import Times, fill_path
+        from gelgt.explain.list_kernels import Times
 
         assert isinstance(view, SharedView)
         block = self.program.block(self.data, path, table, is_timed, has_events)
@@ -80,8 +80,7 @@ class SharedColumns(SeedColumns):
         numbers = self.of.table(table, "numerical", block.numbers, block.number_places)
         codes = self.of.table(table, "categorical", block.codes, block.code_places)
         given = (lists, times, numbers, codes, block.tops, block.event_places, self.out)
-        # without the interpreter's lock; each path has columns of its own
-        self.started.append(_workers().submit(fill_path, *given))
+        self.waiting.append(given)
         for column, place in block.times:
             values = self.data.features.arrays(table)["timestamp"][:, column]
             further = self.of.stand_ins.shown(table, "timestamp")[:, column]
@@ -89,9 +88,21 @@ class SharedColumns(SeedColumns):
             self.out[:, place] = made[view.which]
 
     def done(self) -> None:
-        """Wait for all columns."""
-        for started in self.started:
-            started.result()
+        """Compute what waits, side by side: the loops do not need the interpreter, and each path
+        has columns of its own."""
+        ordered = sorted(self.waiting, key=lambda given: -len(given[0].read))
+        count = min(WORKERS, os.cpu_count() or 1)
+        started = [_workers().submit(_fill_paths, ordered[n::count]) for n in range(1, count)]
+        _fill_paths(ordered[::count])
+        for each in started:
+            each.result()
+
+
+def _fill_paths(some: Sequence[tuple[Any, ...]]) -> None:
+    from gelgt.explain.list_kernels import fill_path
+
+    for given in some:
+        fill_path(*given)
 
 
 class VariantHistory:

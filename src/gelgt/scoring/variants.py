@@ -32,6 +32,7 @@ from gelgt.scoring.seed_data import SeedData
 
 VARIANTS = 512  # of one pass
 ROOM = 2_048  # stand-ins of a table
+AT_ONCE = 256  # stand-ins of a table that are written together
 DISTINCT = 512  # stand-ins of a table in one pass
 LEVELS = 5  # of shapes; each has half the rows of the next
 MESSAGES = 4  # for each row; the largest shape has room for all
@@ -88,7 +89,8 @@ class RecordedVariants:
             Replay(self._work, device),
             Replay(self._work_attention, device),
         )
-        self._columns = RecordedTensor(self._of_histories, VARIANTS, device)
+        self._columns = RecordedTensor(self._of_histories, device)
+        self._written = RecordedTensor(self._work_cells, device)
         self._worker = ThreadPoolExecutor(1, "gelgt-replay")
         self.rows = np.diff(data.graph.offsets)
         self.offsets = np.concatenate([[0], np.cumsum(self.rows + ROOM)])
@@ -135,7 +137,7 @@ class RecordedVariants:
         made = []
         for start in range(0, len(history), VARIANTS):
             part = history[start : start + VARIANTS]
-            made.append(self._columns(part)[: len(part)].cpu())
+            made.append(self._columns(part, VARIANTS)[: len(part)].cpu())
         return dict(zip(names, torch.split(torch.cat(made), self.data.target.outputs, 1)))
 
     def attention(self, batch: SubgraphBatch) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -207,58 +209,71 @@ class RecordedVariants:
             self._write(new)
         return True
 
-    @torch.no_grad()
     def _write(self, new: Mapping[int, Sequence[StandIn]]) -> None:
-        """The cells of stand-ins by table: those of the donor in their columns, of the row in the
-        others. What is needed travels in two copies."""
-        pairs = np.array([[s.row, s.donor] for some in new.values() for s in some], np.int64)
-        masks = [_chosen(some, *room) for table, some in new.items() for room in self._masks[table]]
-        here = torch.from_numpy(pairs.T.copy()).to(self.device)
-        chosen = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks])).to(self.device)
-        sizes = [mask.size for mask in masks]
-        flat, begin = iter(torch.split(chosen, sizes)), 0
-        for table, some in new.items():
-            row, donor = here[:, begin : begin + len(some)]
-            start = int(self.rows[table] + self._counts[table])
-            for values in (self.cells[table].numbers, self.cells[table].places):
-                mask = next(flat).view(len(some), values.shape[1])
-                if values.shape[1]:
+        """Put the cells of stand-ins behind those of their tables: those of the donor in their
+        columns, of the row in the others."""
+        for start in range(0, max(map(len, new.values())), AT_ONCE):
+            words: list[NDArray[np.int32]] = []
+            for table, (numbers, places) in enumerate(self._masks):
+                some = new.get(table, ())[start : start + AT_ONCE]
+                pairs = np.zeros((3, AT_ONCE), np.int32)
+                pairs[2] = self.rows[table] + ROOM  # where nobody looks
+                if some:
+                    pairs[:2, : len(some)] = np.array([[s.row, s.donor] for s in some]).T
+                    first = self.rows[table] + self._counts[table]
+                    pairs[2, : len(some)] = first + np.arange(len(some))
+                    self._counts[table] += len(some)
+                words.append(pairs.ravel())
+                words += [_chosen(some, *room).ravel() for room in (numbers, places)]
+            self._written(torch.from_numpy(np.concatenate(words)), sum(map(len, words)))
+
+    @torch.no_grad()
+    def _work_cells(self, words: Tensor) -> Tensor:
+        """What `_write` asks for, as one record."""
+        at = 0
+        for cells in self.cells:
+            row, donor, slot = words[at : at + 3 * AT_ONCE].long().view(3, AT_ONCE)
+            at += 3 * AT_ONCE
+            for values in (cells.numbers, cells.places):
+                width = values.shape[1]
+                mask = words[at : at + AT_ONCE * width].view(AT_ONCE, width) > 0
+                at += AT_ONCE * width
+                if width:
                     made = torch.where(mask, values[donor], values[row])
-                    values[start : start + len(some)] = made
-            begin += len(some)
-            self._counts[table] += len(some)
+                    values.index_copy_(0, slot, made)
+        return words[:1]
 
 
-def _chosen(some: Sequence[StandIn], width: int, places: Mapping[str, slice]) -> NDArray[np.bool_]:
-    """(n, width) which cells of stand-ins are those of their donors."""
-    chosen = np.zeros((len(some), width), np.bool_)
+def _chosen(some: Sequence[StandIn], width: int, places: Mapping[str, slice]) -> NDArray[np.int32]:
+    """(AT_ONCE, width) 1 for the cells of stand-ins that are those of their donors."""
+    chosen = np.zeros((AT_ONCE, width), np.int32)
     for number, stand_in in enumerate(some):
         for name in stand_in.columns:
             if name in places:
-                chosen[number, places[name]] = True
+                chosen[number, places[name]] = 1
     return chosen
 
 
 class RecordedTensor:
-    """A function of a tensor (rows, F), played back from a record on CUDA.
+    """A function of a tensor of fixed length, played back from a record on CUDA.
 
     Args:
         work: The function.
-        rows: Of every call; fewer are filled up.
         device: Where it runs.
     """
 
-    def __init__(self, work: Callable[[Tensor], Tensor], rows: int, device: torch.device) -> None:
-        self.work, self.rows, self.device = work, rows, device
+    def __init__(self, work: Callable[[Tensor], Tensor], device: torch.device) -> None:
+        self.work, self.device = work, device
         self._given: Tensor | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._made: Tensor | None = None
 
-    def __call__(self, values: Tensor) -> Tensor:
-        """(rows, …) what the function makes of (n, F), of which the first n mean something; valid
-        until the next call."""
+    def __call__(self, values: Tensor, length: int) -> Tensor:
+        """What the function makes of values (n, …), filled up to a length; valid until the next
+        call."""
         if self._given is None:
-            self._given = torch.zeros(self.rows, values.shape[1], device=self.device)
+            shape = (length, *values.shape[1:])
+            self._given = torch.zeros(shape, dtype=values.dtype, device=self.device)
         self._given[: len(values)].copy_(values)
         if self.device.type != "cuda":
             return self.work(self._given)
@@ -282,7 +297,7 @@ class RecordedTensor:
 
 def _with_room(cells: TableCells) -> TableCells:
     numbers, places = (
-        torch.cat([values, values.new_zeros(ROOM, values.shape[1])])
+        torch.cat([values, values.new_zeros(ROOM + 1, values.shape[1])])
         for values in (cells.numbers, cells.places)
     )
     return replace(cells, numbers=numbers, places=places)
