@@ -20,7 +20,7 @@ from gelgt.explain.explanation import Effect, Explanation
 from gelgt.explain.naming import Keys, Names
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.owen import Division, Effort, Part
-from gelgt.explain.sentences import key_text, sentence, summary
+from gelgt.explain.sentences import key_text, summary
 from gelgt.explain.stand_ins import ABSENT, readable_columns
 from gelgt.explain.variants import Floats, Outputs, States, Variants, neighbourhood
 from gelgt.graph import NEVER, TIMELESS
@@ -140,7 +140,7 @@ class Explainer:
         names = Names(self.data, hood, list(now.parts), self.keys)
         what = self.what(variants.output)
         effects = sorted(
-            (names.effect(leaf) for part in parts for leaf in part.leaves),
+            (names.effect(leaf, what) for part in parts for leaf in part.leaves),
             key=lambda effect: -abs(effect.effect),
         )
         paths = [
@@ -159,7 +159,7 @@ class Explainer:
             base=float(before.values.mean()),
             base_rate=self._base_rate(variants.output),
             what=what,
-            effects=tuple(replace(e, text=sentence(e, what)) for e in effects),
+            effects=tuple(effects),
             paths=_by_path(names, paths, what),
             parts={
                 name: {"base": float(before.parts[name].mean()), "prediction": float(raw[0])}
@@ -269,9 +269,8 @@ def _one_by_one(variants: Variants) -> States:
 
 
 def _by_path(names: Names, paths: list[Part], what: str) -> tuple[Effect, ...]:
-    effects = [names.effect(part) for part in paths]
-    effects.sort(key=lambda effect: -effect.strength)
-    return tuple(replace(e, text=sentence(e, what)) for e in effects)
+    effects = [names.effect(part, what) for part in paths]
+    return tuple(sorted(effects, key=lambda effect: -effect.strength))
 
 
 def _timeline(names: Names, hood: Neighbourhood, score: Floats) -> tuple[dict[str, Any], ...]:

@@ -2,167 +2,47 @@
 
 Most variants see the same events on most paths: one row is absent, and all other paths are as they
 were. So what lies on a path is read once for a seed, each column is computed once for each distinct
-list of events, all columns of a table in one compiled loop, and every variant takes those of its
+list of events, all columns of a path in one compiled loop, and every variant takes those of its
 list. The numbers are those of `history/columns.py`, to the bit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.explain.history_plan import Made, Numbers, Program, Step
 from gelgt.explain.lists import PathReader, SharedView, Survey, VariantLists
 from gelgt.explain.neighbourhood import Neighbourhood, Rest
 from gelgt.explain.stand_ins import StandInData, StandIns
-from gelgt.features.encode import columns_of
 from gelgt.features.values import MISSING_TIME
-from gelgt.history.aggregates import PathColumns, aggregates
 from gelgt.history.columns import (
     BACK,
     COUNT_WINDOWS,
     MEAN_WINDOWS,
-    NUMBERS,
-    TIMELESS_NUMBERS,
-    TOP,
-    Choice,
-    Column,
     SeedColumns,
-    TaskData,
-    Values,
-    window_name,
 )
 from gelgt.history.events import View
+from gelgt.history.lists import Lists
 from gelgt.history.patched import Patched
 from gelgt.history.seed_history import calendar
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 
-PROGRAM = "_explained_program"
 MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at once
 LEAST_VARIANTS = 8
-Numbers = NDArray[np.int64]
+WORKERS = 4  # paths whose columns are computed at once
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
 _MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Which columns of the events on one path are read.
-
-    Attributes:
-        numbers: (C,) numerical columns of the table.
-        number_places: (C, 13) where each statistic of each stands in the plan, -1 for none.
-        codes: (K,) categorical columns.
-        tops: (K,) how many of their categories are counted.
-        code_places: (K, 6) likewise for the shares, and last for the newest category.
-        times: Timestamp columns, each with its place.
-        event_places: (17,) likewise for number, times and gaps of the events.
-    """
-
-    numbers: Numbers
-    number_places: Numbers
-    codes: Numbers
-    tops: Numbers
-    code_places: Numbers
-    times: tuple[tuple[int, int], ...]
-    event_places: Numbers
-
-    @classmethod
-    def of(
-        cls,
-        data: TaskData,
-        plan: Mapping[str, int],
-        path: str,
-        table: str,
-        is_timed: bool,
-        has_events: bool,
-    ) -> "Block":
-        """The block of a path whose events are rows of a table.
-
-        Args:
-            plan: The place of each column that is read.
-            has_events: Whether the events themselves have columns, beside those of their rows.
-        """
-
-        def place(name: str, is_given: bool = True) -> int:
-            return plan.get(name, -1) if is_given else -1
-
-        given = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
-        numbers, codes, tops, times = {}, {}, {}, []
-        for column, name in _columns(data, table, "numerical"):
-            places = [place(f"{path}: {name} {s}", s in given) for s in NUMBERS]
-            means = (f"{path}: {name} mean in {window_name(w)}" for w in MEAN_WINDOWS)
-            numbers[column] = places + [place(mean, is_timed) for mean in means]
-        for column, name in _columns(data, table, "categorical"):
-            top = data.categories(table, name)[:TOP]
-            shares = [place(f"{path}: {name} share of {category}") for category in top]
-            rest = [-1] * (TOP - len(top))
-            codes[column] = [*shares, *rest, place(f"{path}: {name} last", is_timed)]
-            tops[column] = len(top)
-        time_col = data.db.table(table).time_col
-        for column, name in _columns(data, table, "timestamp"):
-            there = place(f"{path}: {name} last age", is_timed and name != time_col)
-            times += [(column, there)] if there >= 0 else []
-        counted = [f"count in {window_name(w)}" for w in COUNT_WINDOWS]
-        since = ["days since", *(f"days since {word} last" for word in BACK)]
-        events = [place(f"{path}: count", has_events)]
-        for what in (*counted, *since, "mean gap", "last gap", "overdue"):
-            events.append(place(f"{path}: {what}", has_events and is_timed))
-        numbers, codes = ({c: p for c, p in d.items() if max(p) >= 0} for d in (numbers, codes))
-        return cls(
-            np.array(list(numbers), np.int64),
-            np.array(list(numbers.values()), np.int64).reshape(
-                -1, len(NUMBERS) + len(MEAN_WINDOWS)
-            ),
-            np.array(list(codes), np.int64),
-            np.array([tops[column] for column in codes], np.int64),
-            np.array(list(codes.values()), np.int64).reshape(-1, TOP + 1),
-            tuple(times),
-            np.array(events, np.int64),
-        )
-
-
-def _columns(data: TaskData, table: str, kind: str) -> Iterator[tuple[int, str]]:
-    names = columns_of(data.features.statistics.tables[table], kind)
-    return ((c, name) for c, name in enumerate(names) if (table, name) not in data.hidden)
-
-
-class Program:
-    """What a plan asks for, the same for all seeds of a scorer: its columns, where each stands, and
-    the blocks of its paths."""
-
-    def __init__(self, data: SeedData, names: tuple[str, ...]) -> None:
-        self.choice, self.size = Choice(frozenset(names)), len(names)
-        self.places = {name: place for place, name in enumerate(names)}
-        self._blocks: dict[tuple[str, str, bool, bool], Block] = {}
-
-    @classmethod
-    def of(cls, data: SeedData, seed: Seeds) -> "Program":
-        """That of some data, made once; a plan without names has all columns that any seed has."""
-        made = data.__dict__.get(PROGRAM)
-        if made is None:
-            made = data.__dict__[PROGRAM] = cls(data, data.plan.columns or _all_names(data, seed))
-        assert isinstance(made, cls)
-        return made
-
-    def block(
-        self, data: TaskData, path: str, table: str, is_timed: bool, has_events: bool
-    ) -> Block:
-        key = path, table, is_timed, has_events
-        if key not in self._blocks:
-            self._blocks[key] = Block.of(data, self.places, *key)
-        return self._blocks[key]
-
-
-def _all_names(data: SeedData, seed: Seeds) -> tuple[str, ...]:
-    plan = data.plan
-    if not plan.hops or plan.columns is not None:
-        return ()
-    row = seed.node - data.graph.offsets[data.graph.table_number(data.task.entity_table)]
-    every = aggregates(data.task_data, row, seed.time, hops=plan.hops, siblings=plan.has_siblings)
-    return tuple(name for name, is_code in zip(every.names, every.is_code) if not is_code)
+@cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1), "gelgt-history")
 
 
 class SharedColumns(SeedColumns):
@@ -180,45 +60,49 @@ class SharedColumns(SeedColumns):
     ) -> None:
         super().__init__(data, seed.time, program.choice)
         self.of, self.program, self.out = data, program, out
+        self.waiting: list[tuple[Any, ...]] = []
 
-    def of_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> Iterator[Column]:
-        for name, values in super().of_rows(path, table, rows, read):
+    def write_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> None:
+        """The columns of one row for each variant."""
+        for name, values in self.of_rows(path, table, rows, read):
             self.out[:, self.program.places[name]] = values
-        return iter(())
 
-    def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
-        return self._write(path, view, table, is_timed, has_events=True)
-
-    def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
-        return self._write(path, view, table, is_timed, has_events=False)
-
-    def numbers(
-        self, path: str, values: Values, view: View, statistics: Sequence[str]
-    ) -> Iterator[Column]:
-        assert isinstance(view, SharedView)
-        for name, made in super().numbers(path, values, view, statistics):
-            self.out[:, self.program.places[name]] = made[view.which]
-        return iter(())
-
-    def _write(
-        self, path: str, view: View, table: str, is_timed: bool, has_events: bool
-    ) -> Iterator[Column]:
-        from gelgt.explain.list_kernels import Lists, Times, fill_path
+    def write(self, path: str, view: View, table: str, is_timed: bool, has_events: bool) -> None:
+        """The columns of events, which are there once all are `done`."""
+        from gelgt.explain.list_kernels import Lists as EventLists
+        from gelgt.explain.list_kernels import Times
 
         assert isinstance(view, SharedView)
         block = self.program.block(self.data, path, table, is_timed, has_events)
-        lists = Lists(view.events.time, view.events.read, view.events.starts, view.which)
+        lists = EventLists(view.events.time, view.events.read, view.events.starts, view.which)
         means = _MEANS if is_timed else _MEANS[:0]
         times = Times(int(self.references[0]), self._window, means, _COUNTS, _BACK)
         numbers = self.of.table(table, "numerical", block.numbers, block.number_places)
         codes = self.of.table(table, "categorical", block.codes, block.code_places)
-        fill_path(lists, times, numbers, codes, block.tops, block.event_places, self.out)
+        given = (lists, times, numbers, codes, block.tops, block.event_places, self.out)
+        self.waiting.append(given)
         for column, place in block.times:
             values = self.data.features.arrays(table)["timestamp"][:, column]
-            further = self.of.further(table, "timestamp")[:, column]
+            further = self.of.stand_ins.shown(table, "timestamp")[:, column]
             made = self._age(Patched(values, further).taken(view.newest_of_lists, MISSING_TIME))
             self.out[:, place] = made[view.which]
-        return iter(())
+
+    def done(self) -> None:
+        """Compute what waits, side by side: the loops do not need the interpreter, and each path
+        has columns of its own."""
+        ordered = sorted(self.waiting, key=lambda given: -len(given[0].read))
+        count = min(WORKERS, os.cpu_count() or 1)
+        started = [_workers().submit(_fill_paths, ordered[n::count]) for n in range(1, count)]
+        _fill_paths(ordered[::count])
+        for each in started:
+            each.result()
+
+
+def _fill_paths(some: Sequence[tuple[Any, ...]]) -> None:
+    from gelgt.explain.list_kernels import fill_path
+
+    for given in some:
+        fill_path(*given)
 
 
 class VariantHistory:
@@ -249,43 +133,53 @@ class VariantHistory:
         return np.concatenate([own, np.repeat(self._calendar, len(states), 0)], 1)
 
     def _fill(self, program: Program, states: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-        base, plan, seed = self.data.task_data, self.data.plan, self.hood.seed
+        base, seed = self.data.task_data, self.hood.seed
         parts = (base.db, base.graph, base.features, base.task, base.sampling)
         columns = SharedColumns(StandInData(*parts, self.stand_ins), seed, program, out)
         lists = VariantLists(self.reader, states, self.stand_ins)
-        paths = PathColumns(columns, lists.rows, seed.time.repeat(len(states)), lists)
-        for _ in paths.columns(plan.hops, plan.has_siblings):
-            raise AssertionError("columns of variants are written, not yielded")
+        own = lists.rows if self.data.exists(seed)[0] else np.full_like(lists.rows, -1)
+        followed(program.steps(self.data, seed), lists, own, columns)
+        columns.done()
 
     @cached_property
     def _calendar(self) -> NDArray[np.float32]:
         return calendar(self.data.graph, self.data.sampling, self.hood.seed)
 
 
-class _NoColumns(SeedColumns):
-    """Makes nothing of what paths lead to: the paths themselves are looked at."""
+def followed(
+    steps: Sequence[Step], lists: Lists, own: Numbers, columns: SharedColumns | None = None
+) -> None:
+    """Take steps along foreign keys.
 
-    def of_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> Iterator[Column]:
-        return iter(())
+    Args:
+        lists: Follows them.
+        own: The rows of the seeds.
+        columns: Writes columns of what they lead to; None for none.
+    """
+    made: list[Any] = []
 
-    def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
-        return iter(())
+    def now(given: Any) -> Any:
+        if not isinstance(given, Made):
+            return own if isinstance(given, np.ndarray) else given
+        return made[given.step].newest if given.is_newest else made[given.step]
 
-    def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
-        return iter(())
-
-    def numbers(
-        self, path: str, values: Values, view: View, statistics: Sequence[str]
-    ) -> Iterator[Column]:
-        return iter(())
+    for what, given in steps:
+        if what not in ("rows", "events"):
+            made.append(getattr(lists, what)(*map(now, given)))
+            continue
+        made.append(None)
+        if columns is not None and what == "rows":
+            path, table, rows = map(now, given)
+            columns.write_rows(path, table, rows, lists.read_rows(table, rows))
+        elif columns is not None:
+            columns.write(*map(now, given))
 
 
 def surveyed(data: SeedData, hood: Neighbourhood) -> tuple[Rest, ...]:
     """The rows outside the sample that the history columns of a seed read."""
-    seed, plan = hood.seed, data.plan
-    columns = _NoColumns(data.task_data, seed.time, Program.of(data, seed).choice)
-    survey = Survey(hood, columns.limits, int(columns.references[0]))
-    paths = PathColumns(columns, hood.row_numbers[:1], seed.time, survey)
-    for _ in paths.columns(plan.hops, plan.has_siblings):
-        raise AssertionError("a survey makes no columns")
+    seed, own = hood.seed, hood.row_numbers[:1]
+    limits, reference = data.sampler.limits(seed.time), data.sampler.references(seed.time)
+    survey = Survey(hood, limits, int(reference[0]))
+    own = own if data.exists(seed)[0] else np.full_like(own, -1)
+    followed(Program.of(data, seed).steps(data, seed), survey, own)
     return survey.rests()

@@ -100,11 +100,15 @@ def link(
 
 
 @compiled
-def mixed_in(value: np.uint64, more: np.uint64) -> np.uint64:
-    """One more number in a running number of 64 bits (the last steps of splitmix64)."""
-    value = (value ^ more) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    return value ^ (value >> np.uint64(27))
+def weights(count: int, start: int) -> NDArray[np.uint64]:
+    """So many random odd numbers of 64 bits (splitmix64), the same each time."""
+    made, value = np.empty(count, np.uint64), np.uint64(start)
+    for k in range(count):
+        value += np.uint64(0x9E3779B97F4A7C15)
+        mixed = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        made[k] = (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)
+    return made
 
 
 @compiled
@@ -114,8 +118,8 @@ def fingerprints(
     offsets: NDArray[np.int64],
     words: NDArray[np.int32],
 ) -> NDArray[np.uint64]:
-    """A number of 64 bits for each variant, the same for those that a model cannot tell apart. That
-    two others share one is less likely than a fault of the memory.
+    """A number of 64 bits for each variant, the same for those that a model cannot tell apart: a
+    sum with random weights, so that two others share one less often than memory fails.
 
     Args:
         rows: (T,) rows of the variants.
@@ -124,12 +128,16 @@ def fingerprints(
         words: (V, F) the bits of their history columns.
     """
     prints = np.zeros(len(offsets) - 1, np.uint64)
+    most = 0
+    for v in range(len(prints)):
+        most = max(most, offsets[v + 1] - offsets[v])
+    of_row, of_state, of_word = weights(most, 1), weights(most, 2), weights(words.shape[1], 3)
     for v in range(len(prints)):
         value = np.uint64(offsets[v + 1] - offsets[v])
         for t in range(offsets[v], offsets[v + 1]):
-            value = mixed_in(value, np.uint64(rows[t]))
-            value = mixed_in(value, np.uint64(seen[t]))
+            k = t - offsets[v]
+            value += np.uint64(rows[t]) * of_row[k] + np.uint64(seen[t]) * of_state[k]
         for f in range(words.shape[1]):
-            value = mixed_in(value, np.uint64(np.uint32(words[v, f])))
-        prints[v] = value
+            value += np.uint64(np.uint32(words[v, f])) * of_word[f]
+        prints[v] = value ^ (value >> np.uint64(32))
     return prints

@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
-from gelgt.explain.kernels import mixed_in
+from gelgt.explain.kernels import weights
 from gelgt.graph import NEVER, TIMELESS
 from gelgt.history.kernels import (
     block_sums,
     first_from,
+    once_each,
+    sort_by_time,
     sweep_codes,
     sweep_numbers,
     window_means,
@@ -19,17 +21,85 @@ from gelgt.history.kernels import (
 DAY = 86_400
 
 
+class GraphLists(NamedTuple):
+    """Lists of neighbours of a graph, and the times of its nodes."""
+
+    indptr: Any
+    indices: Any
+    node_time: Any
+
+
+class KeyLists(NamedTuple):
+    """A foreign key: (R, keys) the nodes that the child's rows name, its place among them, and the
+    first nodes of both tables."""
+
+    named: Any
+    place: Any
+    first_child: Any
+    first_parent: Any
+
+
 @compiled
 def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A number of 64 bits for each row (n, K), the same for equal rows. That two others share one
-    is less likely than a fault of the memory."""
-    prints = np.zeros(len(kinds), np.uint64)
+    """A number of 64 bits for each row (n, K), the same for equal rows, as `fingerprints`."""
+    prints, weight = np.zeros(len(kinds), np.uint64), weights(kinds.shape[1], 4)
     for v in range(len(kinds)):
         value = np.uint64(0)
         for k in range(kinds.shape[1]):
-            value = mixed_in(value, np.uint64(kinds[v, k]))
-        prints[v] = value
+            value += np.uint64(kinds[v, k]) * weight[k]
+        prints[v] = value ^ (value >> np.uint64(32))
     return prints
+
+
+@compiled
+def read_children(
+    graph: GraphLists, key: KeyLists, owners: NDArray[np.int64], limit: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The rows that name some rows by a key, before a limit, by (owner, time, row): rows, times,
+    and (O + 1,) where those of each owner begin. As `history.events.children`, for a few owners.
+
+    Args:
+        owners: (O,) rows of the key's parent.
+    """
+    most = 0
+    for o in range(len(owners)):
+        node = owners[o] + key.first_parent
+        most += graph.indptr[node + 1] - graph.indptr[node]
+    row, time = np.empty(most, np.int64), np.empty(most, np.int64)
+    starts = np.zeros(len(owners) + 1, np.int64)
+    count = 0
+    for o in range(len(owners)):
+        node, begin = owners[o] + key.first_parent, count
+        # from the oldest to the newest, which mostly is the order of the rows
+        for j in range(graph.indptr[node + 1] - 1, graph.indptr[node] - 1, -1):
+            child = np.int64(graph.indices[j]) - key.first_child
+            if 0 <= child < len(key.named) and key.named[child, key.place] == node:
+                row[count] = child
+                count += 1
+        count = once_each(row, begin, count)
+        end = begin
+        for i in range(begin, count):
+            moment = graph.node_time[row[i] + key.first_child]
+            if moment < limit and moment != NEVER:
+                row[end], time[end] = row[i], moment
+                end += 1
+        sort_by_time(time, row, np.array([begin, end]))
+        count = end
+        starts[o + 1] = end
+    return row[:count], time[:count], starts
+
+
+@compiled
+def units_of(
+    known: NDArray[Any], units: NDArray[np.int64], nodes: NDArray[np.int64], rest: int
+) -> NDArray[np.int64]:
+    """(n,) the unit of each node by the known ones, which ascend; `rest` for the others."""
+    out = np.empty(len(nodes), np.int64)
+    for i in range(len(nodes)):
+        place = np.searchsorted(known, nodes[i])
+        is_known = place < len(known) and known[place] == nodes[i]
+        out[i] = units[place] if is_known else rest
+    return out
 
 
 @compiled
@@ -55,12 +125,14 @@ def shared_lists(
         slots *= 2
     keys, lists = np.zeros(slots, np.uint64), np.full(slots, -1, np.int64)
     which, first = np.empty(variants, np.int64), np.empty(variants, np.int64)
+    weight, of_owner = weights(len(known), 5), weights(1, 6)[0]
     count = 0
     for v in range(variants):
-        value = mixed_in(np.uint64(0), np.uint64(owner[v] + 1))
+        value = np.uint64(owner[v] + 1) * of_owner
         if owner[v] >= 0:
             for k in range(known_starts[owner[v]], known_starts[owner[v] + 1]):
-                value = mixed_in(value, np.uint64(state[v, known[k]]))
+                value += np.uint64(state[v, known[k]]) * weight[k]
+        value ^= value >> np.uint64(32)
         slot = np.int64(value & np.uint64(slots - 1))
         while lists[slot] >= 0 and keys[slot] != value:
             slot = (slot + 1) & (slots - 1)

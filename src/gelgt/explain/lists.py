@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gelgt.explain.neighbourhood import DAY, Neighbourhood, Rest, age_group
 from gelgt.explain.paths import Path
 from gelgt.explain.stand_ins import ABSENT, StandIns
-from gelgt.graph import TIMELESS
-from gelgt.history.events import Events, View, children, parents_of, row_times, rows_below
+from gelgt.graph import TIMELESS, Graph
+from gelgt.history.events import Events, View, parents_of, row_times, rows_below
 from gelgt.history.keys import Key
 from gelgt.history.lists import Lists, Rows
 
@@ -58,6 +58,24 @@ class Listed:
         )
 
 
+def children_before(
+    graph: Graph, key: Key, owners: NDArray[np.int64], limit: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that name some rows, before a limit, by (owner, time): rows, times, and where those
+    of each owner begin."""
+    from gelgt.explain.list_kernels import GraphLists, KeyLists, read_children
+
+    first_child, first_parent = (
+        int(graph.offsets[graph.table_number(table)]) for table in (key.child, key.parent)
+    )
+    named = KeyLists(graph.table_parents(key.child), key.place, first_child, first_parent)
+    lists = GraphLists(graph.indptr, graph.indices, graph.node_time)
+    read: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] = read_children(
+        lists, named, owners, limit
+    )
+    return read
+
+
 class PathReader:
     """Reads what lies on the paths around one seed, each once.
 
@@ -77,10 +95,9 @@ class PathReader:
         places = self._owners.setdefault(path, {})
         missing = sorted(set(owners) - set(places))
         if missing or path not in self._read:
-            events = children(self.graph, key, np.array(missing, np.int64))
-            is_before = events.time < self.limit
-            row, time = events.row[is_before].astype(np.int64), events.time[is_before]
-            starts = np.concatenate([[0], np.cumsum(is_before)])[events.starts]
+            row, time, starts = children_before(
+                self.graph, key, np.array(missing, np.int64), self.limit
+            )
             units = self.units(path, key.child, row)
             more = Listed(row, time, np.stack([units, np.full_like(units, -1)]), starts)
             before = self._read.get(path)
@@ -168,11 +185,7 @@ class VariantLists(Lists):
         self.numbers = stand_ins.row_numbers
 
     def parents(self, path: str, key: Key, rows: Rows) -> Rows:
-        distinct, which = np.unique(rows, return_inverse=True)
-        if len(distinct) == 1:
-            named = super().parents(path, key, distinct)[which]
-        else:
-            named = super().parents(path, key, rows)
+        named = super().parents(path, key, rows)
         units = self.reader.units(path, key.parent, named)
         is_absent = (units >= 0) & (self.state[self.every, units] == ABSENT)
         return np.where(is_absent, -1, named)
@@ -232,10 +245,14 @@ class Survey(Lists):
         return named
 
     def children(self, path: str, key: Key) -> View:
-        return self._seen(path, key.child, super().children(path, key))
+        return self.children_of(path, key, self.rows)
 
     def children_of(self, path: str, key: Key, rows: Rows) -> View:
-        return self._seen(path, key.child, super().children_of(path, key, rows))
+        owners = rows[rows >= 0]
+        row, time, starts = children_before(self.graph, key, owners, int(self.limits[0]))
+        ends = np.zeros(1, np.int64), np.array([len(row)])
+        events = Events(owners, row, time, starts)
+        return self._seen(path, key.child, View(events, *ends, np.zeros(1, np.int64)))
 
     def other_parents(self, path: str, key: Key, other: Key) -> View:
         return self._seen(path, other.parent, super().other_parents(path, key, other))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gelgt.explain.explanation import Effect
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.owen import Part
+from gelgt.explain.sentences import sentence
 from gelgt.features.encode import columns_of
 from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
@@ -85,31 +86,32 @@ class Names:
         assert isinstance(about, CategoricalStatistics)
         return None if raw < 0 else about.categories[int(raw)]
 
-    def effect(self, part: Part) -> Effect:
-        """A part of the prediction as an effect."""
+    def effect(self, part: Part, what: str) -> Effect:
+        """A part of the prediction as an effect, in a sentence on what is explained."""
         player, hood = part.player, self.hood
         units = player.units
         ages = self._ages(units)
         kind, unit = self._kind(part), int(units[0])
         is_one = kind in ("row", "column")
-        return Effect(
-            kind=kind,
-            table=player.path.table,
-            path=player.path.tables,
-            keys=player.path.keys,
-            effect=part.effect,
-            error=part.error,
-            strength=sum(abs(leaf.effect) for leaf in part.leaves),
-            key=self.key(unit) if is_one else None,
-            column=part.column,
-            value=None if part.column is None else self.value(unit, part.column),
-            age_days=_days(np.nanmin(ages)) if len(ages) and unit else None,
-            oldest_days=_days(np.nanmax(ages)) if len(ages) and not is_one else None,
-            via_days=self._via(unit) if is_one and unit and not len(ages) else None,
-            time=self.time(unit) if is_one and unit else None,
-            rows=int(hood.sizes[units].sum()),
-            parts=dict(zip(self.parts, map(float, part.values[1:]))),
-        )
+        made: dict[str, Any] = {
+            "kind": kind,
+            "table": player.path.table,
+            "path": player.path.tables,
+            "keys": player.path.keys,
+            "effect": part.effect,
+            "error": part.error,
+            "strength": sum(abs(leaf.effect) for leaf in part.leaves),
+            "key": self.key(unit) if is_one else None,
+            "column": part.column,
+            "value": None if part.column is None else self.value(unit, part.column),
+            "age_days": _days(np.nanmin(ages)) if len(ages) and unit else None,
+            "oldest_days": _days(np.nanmax(ages)) if len(ages) and not is_one else None,
+            "via_days": self._via(unit) if is_one and unit and not len(ages) else None,
+            "time": self.time(unit) if is_one and unit else None,
+            "rows": int(hood.sizes[units].sum()),
+            "parts": dict(zip(self.parts, part.values[1:].tolist())),
+        }
+        return Effect(**made, text=sentence(Effect(**made), what))
 
     def _kind(self, part: Part) -> str:
         if part.column is not None:

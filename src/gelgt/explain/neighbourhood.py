@@ -218,10 +218,11 @@ class Neighbourhood:
     def units(self, path: str, nodes: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) the units of some nodes at the end of a path. A row that is met only where others
         are absent belongs to the rest of that path; -1 where there is none."""
-        known, of = self._sorted
-        place = np.minimum(np.searchsorted(known, nodes), len(of) - 1)
+        from gelgt.explain.list_kernels import units_of
+
         rest = self._first_rests.get(Path.name_of(path), -1)
-        return np.where(known[place] == nodes, of[place], rest).astype(np.int64)
+        units: NDArray[np.int64] = units_of(*self._sorted, np.asarray(nodes, np.int64), rest)
+        return units
 
     @cached_property
     def _first_rests(self) -> dict[str, int]:

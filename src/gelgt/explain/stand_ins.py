@@ -3,7 +3,7 @@ of a row of the same table that was known before the seed's time, drawn at rando
 might as well have said, never a zero that no row has."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -54,6 +54,7 @@ class StandIns:
         self._places: dict[StandIn, int] = {}
         self._numbers: list[int] = []
         self._of_table: dict[str, list[tuple[int, StandIn]]] = {}
+        self._shown: dict[tuple[str, str], NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -91,6 +92,23 @@ class StandIns:
     def of_table(self, table: str) -> list[tuple[int, StandIn]]:
         """The stand-ins of a table with their places."""
         return self._of_table.get(table, [])
+
+    def shown(self, table: str, kind: str) -> NDArray[Any]:
+        """(n, columns) what the stand-ins of a table show of a kind."""
+        own, known = self.of_table(table), self._shown.get((table, kind))
+        if known is not None and len(known) == len(own):
+            return known
+        array = self.features.arrays(table).get(kind, _NONE[kind])
+        if known is None:
+            known = np.zeros((0, array.shape[1]), array.dtype)
+        if len(known) < len(own) and array.shape[1]:
+            new = [s for _, s in own[len(known) :]]
+            names = columns_of(self.features.statistics.tables[table], kind)
+            is_given = np.array([[name in s.columns for name in names] for s in new])
+            given, shown = (array[[getattr(s, one) for s in new]] for one in ("donor", "row"))
+            known = np.concatenate([known, np.where(is_given, given, shown)])
+        self._shown[table, kind] = known
+        return known
 
     def frame(self, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
         """The features of some rows, and behind them those of the table's stand-ins."""
@@ -131,15 +149,9 @@ def _mixed(values: Tensor, donors: Tensor, mask: Tensor, first: int) -> Tensor:
 
 @dataclass(frozen=True)
 class StandInData(TaskData):
-    """A task's database in which the stand-ins that there are now are rows too.
-
-    Attributes:
-        stand_ins: These.
-        shown: What they show, by table and kind, once it was asked for.
-    """
+    """A task's database in which stand-ins are rows too."""
 
     stand_ins: StandIns
-    shown: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def columns(self, table: str, kind: str) -> Iterator[tuple[str, Values]]:
         own = [s for _, s in self.stand_ins.of_table(table)]
@@ -157,20 +169,7 @@ class StandInData(TaskData):
         from gelgt.explain.list_kernels import Table
 
         array = self.features.arrays(table).get(kind, _NONE[kind])
-        return Table(array, self.further(table, kind), columns, places)
-
-    def further(self, table: str, kind: str) -> NDArray[Any]:
-        """(n, columns) what the stand-ins of a table show of a kind."""
-        if (table, kind) not in self.shown:
-            array = self.features.arrays(table).get(kind, _NONE[kind])
-            own = [s for _, s in self.stand_ins.of_table(table)] if array.shape[1] else []
-            names = columns_of(self.features.statistics.tables[table], kind)
-            shown = array[np.array([s.row for s in own], np.int64)]
-            given = array[np.array([s.donor for s in own], np.int64)]
-            chosen = [[name in s.columns for name in names] for s in own]
-            is_given = np.array(chosen, np.bool_).reshape(shown.shape)
-            self.shown[table, kind] = np.where(is_given, given, shown)
-        return self.shown[table, kind]
+        return Table(array, self.stand_ins.shown(table, kind), columns, places)
 
 
 def readable_columns(

@@ -73,19 +73,19 @@ def listed_rows(
     begin = 0  # of the rows of the present place
     for i in range(len(nodes)):
         if i and places[i] != places[i - 1]:
-            count = begin = _once_each(row, begin, count)
+            count = begin = once_each(row, begin, count)
         # from the oldest to the newest, which mostly is the order of the rows
         for j in range(indptr[nodes[i] + 1] - 1, indptr[nodes[i]] - 1, -1):
             candidate = indices[j] - first_child
             if 0 <= candidate < len(named) and named[candidate] == nodes[i]:
                 place[count], row[count] = places[i], candidate
                 count += 1
-    count = _once_each(row, begin, count)
+    count = once_each(row, begin, count)
     return place[:count], row[:count]
 
 
 @compiled
-def _once_each(values: NDArray[Any], start: int, stop: int) -> int:
+def once_each(values: NDArray[Any], start: int, stop: int) -> int:
     """Sort the values `start … stop` and keep each once; returns where they end. A row that names
     another by two keys is listed twice."""
     is_ascending = True

@@ -7,7 +7,7 @@ device; behind those of each table there is room for stand-ins, whose cells are 
 from the two rows that they are made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ from gelgt.scoring.seed_data import SeedData
 
 VARIANTS = 512  # of one pass
 ROOM = 2_048  # stand-ins of a table
+AT_ONCE = 256  # stand-ins of a table that are written together
 DISTINCT = 512  # stand-ins of a table in one pass
 LEVELS = 5  # of shapes; each has half the rows of the next
 MESSAGES = 4  # for each row; the largest shape has room for all
@@ -88,7 +89,8 @@ class RecordedVariants:
             Replay(self._work, device),
             Replay(self._work_attention, device),
         )
-        self._columns = RecordedTensor(self._of_histories, VARIANTS, device)
+        self._columns = RecordedTensor(self._of_histories, device)
+        self._written = RecordedTensor(self._work_cells, device)
         self._worker = ThreadPoolExecutor(1, "gelgt-replay")
         self.rows = np.diff(data.graph.offsets)
         self.offsets = np.concatenate([[0], np.cumsum(self.rows + ROOM)])
@@ -135,7 +137,7 @@ class RecordedVariants:
         made = []
         for start in range(0, len(history), VARIANTS):
             part = history[start : start + VARIANTS]
-            made.append(self._columns(part)[: len(part)].cpu())
+            made.append(self._columns(part, VARIANTS)[: len(part)].cpu())
         return dict(zip(names, torch.split(torch.cat(made), self.data.target.outputs, 1)))
 
     def attention(self, batch: SubgraphBatch) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -203,48 +205,75 @@ class RecordedVariants:
         if any(self._counts[table] + len(some) > ROOM for table, some in new.items()):
             self._stand_ins = ()
             return False
-        for table, some in new.items():
-            self._counts[table] += len(some)
-            self._write(table, some)
+        if new:
+            self._write(new)
         return True
 
+    def _write(self, new: Mapping[int, Sequence[StandIn]]) -> None:
+        """Put the cells of stand-ins behind those of their tables: those of the donor in their
+        columns, of the row in the others."""
+        for start in range(0, max(map(len, new.values())), AT_ONCE):
+            words: list[NDArray[np.int32]] = []
+            for table, (numbers, places) in enumerate(self._masks):
+                some = new.get(table, ())[start : start + AT_ONCE]
+                pairs = np.zeros((3, AT_ONCE), np.int32)
+                pairs[2] = self.rows[table] + ROOM  # where nobody looks
+                if some:
+                    pairs[:2, : len(some)] = np.array([[s.row, s.donor] for s in some]).T
+                    first = self.rows[table] + self._counts[table]
+                    pairs[2, : len(some)] = first + np.arange(len(some))
+                    self._counts[table] += len(some)
+                words.append(pairs.ravel())
+                words += [_chosen(some, *room).ravel() for room in (numbers, places)]
+            self._written(torch.from_numpy(np.concatenate(words)), sum(map(len, words)))
+
     @torch.no_grad()
-    def _write(self, table: int, some: Sequence[StandIn]) -> None:
-        cells, end = self.cells[table], int(self.rows[table] + self._counts[table])
-        pairs = torch.tensor([[s.row, s.donor] for s in some]).to(self.device)
-        for values, (width, places) in zip((cells.numbers, cells.places), self._masks[table]):
-            if not width:
-                continue
-            chosen = np.zeros((len(some), width), np.bool_)
-            for number, stand_in in enumerate(some):
-                for name in stand_in.columns:
-                    if name in places:
-                        chosen[number, places[name]] = True
-            mask = torch.from_numpy(chosen).to(self.device)
-            made = torch.where(mask, values[pairs[:, 1]], values[pairs[:, 0]])
-            values[end - len(some) : end] = made
+    def _work_cells(self, words: Tensor) -> Tensor:
+        """What `_write` asks for, as one record."""
+        at = 0
+        for cells in self.cells:
+            row, donor, slot = words[at : at + 3 * AT_ONCE].long().view(3, AT_ONCE)
+            at += 3 * AT_ONCE
+            for values in (cells.numbers, cells.places):
+                width = values.shape[1]
+                mask = words[at : at + AT_ONCE * width].view(AT_ONCE, width) > 0
+                at += AT_ONCE * width
+                if width:
+                    made = torch.where(mask, values[donor], values[row])
+                    values.index_copy_(0, slot, made)
+        return words[:1]
+
+
+def _chosen(some: Sequence[StandIn], width: int, places: Mapping[str, slice]) -> NDArray[np.int32]:
+    """(AT_ONCE, width) 1 for the cells of stand-ins that are those of their donors."""
+    chosen = np.zeros((AT_ONCE, width), np.int32)
+    for number, stand_in in enumerate(some):
+        for name in stand_in.columns:
+            if name in places:
+                chosen[number, places[name]] = 1
+    return chosen
 
 
 class RecordedTensor:
-    """A function of a tensor (rows, F), played back from a record on CUDA.
+    """A function of a tensor of fixed length, played back from a record on CUDA.
 
     Args:
         work: The function.
-        rows: Of every call; fewer are filled up.
         device: Where it runs.
     """
 
-    def __init__(self, work: Callable[[Tensor], Tensor], rows: int, device: torch.device) -> None:
-        self.work, self.rows, self.device = work, rows, device
+    def __init__(self, work: Callable[[Tensor], Tensor], device: torch.device) -> None:
+        self.work, self.device = work, device
         self._given: Tensor | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._made: Tensor | None = None
 
-    def __call__(self, values: Tensor) -> Tensor:
-        """(rows, …) what the function makes of (n, F), of which the first n mean something; valid
-        until the next call."""
+    def __call__(self, values: Tensor, length: int) -> Tensor:
+        """What the function makes of values (n, …), filled up to a length; valid until the next
+        call."""
         if self._given is None:
-            self._given = torch.zeros(self.rows, values.shape[1], device=self.device)
+            shape = (length, *values.shape[1:])
+            self._given = torch.zeros(shape, dtype=values.dtype, device=self.device)
         self._given[: len(values)].copy_(values)
         if self.device.type != "cuda":
             return self.work(self._given)
@@ -268,7 +297,7 @@ class RecordedTensor:
 
 def _with_room(cells: TableCells) -> TableCells:
     numbers, places = (
-        torch.cat([values, values.new_zeros(ROOM, values.shape[1])])
+        torch.cat([values, values.new_zeros(ROOM + 1, values.shape[1])])
         for values in (cells.numbers, cells.places)
     )
     return replace(cells, numbers=numbers, places=places)
