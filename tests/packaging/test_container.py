@@ -13,7 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,18 +180,20 @@ def python_of_everyone() -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder that other users may read and not write, with a gelgt that tells what it sees."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+def place() -> Iterator[Path]:
+    """A folder that other users may read and not write, with a gelgt that tells what it sees; not
+    among pytest's own, whose parents are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="gelgt-container-") as home:
+        folder = Path(home)
         folder.chmod(0o755)
-    for source in (ENTRY, HEALTH):
-        shutil.copy(source, tmp_path)
-    script = tmp_path / "gelgt"
-    script.write_text(STAND_IN.format(python=python_of_everyone()))
-    script.chmod(0o755)
-    (tmp_path / "token").write_text("s3cr3t-token\n")
-    (tmp_path / "empty").write_text("\n")
-    return tmp_path
+        for source in (ENTRY, HEALTH):
+            shutil.copy(source, folder)
+        script = folder / "gelgt"
+        script.write_text(STAND_IN.format(python=python_of_everyone()))
+        script.chmod(0o755)
+        (folder / "token").write_text("s3cr3t-token\n")
+        (folder / "empty").write_text("\n")
+        yield folder
 
 
 def entry(place: Path, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
