@@ -17,9 +17,10 @@ from gelgt.explain.check import Check, checking, nothing
 from gelgt.explain.clock import Clock
 from gelgt.explain.counterfactual import counterfactual
 from gelgt.explain.explanation import Effect, Explanation
+from gelgt.explain.levels import Part
 from gelgt.explain.naming import Keys, Names
 from gelgt.explain.neighbourhood import Neighbourhood
-from gelgt.explain.owen import Division, Effort, Part
+from gelgt.explain.owen import Division, Effort
 from gelgt.explain.sentences import key_text, summary
 from gelgt.explain.stand_ins import ABSENT, readable_columns
 from gelgt.explain.variants import Floats, Outputs, States, Variants, neighbourhood

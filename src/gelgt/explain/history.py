@@ -69,8 +69,8 @@ class SharedColumns(SeedColumns):
 
     def write(self, path: str, view: View, table: str, is_timed: bool, has_events: bool) -> None:
         """The columns of events, which are there once all are `done`."""
-        from gelgt.explain.list_kernels import Lists as EventLists
-        from gelgt.explain.list_kernels import Times
+        from gelgt.explain.column_kernels import Lists as EventLists
+        from gelgt.explain.column_kernels import Times
 
         assert isinstance(view, SharedView)
         block = self.program.block(self.data, path, table, is_timed, has_events)
@@ -99,7 +99,7 @@ class SharedColumns(SeedColumns):
 
 
 def _fill_paths(some: Sequence[tuple[Any, ...]]) -> None:
-    from gelgt.explain.list_kernels import fill_path
+    from gelgt.explain.column_kernels import fill_path
 
     for given in some:
         fill_path(*given)

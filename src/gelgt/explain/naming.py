@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.explain.explanation import Effect
+from gelgt.explain.levels import Part
 from gelgt.explain.neighbourhood import Neighbourhood
-from gelgt.explain.owen import Part
 from gelgt.explain.sentences import sentence
 from gelgt.features.encode import columns_of
 from gelgt.features.statistics import CategoricalStatistics

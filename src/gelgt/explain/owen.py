@@ -1,18 +1,20 @@
 """Divides prediction minus base among branches, paths, rows and columns, level by level.
 
-Every level plays the games of all groups that are worth it as one batch. What it finds is made to
-add up to what the level above found, so the effects add up to prediction minus base whatever was
-drawn.
+What no effect decides is asked first, all at once: rows deleted one by one, branches, and the paths
+in them. Then come the rows of the strongest paths, and then the columns of the strongest rows,
+beside the check: three passes through the model. What a level finds is made to add up to what the
+level above found, so the effects add up to prediction minus base whatever was drawn.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.explain.game import Game, Mask, Shares, adding_up, paired_orders, play
+from gelgt.explain.levels import ColumnGames, Level, Node, Part, StateOf, coalition
 from gelgt.explain.players import Player, branches, paths_of, rows_of
 from gelgt.explain.stand_ins import ABSENT, ITSELF, draw_rows
 from gelgt.explain.variants import Floats, States, Variants
@@ -20,8 +22,6 @@ from gelgt.explain.variants import Floats, States, Variants
 EXACT = 12  # players up to whom all coalitions of the first level are asked for
 FEW = 4  # likewise inside a group, in each of its contexts
 DRAWS = 4  # rows from which the columns of the entity are drawn
-
-StateOf = Callable[[Mask], States]
 
 
 @dataclass(frozen=True)
@@ -41,74 +41,6 @@ class Effort:
     groups: int = 3
     columns: int = 2
     least: float = 0.05
-
-
-@dataclass(frozen=True)
-class Part:
-    """A player with what it adds: (C,) to the prediction and to each part's raw output, and the
-    standard error of the first. `column` is None but for columns; `inside` are the parts into which
-    it was divided."""
-
-    player: Player
-    values: Floats
-    error: float
-    column: str | None = None
-    inside: tuple["Part", ...] = ()
-
-    @property
-    def effect(self) -> float:
-        return float(self.values[0])
-
-    @property
-    def leaves(self) -> list["Part"]:
-        """What it was divided into, or itself."""
-        return [leaf for part in self.inside for leaf in part.leaves] if self.inside else [self]
-
-
-@dataclass
-class _Node:
-    """A player whose part may be divided further, with the contexts in which that happens: states
-    (contexts, U) in which everything of the part itself is absent."""
-
-    player: Player
-    contexts: States
-    part: Part | None = None
-    inside: list["_Node"] = field(default_factory=list)
-
-    @property
-    def effect(self) -> float:
-        return self.known.effect
-
-    @property
-    def known(self) -> Part:
-        assert self.part is not None  # its game was played
-        return self.part
-
-    def done(self) -> Part:
-        return replace(self.known, inside=tuple(node.done() for node in self.inside))
-
-
-@dataclass(frozen=True)
-class _Level:
-    """Games that divide nodes into the nodes inside them; all are drawn before one is played, so
-    that several levels can go through the model together."""
-
-    games: list[Game]
-    divided: list[_Node]
-    alone: list[_Node]
-
-    @property
-    def states(self) -> list[States]:
-        return [game.states for game in self.games]
-
-    def play(self, variants: Variants) -> None:
-        for node, shares in zip(self.divided, play(variants, self.games)):
-            shares = adding_up(shares, node.known.values)
-            for place, inner in enumerate(node.inside):
-                error = float(shares.errors[place])
-                inner.part = Part(inner.player, shares.values[place], error)
-        for node in self.alone:
-            node.inside[0].part = replace(node.known, player=node.inside[0].player)
 
 
 class Division:
@@ -184,7 +116,7 @@ class Division:
                     score[row.player.units] = row.effect
         return score
 
-    def columns_of_rows(self) -> "ColumnGames":
+    def columns_of_rows(self) -> ColumnGames:
         """The games that divide the strongest rows into columns."""
         chosen = self._worth([n for n in self._top if n.player.kind == "own"], 1)
         for node in self._paths:
@@ -196,11 +128,11 @@ class Division:
         """All parts, once the games were played."""
         return tuple(node.done() for node in self._top)
 
-    def _size(self, node: _Node) -> float:
+    def _size(self, node: Node) -> float:
         """Effects of rows may cancel each other: then the rows tell more than their path."""
         return max(abs(node.effect), float(self._proposed[node.player.units].max()))
 
-    def _worth(self, nodes: list[_Node], most: int) -> list[_Node]:
+    def _worth(self, nodes: list[Node], most: int) -> list[Node]:
         least = self.effort.least * max(map(self._size, self._top), default=0.0)
         ordered = sorted(nodes, key=self._size, reverse=True)
         return [n for n in ordered if self._size(n) > least][:most]
@@ -211,7 +143,7 @@ class Division:
         return lost
 
     # Levels.
-    def _first_level(self) -> tuple[list[_Node], Game | None]:
+    def _first_level(self) -> tuple[list[Node], Game | None]:
         players = branches(self.hood, self.has_own)
         if not players:
             return [], None
@@ -220,11 +152,11 @@ class Division:
             count = 2 * self.effort.contexts
             orders = paired_orders(len(players), count, self.rng)
         bases = self.empty[np.arange(count) % len(self.empty)]
-        game = Game(len(players), count, _coalition(players, bases), orders)
+        game = Game(len(players), count, coalition(players, bases), orders)
         pairs = self.empty[np.arange(self.effort.contexts) // 2 % len(self.empty)]
         return self._nodes(players, pairs), game
 
-    def _share_first(self, top: list[_Node], game: Game) -> None:
+    def _share_first(self, top: list[Node], game: Game) -> None:
         shares = play(self.variants, [game])[0]
         if game.orders is None:  # nothing was left to chance but the donors of the entity's columns
             shares = Shares(shares.values, np.zeros(len(top)))
@@ -235,33 +167,33 @@ class Division:
         for place, node in enumerate(top):
             node.part = Part(node.player, shares.values[place], float(shares.errors[place]))
 
-    def _level(self, nodes: list[_Node], members: Callable[[_Node], list[Player]]) -> _Level:
+    def _level(self, nodes: list[Node], members: Callable[[Node], list[Player]]) -> Level:
         """Games that divide nodes into the players that `members` gives."""
         games, divided, alone = [], [], []
         for node in nodes:
             players = members(node)
             if len(players) == 1:
-                node.inside = [_Node(players[0], node.contexts)]
+                node.inside = [Node(players[0], node.contexts)]
                 alone.append(node)
             if len(players) < 2:
                 continue
             count = len(node.contexts)
             orders = None if len(players) <= FEW else paired_orders(len(players), count, self.rng)
-            games.append(Game(len(players), count, _coalition(players, node.contexts), orders))
+            games.append(Game(len(players), count, coalition(players, node.contexts), orders))
             divided.append((node, players))
         for node, players in divided:
             node.inside = self._nodes(players, node.contexts)
-        return _Level(games, [node for node, _ in divided], alone)
+        return Level(games, [node for node, _ in divided], alone)
 
-    def _nodes(self, players: Sequence[Player], contexts: States) -> list[_Node]:
+    def _nodes(self, players: Sequence[Player], contexts: States) -> list[Node]:
         """Players with the contexts in which each is divided further: the others that come before
         it in a random order are there."""
         orders = paired_orders(len(players), len(contexts), self.rng)
         rank = np.argsort(orders, axis=1)
-        states = _coalition(players, contexts)(rank[:, None, :] < rank[:, :, None])
-        return [_Node(player, states[:, place]) for place, player in enumerate(players)]
+        states = coalition(players, contexts)(rank[:, None, :] < rank[:, :, None])
+        return [Node(player, states[:, place]) for place, player in enumerate(players)]
 
-    def _into_columns(self, nodes: list[_Node]) -> "ColumnGames":
+    def _into_columns(self, nodes: list[Node]) -> ColumnGames:
         """Divide rows into their presence, with columns that any row might have, and each of their
         columns."""
         games, divided = [], []
@@ -334,37 +266,3 @@ class Division:
         stand_ins = self.variants.stand_ins
         made[0] = stand_ins.state(self.hood.table(0), row, donor, self.own_columns)
         return made
-
-
-@dataclass(frozen=True)
-class ColumnGames:
-    """Games that divide rows into columns."""
-
-    games: list[Game]
-    divided: list[tuple[_Node, list[str | None]]]
-
-    @property
-    def states(self) -> list[States]:
-        return [game.states for game in self.games]
-
-    def play(self, variants: Variants) -> None:
-        for (node, columns), shares in zip(self.divided, play(variants, self.games)):
-            shares = adding_up(shares, node.known.values)
-            node.inside = [
-                _Node(node.player, node.contexts, Part(node.player, value, float(error), column))
-                for column, value, error in zip(columns, shares.values, shares.errors)
-            ]
-
-
-def _coalition(players: Sequence[Player], bases: States) -> StateOf:
-    """The states of coalitions over bases (contexts, U)."""
-    player = np.full(bases.shape[1], len(players))  # of each unit
-    for place, each in enumerate(players):
-        player[each.units] = place
-
-    def state(there: Mask) -> States:
-        nobody = np.zeros((*there.shape[:2], 1), bool)
-        is_there = np.concatenate([there, nobody], 2)[:, :, player]
-        return np.where(is_there, ITSELF, bases[:, None])
-
-    return state

@@ -25,7 +25,7 @@ from gelgt.scoring.variants import StandIn
 from gelgt.sources.database import Database
 
 if TYPE_CHECKING:
-    from gelgt.explain.list_kernels import Table
+    from gelgt.explain.column_kernels import Table
 
 ABSENT, ITSELF, STAND_IN = 0, 1, 2  # states of a unit; from STAND_IN on, places of stand-ins
 
@@ -166,7 +166,7 @@ class StandInData(TaskData):
         self, table: str, kind: str, columns: NDArray[np.int64], places: NDArray[np.int64]
     ) -> "Table":
         """Some columns of a kind as compiled loops read them."""
-        from gelgt.explain.list_kernels import Table
+        from gelgt.explain.column_kernels import Table
 
         array = self.features.arrays(table).get(kind, _NONE[kind])
         return Table(array, self.stand_ins.shown(table, kind), columns, places)

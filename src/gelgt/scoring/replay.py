@@ -115,6 +115,47 @@ class Replay:
         return _Program(words, of_batch, graph, out)
 
 
+class RecordedTensor:
+    """A function of a tensor of fixed length, played back from a record on CUDA.
+
+    Args:
+        work: The function.
+        device: Where it runs.
+    """
+
+    def __init__(self, work: Callable[[Tensor], Tensor], device: torch.device) -> None:
+        self.work, self.device = work, device
+        self._given: Tensor | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._made: Tensor | None = None
+
+    def __call__(self, values: Tensor, length: int) -> Tensor:
+        """What the function makes of values (n, …), filled up to a length; valid until the next
+        call."""
+        if self._given is None:
+            shape = (length, *values.shape[1:])
+            self._given = torch.zeros(shape, dtype=values.dtype, device=self.device)
+        self._given[: len(values)].copy_(values)
+        if self.device.type != "cuda":
+            return self.work(self._given)
+        if self._graph is None:
+            self._record(self._given)
+        assert self._graph is not None
+        assert self._made is not None
+        self._graph.replay()
+        return self._made
+
+    def _record(self, given: Tensor) -> None:
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            self.work(given)  # libraries set themselves up
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            self._made = self.work(given)
+
+
 def _select_history(
     shape: Shape, words: Tensor, history: Tensor | None, out: Tensor | None
 ) -> None:
