@@ -1,0 +1,162 @@
+"""Addresses in object storage, and the file system of each provider.
+
+    s3://bucket/prefix      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE, the role of the
+                            machine; AWS_REGION; AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL
+    gs://bucket/prefix      GOOGLE_APPLICATION_CREDENTIALS, the role of the machine;
+                            STORAGE_EMULATOR_HOST
+    az://container/prefix   AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or
+                            AZURE_STORAGE_SAS_TOKEN, or Azure's default credentials
+
+Credentials come from the environment of the process and from nowhere else; an address that holds
+some is refused, and nothing repeats it.
+"""
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from gelgt.errors import SourceError
+
+SCHEMES = ("s3", "gs", "az")
+CONNECT_SECONDS = 5.0
+SDK_ATTEMPTS = 2  # of each request inside pyarrow; store.py tries again around it
+_TIMEOUT = "GELGT_STORAGE_TIMEOUT"
+_CLASSES = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"}
+
+
+def is_storage(address: Any) -> bool:
+    """Whether something is an address in object storage.
+
+    >>> is_storage("s3://bucket/shop"), is_storage("exports/")
+    (True, False)
+    """
+    return isinstance(address, str) and address.startswith(tuple(f"{s}://" for s in SCHEMES))
+
+
+def safe_place(address: str) -> str:
+    """An address as it may be shown: without credentials and without a signed query.
+
+    >>> safe_place("s3://AKIA1:secret@bucket/shop/?X-Amz-Signature=ab")
+    's3://bucket/shop'
+    """
+    scheme, _, rest = address.partition("://")
+    rest = rest.split("?", 1)[0]
+    bucket, slash, key = rest.partition("/")
+    # a secret key may itself hold slashes, so that it ends at the last @ if it begins before one
+    if ":" in bucket and "@" not in bucket and "@" in key:
+        bucket, slash, key = key.rpartition("@")[2].partition("/")
+    return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{key}".rstrip("/")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A bucket, a prefix or an object.
+
+    Attributes:
+        scheme: ``s3``, ``gs`` or ``az``.
+        path: Bucket and key, as pyarrow writes them: ``bucket/prefix``.
+    """
+
+    scheme: str
+    path: str
+
+    @classmethod
+    def of(cls, address: str) -> "Place":
+        """The place of an address.
+
+        Raises:
+            SourceError: ``bad_address`` where it names no bucket, or holds credentials or options.
+        """
+        shown = safe_place(address)
+        if shown != address.rstrip("/"):
+            raise SourceError(
+                "bad_address",
+                f"The address of {shown} holds credentials or options.",
+                hint="Give it without them; credentials come from the environment, such as "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            )
+        scheme, _, path = shown.partition("://")
+        if not path or path.startswith("/"):
+            raise SourceError(
+                "bad_address",
+                f"'{scheme}://' names no bucket.",
+                hint=f"Write {scheme}://bucket/prefix.",
+            )
+        return cls(scheme, path)
+
+    @property
+    def bucket(self) -> str:
+        return self.path.partition("/")[0]
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def endpoint(self) -> str:
+        """The server that the environment names instead of the provider's own; empty for that."""
+        if self.scheme == "s3":
+            names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+            return next((os.environ[name] for name in names if os.environ.get(name)), "")
+        names = ("STORAGE_EMULATOR_HOST",) if self.scheme == "gs" else ("AZURE_STORAGE_ACCOUNT_NAME",)
+        return os.environ.get(names[0], "")
+
+    def file_system(self) -> Any:
+        """pyarrow's file system for this provider, with bounded waits."""
+        import pyarrow.fs
+
+        kind = getattr(pyarrow.fs, _CLASSES[self.scheme], None)
+        if kind is None:
+            raise SourceError(
+                "missing_package",
+                f"This build of pyarrow cannot read {self.scheme}://.",
+                hint="Install the one of the package index: pip install --force-reinstall pyarrow",
+            )
+        return {"s3": self._s3, "gs": self._gs, "az": self._az}[self.scheme](kind)
+
+    def _s3(self, kind: Any) -> Any:
+        from pyarrow.fs import AwsStandardS3RetryStrategy
+
+        return kind(
+            endpoint_override=self.endpoint or None,
+            connect_timeout=CONNECT_SECONDS,
+            request_timeout=_seconds(),
+            retry_strategy=AwsStandardS3RetryStrategy(max_attempts=SDK_ATTEMPTS),
+        )
+
+    def _gs(self, kind: Any) -> Any:
+        scheme, _, host = self.endpoint.rpartition("://")
+        return kind(
+            endpoint_override=host or None,
+            scheme=scheme or None,
+            anonymous=bool(host),  # an emulator knows no credentials
+            retry_time_limit=timedelta(seconds=_seconds()),
+        )
+
+    def _az(self, kind: Any) -> Any:
+        account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        if not account:
+            raise SourceError(
+                "no_access",
+                f"{self} belongs to a storage account that is not named.",
+                hint="Set AZURE_STORAGE_ACCOUNT_NAME.",
+            )
+        key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY") or None
+        token = None if key else os.environ.get("AZURE_STORAGE_SAS_TOKEN") or None
+        return kind(account_name=account, account_key=key, sas_token=token)
+
+
+def _seconds() -> float:
+    """How long an answer may not come, or stop coming, before the request counts as lost."""
+    text = os.environ.get(_TIMEOUT, "20")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise SourceError(
+            "bad_setting",
+            f"{_TIMEOUT} must be a number of seconds above 0, got '{text}'.",
+            hint="Set 20, or leave it out.",
+        )
+    return seconds
