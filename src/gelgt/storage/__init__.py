@@ -11,13 +11,14 @@ further package each, with an event loop.
 
 from gelgt.storage.failures import is_lasting, storage_error
 from gelgt.storage.place import Place, is_storage, safe_place
-from gelgt.storage.store import Object, ObjectReader, Store
+from gelgt.storage.store import Object, ObjectReader, Store, changed
 
 __all__ = [
     "Object",
     "ObjectReader",
     "Place",
     "Store",
+    "changed",
     "is_lasting",
     "is_storage",
     "safe_place",

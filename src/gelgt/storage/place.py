@@ -14,7 +14,7 @@ some is refused, and nothing repeats it.
 import os
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from gelgt.errors import SourceError
 
@@ -22,10 +22,15 @@ SCHEMES = ("s3", "gs", "az")
 CONNECT_SECONDS = 5.0
 SDK_ATTEMPTS = 2  # of each request inside pyarrow; store.py tries again around it
 _TIMEOUT = "GELGT_STORAGE_TIMEOUT"
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("STORAGE_EMULATOR_HOST",),
+    "az": ("AZURE_STORAGE_ACCOUNT_NAME",),
+}
 _CLASSES = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"}
 
 
-def is_storage(address: Any) -> bool:
+def is_storage(address: Any) -> TypeGuard[str]:
     """Whether something is an address in object storage.
 
     >>> is_storage("s3://bucket/shop"), is_storage("exports/")
@@ -95,11 +100,8 @@ class Place:
     @property
     def endpoint(self) -> str:
         """The server that the environment names instead of the provider's own; empty for that."""
-        if self.scheme == "s3":
-            names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-            return next((os.environ[name] for name in names if os.environ.get(name)), "")
-        names = ("STORAGE_EMULATOR_HOST",) if self.scheme == "gs" else ("AZURE_STORAGE_ACCOUNT_NAME",)
-        return os.environ.get(names[0], "")
+        value = (os.environ.get(name) for name in _ENDPOINTS[self.scheme])
+        return next(filter(None, value), "")
 
     def file_system(self) -> Any:
         """pyarrow's file system for this provider, with bounded waits."""

@@ -100,6 +100,8 @@ class Store:
         """An object to be read in ranges."""
         where = self.address(item.path)
         file = self._tried(lambda: self._system.open_input_file(item.path), where)
+        if file.size() != item.size:
+            raise changed(where)
         return ObjectReader(file, item, where)
 
     def tag(self, path: str) -> str | None:
@@ -157,6 +159,15 @@ class Store:
 
     def _tried(self, work: Callable[[], Result], place: str) -> Result:
         return tried(work, place)
+
+
+def changed(address: str) -> SourceError:
+    """The error of an object that is another one than was listed."""
+    return SourceError(
+        "source_changed",
+        f"{address} changed while it was read.",
+        hint="Try again when the files are complete.",
+    )
 
 
 def tried(work: Callable[[], Result], place: str) -> Result:
