@@ -1,6 +1,6 @@
 """An S3 server on this machine, and a proxy before it that can fail in chosen ways.
 
-    with storage() as s3:
+    with storage() as server, server.used() as s3:
         s3.put("shop/orders.parquet", data)
         s3.faults.append(Fault("GET", "orders", 500, times=2))
         gelgt.open(s3.address("shop"))
@@ -21,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+import pytest
 
 BUCKET = "gelgt-tests"
 ENVIRONMENT = {
@@ -92,6 +94,20 @@ class S3:
     def delete(self, key: str) -> None:
         self.client.delete_object(Bucket=BUCKET, Key=key)
 
+    @contextmanager
+    def used(self) -> Iterator["S3"]:
+        """The server, empty, with the environment that names it."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": self.url}.items():
+                patch.setenv(name, value)
+            patch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+            patch.setattr("gelgt.storage.store.FIRST_PAUSE", 0.02)
+            for key in self.keys():
+                self.delete(key)
+            self.faults.clear()
+            self.requests.clear()
+            yield self
+
     def keys(self, prefix: str = "") -> list[str]:
         listed = self.client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
         return [item["Key"] for item in listed.get("Contents", [])]
@@ -117,7 +133,7 @@ def _handler(s3: S3, port: int) -> type[BaseHTTPRequestHandler]:
                 kind()
             self._hand_on(body, is_cut=kind == "cut")
 
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer  # noqa: N815
 
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding", "") != "chunked":
@@ -169,25 +185,26 @@ class _Quiet(ThreadingHTTPServer):
 
 @contextmanager
 def storage() -> Iterator[S3]:
-    """A running server with an empty bucket; the environment names it and has credentials."""
+    """A running server with an empty bucket."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    known = {name: os.environ.get(name) for name in [*ENVIRONMENT, "AWS_ENDPOINT_URL"]}
-    os.environ.update(ENVIRONMENT)
-    os.environ.pop("AWS_ENDPOINT_URL", None)
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     port = moto.get_host_and_port()[1]
-    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}")
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
+    )
     client.create_bucket(Bucket=BUCKET)
     s3 = S3(client, "")
     proxy = _Quiet(("127.0.0.1", 0), _handler(s3, port))
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
-    thread.start()
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
     s3.url = f"http://127.0.0.1:{proxy.server_port}"
-    os.environ["AWS_ENDPOINT_URL"] = s3.url
     try:
         yield s3
     finally:
@@ -195,7 +212,3 @@ def storage() -> Iterator[S3]:
         proxy.shutdown()
         proxy.server_close()
         moto.stop()
-        for name, value in known.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value

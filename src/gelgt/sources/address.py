@@ -41,7 +41,7 @@ def absolute_source(source: Any) -> Any:
     if source.startswith(DUCKDB):
         return f"{DUCKDB}/{duckdb_path(source).absolute()}"
     if is_storage(source):
-        return source.rstrip("/") if source.strip("/").count("/") > 1 else source
+        return source
     if "://" in source:
         return _absolute_url(source)
     path = Path(source).expanduser()

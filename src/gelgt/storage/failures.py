@@ -42,7 +42,7 @@ def storage_error(error: OSError, place: str, attempts: int = 1) -> SourceError:
         place: The address that was asked for.
         attempts: How often it was asked for.
     """
-    text = scrubbed(str(error))
+    text = scrubbed(str(error)).rstrip(".")
     if isinstance(error, FileNotFoundError) or _ABSENT.search(text):
         return SourceError(
             "not_found", f"There is nothing at {place}.", hint="Check the bucket and the prefix."
@@ -57,13 +57,13 @@ def storage_error(error: OSError, place: str, attempts: int = 1) -> SourceError:
     if _UNREACHABLE.search(text):
         return SourceError(
             "unreachable",
-            f"The server of {place} was asked{times} and did not answer: {text}",
+            f"The server of {place} was asked{times} and did not answer: {text}.",
             hint="Check the network and the endpoint (AWS_ENDPOINT_URL and the like), or try "
             "again later.",
         )
     return SourceError(
         "storage_failed",
-        f"{place} was asked for{times} and could not be transferred: {text}",
+        f"{place} was asked for{times} and could not be transferred: {text}.",
         hint="Try again later.",
     )
 

@@ -51,7 +51,7 @@ def safe_place(address: str) -> str:
     # a secret key may itself hold slashes, so that it ends at the last @ if it begins before one
     if ":" in bucket and "@" not in bucket and "@" in key:
         bucket, slash, key = key.rpartition("@")[2].partition("/")
-    return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{key}".rstrip("/")
+    return f"{scheme}://" + f"{bucket.rpartition('@')[2]}{slash}{key}".rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Place:
             SourceError: ``bad_address`` where it names no bucket, or holds credentials or options.
         """
         shown = safe_place(address)
-        if shown != address.rstrip("/"):
+        if shown.rstrip("/") != address.rstrip("/"):
             raise SourceError(
                 "bad_address",
                 f"The address of {shown} holds credentials or options.",
