@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 import pytest
 
+STALL = 4.0  # seconds without an answer, more than a client waits
 BUCKET = "gelgt-tests"
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIATESTTESTTEST",
@@ -123,7 +124,7 @@ def _handler(s3: S3, port: int) -> type[BaseHTTPRequestHandler]:
             fault = next((f for f in s3.faults if f.strikes(self.command, self.path)), None)
             kind = None if fault is None else fault.kind
             if kind == "stall":
-                s3.over.wait(4)
+                s3.over.wait(STALL)
                 self.close_connection = True
                 return
             if isinstance(kind, int):

@@ -48,8 +48,14 @@ def fails(work: Callable[[], Any]) -> GelgtError:
     return caught.value
 
 
-@pytest.mark.parametrize("kind", [500, 503, "stall", "cut"])
-@pytest.mark.parametrize("name", ["orders/1.parquet", "users.csv", "list-type"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *[(kind, "orders/1.parquet") for kind in (500, "stall", "cut")],
+        *[(kind, "users.csv") for kind in (503, "cut")],
+        *[(kind, "list-type") for kind in (500, "cut")],
+    ],
+)
 def test_what_passes_is_tried_again(kind: Any, name: str, folder: Path, s3: Any) -> None:
     address = s3.put_folder(folder, "shop")
     s3.faults.append(Fault("GET", name, kind, times=2))
@@ -63,15 +69,17 @@ def test_what_passes_is_tried_again(kind: Any, name: str, folder: Path, s3: Any)
     [(500, "storage_failed"), ("stall", "unreachable"), ("cut", "storage_failed")],
 )
 def test_what_lasts_is_an_error_that_names_the_object(
-    kind: Any, code: str, folder: Path, s3: Any
+    kind: Any, code: str, folder: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    attempts = 1 if kind == "stall" else 3
+    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", attempts)
     address = s3.put_folder(folder, "shop")
     s3.faults.append(Fault("GET", "orders/1.parquet", kind))
     error = fails(lambda: gelgt.open(address))
     assert error.code == code
     assert s3.address("shop/orders/1.parquet") in error.message
     tries = [p for verb, p in s3.requests if verb == "GET" and p.endswith("orders/1.parquet")]
-    assert len(tries) == 6  # three times, each of which tries twice
+    assert len(tries) == 2 * attempts  # each of which tries twice
     assert not list(Path(os.environ["GELGT_CACHE"]).glob("imports/*"))
 
 
@@ -118,6 +126,7 @@ def test_an_object_that_is_no_parquet(body: bytes, folder: Path, s3: Any) -> Non
 
 
 def test_an_endpoint_nobody_answers_at(monkeypatch: pytest.MonkeyPatch, s3: Any) -> None:
+    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", 1)
     with socket.socket() as silent:  # accepts, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen(20)
@@ -171,7 +180,7 @@ def test_new_objects_do_not_disturb_a_reading(folder: Path, s3: Any) -> None:
     arrive = lambda: s3.put("shop/orders/9.parquet", late)  # noqa: E731
     s3.faults.append(Fault("GET", "orders/2.parquet", arrive, times=1))
     assert gelgt.open(address).num_rows("orders") == 60
-    assert fails(lambda: gelgt.open(address)).code == "duplicate_key"  # it repeats keys
+    assert gelgt.open(address).num_rows("orders") == 80
 
 
 def test_listed_twice_is_read_once(folder: Path, s3: Any) -> None:
@@ -197,18 +206,32 @@ def test_an_object_is_written_whole(size: int, tmp_path: Path, s3: Any) -> None:
     assert s3.keys() == ["out/x.bin"]
 
 
-@pytest.mark.parametrize("verb", ["POST", "PUT"])
-@pytest.mark.parametrize("kind", [500, 403, "stall"])
+@pytest.mark.parametrize(
+    ("verb", "path", "kind", "code"),
+    [
+        ("POST", "?uploads", "stall", "unreachable"),  # begins an upload
+        ("PUT", "partNumber", 500, "storage_failed"),
+        ("PUT", "partNumber", 403, "no_access"),
+        ("POST", "?uploadId", 500, "storage_failed"),  # would complete it
+        ("POST", "?uploadId", 403, "no_access"),
+    ],
+)
 def test_an_object_that_cannot_be_written_is_not_there(
-    verb: str, kind: Any, tmp_path: Path, s3: Any
+    verb: str,
+    path: str,
+    kind: Any,
+    code: str,
+    tmp_path: Path,
+    s3: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", 2)
     file = tmp_path / "x.bin"
     file.write_bytes(os.urandom(100_000))
     s3.put("out/x.bin", b"older")
-    # the first request begins an upload; the later one would complete it
-    s3.faults.append(Fault(verb, "x.bin?uploadId" if verb == "POST" else "x.bin", kind))
+    s3.faults.append(Fault(verb, path, kind))
     error = fails(lambda: Store(s3.address("out/x.bin")).write(file))
-    assert error.code == {500: "storage_failed", 403: "no_access", "stall": "unreachable"}[kind]
+    assert error.code == code
     assert s3.address("out/x.bin") in error.message
     assert s3.get("out/x.bin") == b"older"
 

@@ -47,7 +47,7 @@ def check_path(path: str | Path) -> Path | Store:
 def _check_store(store: Store) -> Store:
     """Whether a bucket answers. Who may write need not be allowed to look: that shows later."""
     try:
-        store.exists()
+        store.check_bucket()
     except GelgtError as error:
         if error.code != "no_access":
             raise

@@ -92,6 +92,15 @@ class Store:
         info = self._tried(lambda: self._system.get_file_info(path), self.address(path))
         return bool(info.type == FileType.File)
 
+    def check_bucket(self) -> None:
+        """Raises where there is no such bucket, or nobody answers."""
+        from pyarrow.fs import FileType
+
+        where = self.address(self.place.bucket)
+        info = self._tried(lambda: self._system.get_file_info(self.place.bucket), where)
+        if info.type == FileType.NotFound:
+            raise storage_error(FileNotFoundError(), where)
+
     def relative(self, path: str) -> str:
         """The name of an object below the prefix."""
         return path.removeprefix(f"{self.place.path}/")
