@@ -27,6 +27,10 @@ _ENDPOINTS = {
     "gs": ("STORAGE_EMULATOR_HOST",),
     "az": ("AZURE_STORAGE_ACCOUNT_NAME",),
 }
+_AZURE_SECRETS = {
+    "account_key": "AZURE_STORAGE_ACCOUNT_KEY",
+    "sas_token": "AZURE_STORAGE_SAS_TOKEN",
+}
 _CLASSES = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"}
 
 
@@ -143,9 +147,11 @@ class Place:
                 f"{self} belongs to a storage account that is not named.",
                 hint="Set AZURE_STORAGE_ACCOUNT_NAME.",
             )
-        key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY") or None
-        token = None if key else os.environ.get("AZURE_STORAGE_SAS_TOKEN") or None
-        return kind(account_name=account, account_key=key, sas_token=token)
+        options = {"account_name": account}
+        for option, variable in _AZURE_SECRETS.items():
+            if os.environ.get(variable) and len(options) == 1:
+                options[option] = os.environ[variable]
+        return kind(**options)
 
 
 def _seconds() -> float:
