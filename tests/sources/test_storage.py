@@ -240,6 +240,19 @@ def test_values_of_partitions(tmp_path: Path) -> None:
     assert [str(row["day"].date()) for row in rows] == ["2024-01-05", "2024-02-05", "2024-03-05"]
 
 
+@pytest.mark.parametrize("own", ["event_time", "happened"])
+def test_the_date_of_a_folder_is_no_time_of_rows_that_have_one(own: str, tmp_path: Path) -> None:
+    """It counts from midnight, so that rows would be seen before they exist."""
+    for day, hours in HOURS[:480].to_series().groupby(HOURS[:480].strftime("%Y-%m-%d")):
+        path = tmp_path / "events" / f"date={day}" / "0.parquet"
+        path.parent.mkdir(parents=True)
+        ids = [int(hour.timestamp()) for hour in hours]
+        pd.DataFrame({"id": ids, own: hours.values}).to_parquet(path)
+    db = gelgt.open(tmp_path)
+    assert db.table("events").time_col == own
+    assert db.table("events").columns["date"] == "timestamp"
+
+
 def test_a_relbench_folder(folder: Path, s3: Any, tmp_path: Path) -> None:
     local = gelgt.open(folder, out=tmp_path / "relbench")
     address = s3.put_folder(tmp_path / "relbench", "benchmarks/shop")

@@ -47,8 +47,14 @@ def parquet_table(
     """
     schema = _one_schema(name, parts, schemas)
     types = {f.name: f.type for f in schema if not f.name.startswith("__index_level_")}
-    types |= {c: arrow for c, arrow in partition_types(parts).items() if c not in types}
-    return RawTable(name, types, lambda: part_batches(name, types, parts, read))
+    given = {c: arrow for c, arrow in partition_types(parts).items() if c not in types}
+    columns = types | given
+    return RawTable(
+        name,
+        columns,
+        lambda: part_batches(name, columns, parts, read),
+        partitions=frozenset(given),
+    )
 
 
 def _one_schema(
