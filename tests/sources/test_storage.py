@@ -271,8 +271,18 @@ def test_a_relbench_folder(folder: Path, s3: Any, tmp_path: Path) -> None:
     assert caught.value.code == "unreadable_file"
 
 
-def test_an_import_stays_here(folder: Path, s3: Any) -> None:
-    with pytest.raises(SourceError) as caught:
-        gelgt.open(folder, out=s3.address("copy"))
-    assert caught.value.code == "bad_option"
+def test_what_is_written_here_alone(folder: Path, s3: Any) -> None:
+    from gelgt.explain.explanation import check_path
+    from gelgt.runs.claim import check_out
+
+    place = s3.address("copy")
+    for write_to in (
+        lambda: gelgt.open(folder, out=place),
+        lambda: gelgt.open(folder, out=Path(place)),
+        lambda: check_out(Path(place)),
+        lambda: check_path(f"{place}/why.html"),
+    ):
+        with pytest.raises(gelgt.GelgtError) as caught:
+            write_to()
+        assert caught.value.code == "not_local"
     assert s3.keys() == []

@@ -10,7 +10,7 @@ from gelgt.sources.address import absolute_source, address_of, duckdb_path, sqli
 from gelgt.sources.database import Database
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.stated import read_stated
-from gelgt.storage.place import is_storage
+from gelgt.storage.place import check_local, is_storage
 
 _ATTEMPTS = 3  # to read files that change meanwhile
 
@@ -76,12 +76,7 @@ def open(
 
 
 def _local_folder(out: str | Path) -> Path:
-    if is_storage(out):
-        raise SourceError(
-            "bad_option",
-            f"A database cannot be imported to {address_of(out)}.",
-            hint="Give a local folder, and copy it there.",
-        )
+    check_local(out, "An imported database")
     return Path(out).expanduser()
 
 

@@ -14,9 +14,10 @@ some is refused, and nothing repeats it.
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeGuard
 
-from gelgt.errors import SourceError
+from gelgt.errors import GelgtError, SourceError
 
 SCHEMES = ("s3", "gs", "az")
 CONNECT_SECONDS = 5.0
@@ -56,6 +57,17 @@ def safe_place(address: str) -> str:
     if ":" in bucket and "@" not in bucket and "@" in key:
         bucket, slash, key = key.rpartition("@")[2].partition("/")
     return f"{scheme}://" + f"{bucket.rpartition('@')[2]}{slash}{key}".rstrip("/")
+
+
+def check_local(path: str | Path, what: str) -> None:
+    """Raises where something that is written here alone is to go to object storage; `Path` makes
+    one slash of the two of an address."""
+    if str(path).startswith(tuple(f"{scheme}:/" for scheme in SCHEMES)):
+        raise GelgtError(
+            "not_local",
+            f"{what} cannot be written to object storage.",
+            hint="Give a local place, and copy it from there.",
+        )
 
 
 @dataclass(frozen=True)
