@@ -16,7 +16,7 @@ from storage_server import ENVIRONMENT, Fault
 import gelgt
 from gelgt.errors import GelgtError
 from gelgt.sources.unchanged import content_hash
-from gelgt.storage import Store, is_storage, safe_place
+from gelgt.storage import Store, is_lasting, is_storage, safe_place, storage_error
 from gelgt.storage.failures import scrubbed
 
 DAYS = pd.date_range("2024-01-01", periods=60).astype("datetime64[us]")
@@ -268,6 +268,25 @@ def test_credentials_are_refused_in_addresses_and_shown_nowhere(s3: Any) -> None
     secret = ENVIRONMENT["AWS_SECRET_ACCESS_KEY"]
     text = f"denied {secret} at https://me:pass@host/x?sig=abc\nmore"
     assert scrubbed(text) == "denied *** at https://***@host/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("When reading key 'year=403/500.parquet': AWS Error UNKNOWN (HTTP status 503)", "failed"),
+        ("When reading key 'NO_SUCH_KEY': AWS Error ACCESS_DENIED during HeadObject", "no_access"),
+        ("google::cloud::Status(UNAVAILABLE: Could not create a OAuth2 access token", "no_access"),
+        ("Failed to get token from DefaultAzureCredential", "no_access"),
+        ("google::cloud::Status(NOT_FOUND: The bucket does not exist", "not_found"),
+        ("Azure Error: [ContainerNotFound] 404 The container does not exist", "not_found"),
+        ("Azure Error: [] Fail to get a new connection. Could not resolve hostname", "unreachable"),
+    ],
+)
+def test_what_other_providers_answer(text: str, code: str) -> None:
+    """As pyarrow words it."""
+    error = storage_error(OSError(text), "gs://bucket/x")
+    assert error.code.endswith(code)
+    assert is_lasting(OSError(text)) == (code in ("no_access", "not_found"))
 
 
 def test_nothing_secret_is_written(folder: Path, s3: Any, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What object storage answers instead of data, as errors that name the object and the repair.
 
-pyarrow gives a provider's answer as the text of an `OSError`; the codes in it are stable. The text
-itself is cut to one line and scrubbed: it may hold addresses with tokens.
+pyarrow gives a provider's answer as the text of an error, mostly an `OSError`; the codes in it are
+stable. The text itself is cut to one line and scrubbed: it may hold addresses with tokens.
 """
 
 import os
@@ -17,24 +17,30 @@ _PASSING = re.compile(
 )
 _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|INVALID_CLIENT_TOKEN|UNRECOGNIZED_CLIENT"
-    r"|EXPIRED_TOKEN|PERMISSION_DENIED|UNAUTHENTICATED|Authentication|Authorization"
-    r"|HTTP status 40[13]|\b40[13]\b|[Cc]redential"
+    r"|EXPIRED_TOKEN|PERMISSION_DENIED|UNAUTHENTICATED|[Aa]uthenticat|Authorization"
+    r"|HTTP status 40[13]|\b40[13]\b|[Cc]redential|access token|Base64"
 )
 _ABSENT = re.compile(r"NO_SUCH|RESOURCE_NOT_FOUND|NOT_FOUND|HTTP status 404|NoSuch|NotFound")
 _UNREACHABLE = re.compile(r"curlCode: (6|7|28)\b|[Cc]ould ?n[o']t (resolve|connect)|Timeout was")
 _SECRET_NAMES = re.compile(r"SECRET|TOKEN|KEY|PASSWORD|SAS|CREDENTIAL")
 _QUERY = re.compile(r"\?\S+")
+_QUOTED = re.compile(r"'[^']*'")
 
 
-def is_lasting(error: OSError) -> bool:
+def _answer(error: Exception) -> str:
+    """A message without the names in it: a key may look like a code."""
+    return _QUOTED.sub("", str(error))
+
+
+def is_lasting(error: Exception) -> bool:
     """Whether another attempt would fail in the same way."""
-    text = str(error)
+    text = _answer(error)
     if isinstance(error, FileNotFoundError) or _DENIED.search(text):
         return True
-    return _PASSING.search(text) is None
+    return not (_PASSING.search(text) or _UNREACHABLE.search(text))
 
 
-def storage_error(error: OSError, place: str, attempts: int = 1) -> SourceError:
+def storage_error(error: Exception, place: str, attempts: int = 1) -> SourceError:
     """A provider's answer about an object or a prefix.
 
     Args:
@@ -42,19 +48,19 @@ def storage_error(error: OSError, place: str, attempts: int = 1) -> SourceError:
         place: The address that was asked for.
         attempts: How often it was asked for.
     """
-    text = scrubbed(str(error)).rstrip(".")
-    if isinstance(error, FileNotFoundError) or _ABSENT.search(text):
+    text, answer = scrubbed(str(error)).rstrip("."), _answer(error)
+    if isinstance(error, FileNotFoundError) or _ABSENT.search(answer):
         return SourceError(
             "not_found", f"There is nothing at {place}.", hint="Check the bucket and the prefix."
         )
-    if _DENIED.search(text):
+    if _DENIED.search(answer):
         return SourceError(
             "no_access",
             f"{place} may not be used with the credentials of this environment, or there are none.",
             hint=_CREDENTIALS[place.partition("://")[0]],
         )
     times = f" {attempts} times" if attempts > 1 else ""
-    if _UNREACHABLE.search(text):
+    if _UNREACHABLE.search(answer):
         return SourceError(
             "unreachable",
             f"The server of {place} was asked{times} and did not answer: {text}.",

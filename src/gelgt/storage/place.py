@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gelgt.errors import GelgtError, SourceError
+from gelgt.storage.failures import scrubbed
 
 SCHEMES = ("s3", "gs", "az")
 CONNECT_SECONDS = 5.0
@@ -130,7 +131,15 @@ class Place:
                 f"This build of pyarrow cannot read {self.scheme}://.",
                 hint="Install the one of the package index: pip install --force-reinstall pyarrow",
             )
-        return {"s3": self._s3, "gs": self._gs, "az": self._az}[self.scheme](kind)
+        try:
+            return {"s3": self._s3, "gs": self._gs, "az": self._az}[self.scheme](kind)
+        except (TypeError, ValueError) as error:  # an endpoint or a key that is none
+            raise SourceError(
+                "bad_setting",
+                f"The settings of this environment for {self.scheme}:// cannot be used: "
+                f"{scrubbed(str(error))}.",
+                hint="Check the variables that docs/sources.md names.",
+            ) from None
 
     def _s3(self, kind: Any) -> Any:
         from pyarrow.fs import AwsStandardS3RetryStrategy

@@ -185,10 +185,12 @@ def tried(work: Callable[[], Result], place: str) -> Result:
     Raises:
         SourceError: it failed for good.
     """
+    from pyarrow import ArrowException
+
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return work()
-        except OSError as error:
+        except (OSError, ArrowException) as error:
             if attempt == ATTEMPTS or is_lasting(error):
                 raise storage_error(error, place, attempt) from None
         # machines that failed together should not come back together
