@@ -168,8 +168,10 @@ def test_an_object_replaced_within_its_second(
     assert gelgt.open(s3.address("shop")).read("customers").column("name")[0].as_py() == "Zoé"
 
 
-@pytest.mark.parametrize("is_recent", [True, False])
-@pytest.mark.parametrize("name", ["month=10/part-1", "month=3/part-0", "month=1/a"])
+@pytest.mark.parametrize(
+    ("name", "is_recent"),
+    [("month=10/part-1", True), ("month=1/a", True), ("month=3/part-0", False)],
+)
 def test_new_parts_are_added(
     name: str, is_recent: bool, folder: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
