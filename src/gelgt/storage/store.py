@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, address: str) -> None:
         self.place = Place.of(address)
-        self._system = self._tried(self.place.file_system, str(self.place))
+        self._system = tried(self.place.file_system, str(self.place))
 
     def __str__(self) -> str:
         return str(self.place)
@@ -76,7 +76,7 @@ class Store:
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(self.place.path, recursive=True)
-        listed = self._tried(lambda: self._system.get_file_info(selector), str(self.place))
+        listed = tried(lambda: self._system.get_file_info(selector), str(self.place))
         files = {
             info.path: Object(info.path, info.size, info.mtime_ns or 0)
             for info in listed
@@ -89,7 +89,7 @@ class Store:
         from pyarrow.fs import FileType
 
         path = f"{self.place.path}/{name}" if name else self.place.path
-        info = self._tried(lambda: self._system.get_file_info(path), self.address(path))
+        info = tried(lambda: self._system.get_file_info(path), self.address(path))
         return bool(info.type == FileType.File)
 
     def check_bucket(self) -> None:
@@ -97,7 +97,7 @@ class Store:
         from pyarrow.fs import FileType
 
         where = self.address(self.place.bucket)
-        info = self._tried(lambda: self._system.get_file_info(self.place.bucket), where)
+        info = tried(lambda: self._system.get_file_info(self.place.bucket), where)
         if info.type == FileType.NotFound:
             raise storage_error(FileNotFoundError(), where)
 
@@ -108,7 +108,7 @@ class Store:
     def open(self, item: Object) -> "ObjectReader":
         """An object to be read in ranges."""
         where = self.address(item.path)
-        file = self._tried(lambda: self._system.open_input_file(item.path), where)
+        file = tried(lambda: self._system.open_input_file(item.path), where)
         if file.size() != item.size:
             raise changed(where)
         return ObjectReader(file, item, where)
@@ -118,7 +118,7 @@ class Store:
         gone."""
         try:
             where = self.address(path)
-            file = self._tried(lambda: self._system.open_input_file(path), where)
+            file = tried(lambda: self._system.open_input_file(path), where)
         except SourceError as error:
             if error.code != "not_found":
                 raise
@@ -141,7 +141,7 @@ class Store:
         """
         # In a thread, because Ctrl-C would close the stream, and closing completes the object.
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(self._tried, lambda: self._upload(file), str(self.place)).result()
+            thread.submit(tried, lambda: self._upload(file), str(self.place)).result()
 
     def _upload(self, file: Path) -> None:
         path = self.place.path
@@ -165,9 +165,6 @@ class Store:
         arrived, size = self._system.get_file_info(path).size, file.stat().st_size
         if arrived != size:
             raise OSError(f"Connection reset: {arrived} of {size} bytes arrived")
-
-    def _tried(self, work: Callable[[], Result], place: str) -> Result:
-        return tried(work, place)
 
 
 def changed(address: str) -> SourceError:
