@@ -10,7 +10,8 @@ import pytest
 
 import gelgt
 from gelgt.errors import SourceError
-from gelgt.sources.files import FilesSource, find_tables, read_csv
+from gelgt.sources.csv_files import read_csv
+from gelgt.sources.files import FilesSource, folder_tables
 
 
 def rows(folder: Path, table: str = "people") -> list[dict[str, Any]]:
@@ -123,9 +124,9 @@ def test_parquet_parts_of_differing_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [3], "word": pa.nulls(1)}), folder / "year=2024" / "2.parquet")
     (folder / "_SUCCESS.parquet").write_text("not data")
     assert rows(tmp_path, "events") == [
-        {"id": 1, "word": "a", "size": None},
-        {"id": 2, "word": None, "size": 2.5},
-        {"id": 3, "word": None, "size": None},
+        {"id": 1, "word": "a", "size": None, "year": None},
+        {"id": 2, "word": None, "size": 2.5, "year": 2024},
+        {"id": 3, "word": None, "size": None, "year": 2024},
     ]
 
 
@@ -157,14 +158,14 @@ def test_which_files_are_tables(tmp_path: Path) -> None:
         (tmp_path / name).write_text("id\n")
     (tmp_path / "empty folder").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "sales.2024.parquet")
-    assert list(find_tables(tmp_path)) == ["a", "b", "sales.2024"]
+    assert list(folder_tables(tmp_path)) == ["a", "b", "sales.2024"]
 
 
 def test_two_files_for_one_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id\n")
     (tmp_path / "a.tsv").write_text("id\n")
     with pytest.raises(SourceError, match=r"Two files give the table 'a': a.csv and a.tsv"):
-        find_tables(tmp_path)
+        folder_tables(tmp_path)
 
 
 def test_the_content_key_sees_a_changed_byte_and_a_changed_name(tmp_path: Path) -> None:

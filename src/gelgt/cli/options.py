@@ -96,7 +96,7 @@ class SourceOptions:
         typer.Argument(
             metavar="SOURCE",
             help="RelBench folder or name, database URL, SQLite or DuckDB file, or folder of CSV "
-            "or Parquet files.",
+            "or Parquet files, here or in object storage (s3://, gs://, az://).",
         ),
     ]
     schema: Annotated[

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from gelgt.errors import GelgtError, did_you_mean
+from gelgt.storage.place import is_storage, safe_place
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -80,6 +81,8 @@ def address_of(source: str) -> str:
     """
     if "://" not in source or source.startswith(("hf://", "duckdb://")):
         return source
+    if is_storage(source):
+        return safe_place(source)
     # imported here: SQLAlchemy is needed for SQL sources only
     from gelgt.sources.address import parse_url, safe_address
 

@@ -132,7 +132,7 @@ def _prepare(
         ) from None
 
 
-def _write(tables: Tables, rows: "SeedRows", out: Path) -> None:
+def _write(tables: Tables, rows: "SeedRows", out: str) -> None:
     from gelgt.cli.waiting import counted
     from gelgt.inference import write_predictions
 

@@ -53,7 +53,7 @@ class SeedOptions:
         ),
     ] = None
 
-    def check(self, out: Path | None) -> None:
+    def check(self, out: str | None) -> None:
         """Raises where options do not go together."""
         given = {
             "--entities": self.entities is not None,
@@ -146,9 +146,12 @@ class OutputOptions:
         ),
     ] = None
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing."
+            "--out",
+            metavar="FILE",
+            help="Write to this .parquet or .csv file, here or in object storage (s3://…, gs://…, "
+            "az://…), instead of printing.",
         ),
     ] = None
 

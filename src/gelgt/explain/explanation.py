@@ -9,6 +9,7 @@ from typing import Any
 
 from gelgt.errors import GelgtError
 from gelgt.files import write_text
+from gelgt.storage.place import check_local
 
 FORMATS = (".html", ".json")
 
@@ -139,8 +140,9 @@ def check_path(path: str | Path) -> Path:
     """A file that an explanation can be written to.
 
     Raises:
-        GelgtError: ``unknown_format``.
+        GelgtError: ``unknown_format``, ``not_local``.
     """
+    check_local(path, "An explanation")
     target = Path(path).expanduser()
     if target.suffix.lower() not in FORMATS:
         raise GelgtError(

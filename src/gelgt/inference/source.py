@@ -19,8 +19,9 @@ from gelgt.sources import open
 from gelgt.sources.address import HUB, absolute_source
 from gelgt.sources.database import Database
 from gelgt.sources.hub import is_hub_address
-from gelgt.sources.registry import open_recorded
+from gelgt.sources.registry import open_recorded, relbench_folder
 from gelgt.sources.relbench_folder import is_relbench_folder
+from gelgt.storage.place import is_storage
 
 
 def open_for(run: Run, source: Any, *, namespace: str | None = None, fresh: bool = False) -> Opened:
@@ -163,6 +164,8 @@ def _is_folder(source: Any) -> bool:
     """Whether a source is a RelBench folder, whose manifest states its keys."""
     if not isinstance(source, (str, Path)):
         return False
+    if is_storage(source):
+        return relbench_folder(source) is not None
     path = Path(source).expanduser()
     return (
         is_relbench_folder(path)

@@ -1,13 +1,16 @@
 """Writes predictions as they come, in bounded memory: Parquet or CSV by the file's ending.
 
 A file appears under its name only when it is whole: it is written beside it under a hidden name and
-renamed. An error or Ctrl-C on the way leaves nothing.
+renamed. An error or Ctrl-C on the way leaves nothing. What goes to object storage is written to the
+cache first and then sent; what could not be sent stays there, because it may have taken hours.
 """
 
 import json
+import shutil
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +19,17 @@ import pyarrow.parquet as pq
 
 from gelgt.errors import GelgtError, did_you_mean
 from gelgt.files import whole_file
+from gelgt.sources.cache import cache_root
+from gelgt.storage import Store, is_storage, safe_place
 
 FORMATS = (".parquet", ".csv")
 GROUP_ROWS = 1 << 16  # rows that are collected for a row group
 
 
-def check_path(path: str | Path) -> Path:
-    """A path that predictions can be written to, or a GelgtError; ask before hours of work, not
-    after."""
-    target = Path(path).expanduser()
+def check_path(path: str | Path) -> Path | Store:
+    """A path, or a place in object storage, that predictions can be written to, or a GelgtError;
+    ask before hours of work, not after."""
+    target = Path(safe_place(str(path)) if is_storage(path) else path).expanduser()
     if target.suffix.lower() not in FORMATS:
         raise GelgtError(
             "unknown_format",
@@ -32,9 +37,21 @@ def check_path(path: str | Path) -> Path:
             "ending.",
             hint=f"{did_you_mean(target.suffix, FORMATS)} Name the file so.",
         )
+    if is_storage(path):
+        return _check_store(Store(str(path)))
     if target.is_dir():
         raise GelgtError("cannot_write", f"{target} is a folder.", hint="Give a file in it.")
     return target
+
+
+def _check_store(store: Store) -> Store:
+    """Whether a bucket answers. Who may write need not be allowed to look: that shows later."""
+    try:
+        store.check_bucket()
+    except GelgtError as error:
+        if error.code != "no_access":
+            raise
+    return store
 
 
 def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | Path) -> int:
@@ -42,7 +59,8 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
 
     Args:
         batches: Tables of one schema, such as `Predictor.predict_table` yields.
-        path: A .parquet or .csv file; one that exists is replaced.
+        path: A .parquet or .csv file, here or in object storage (``s3://bucket/x.parquet``); one
+            that exists is replaced.
 
     Returns:
         The number of rows.
@@ -52,6 +70,8 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
             passes through.
     """
     target = check_path(path)
+    if isinstance(target, Store):
+        return _send(batches, target)
     try:
         with whole_file(target) as temporary:
             return _write(batches, temporary, target.suffix.lower() == ".csv")
@@ -61,6 +81,23 @@ def write_predictions(batches: Iterable[pa.Table | pa.RecordBatch], path: str | 
             f"Predictions cannot be written to {target}: {error.strerror or error}.",
             hint="Give another file.",
         ) from None
+
+
+def _send(batches: Iterable[pa.Table | pa.RecordBatch], store: Store) -> int:
+    """Write to the cache, then to object storage."""
+    name = PurePosixPath(store.place.path).name
+    folder = cache_root() / "unsent" / uuid.uuid4().hex[:8]
+    rows = write_predictions(batches, folder / name)
+    try:
+        store.write(folder / name)
+    except GelgtError as error:
+        raise GelgtError(
+            error.code,
+            f"The predictions could not be sent. {error.message}",
+            hint=f"{error.hint} They are whole in {folder / name}.",
+        ) from None
+    shutil.rmtree(folder, ignore_errors=True)
+    return rows
 
 
 def _write(batches: Iterable[pa.Table | pa.RecordBatch], path: Path, is_csv: bool) -> int:

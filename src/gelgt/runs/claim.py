@@ -16,6 +16,7 @@ from gelgt.errors import GelgtError
 from gelgt.runs.folder import CHECKPOINT, MARK, SUCCESS, read_json
 from gelgt.runs.progress import PROGRESS
 from gelgt.runs.tensors import load_tensors
+from gelgt.storage.place import check_local
 
 
 @contextmanager
@@ -60,8 +61,9 @@ def check_out(out: Path, is_resumed: bool = False) -> None:
 
     Raises:
         GelgtError: ``run_busy`` while another training writes to it, ``run_exists``, ``not_empty``
-            where it is not gelgt's.
+            where it is not gelgt's, ``not_local``.
     """
+    check_local(out, "A run folder")
     _check_busy(out)
     _check_content(out, is_resumed)
 

@@ -13,6 +13,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 from gelgt.errors import SourceError
 from gelgt.sources.hub import is_hub_address
+from gelgt.storage.place import is_storage, safe_place
 
 if TYPE_CHECKING:  # SQLAlchemy is imported where an address is SQL
     from sqlalchemy.engine import URL
@@ -39,6 +40,8 @@ def absolute_source(source: Any) -> Any:
         return source
     if source.startswith(DUCKDB):
         return f"{DUCKDB}/{duckdb_path(source).absolute()}"
+    if is_storage(source):
+        return source
     if "://" in source:
         return _absolute_url(source)
     path = Path(source).expanduser()
@@ -52,6 +55,8 @@ def address_of(source: Any) -> str:
     if isinstance(source, Mapping):
         return "frames"
     text = str(absolute_source(source))
+    if is_storage(text):
+        return safe_place(text)
     if "://" not in text or text.startswith((HUB, DUCKDB)) or sqlite_path(text) is not None:
         return text
     return safe_address(parse_url(text))

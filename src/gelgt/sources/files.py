@@ -1,31 +1,19 @@
-"""A folder of CSV or Parquet files as a source: one file (or one sub-folder of Parquet parts) is
-one table.
+"""A folder of CSV or Parquet files as a source; layout.py says which file holds which table."""
 
-CSV files have no types: all columns arrive as strings and `stage.py` infers the types. An empty
-field is null.
-"""
-
-import csv
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from gelgt.errors import SourceError, some
 from gelgt.sources.cache import hash_files
+from gelgt.sources.csv_files import csv_table
+from gelgt.sources.layout import Part, find_tables
+from gelgt.sources.parquet_files import Wanted, parquet_table, part_batches, read_batches_of
 from gelgt.sources.raw import RawTable, StaticSource
 from gelgt.sources.state import SourceState, files_state
-from gelgt.sources.table_file import batch_rows, read_ahead
-from gelgt.sources.text_types import TextProfile, parse_text
-
-CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 class FilesSource(StaticSource):
@@ -35,237 +23,83 @@ class FilesSource(StaticSource):
         self.address = address
         self.name = folder.resolve().name
         self._folder = folder
-        self._files = find_tables(folder)
+        self._files = folder_tables(folder)
 
     def table_names(self) -> list[str]:
         return list(self._files)
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
-        return [
-            _parquet_table(name, paths) if _is_parquet(paths) else _csv_table(name, paths[0])
-            for name, paths in self._files.items()
-        ]
+        return [self._table(name, parts) for name, parts in self._files.items()]
+
+    def _table(self, name: str, parts: list[Part]) -> RawTable:
+        if parts[0].is_parquet:
+            return parquet_table(name, parts, self._schemas, self._read)
+        path = self._folder / parts[0].name
+        return csv_table(name, path.name, lambda: path.open("rb"))
+
+    def _schemas(self, parts: Sequence[Part]) -> Iterator[pa.Schema]:
+        return (pq.read_schema(self._folder / part.name) for part in parts)
+
+    def _read(self, parts: Sequence[Part], wanted: Wanted) -> Iterator[tuple[Part, pa.RecordBatch]]:
+        for part in parts:
+            # Not mapped: a mapped file that somebody cuts short ends the process. Not buffered:
+            # that would hold the whole file.
+            with pq.ParquetFile(self._folder / part.name, pre_buffer=False) as file:
+                for batch in read_batches_of(file, wanted):
+                    yield part, batch
 
     def state(self) -> SourceState | None:
-        return files_state(p for paths in self._files.values() for p in paths)
+        state = files_state(self._paths())
+        # what was imported before the names of folders gave columns is another content
+        has_values = any(part.values for parts in self._files.values() for part in parts)
+        return replace(state, key=f"{state.key} partitioned") if has_values else state
 
     def mark(self, tables: Mapping[str, RawTable]) -> Any:
         """The Parquet files of each table, unless one has changed so lately that a further change
         might not show."""
-        parts = {name: self._files[name] for name in tables if _is_parquet(self._files[name])}
-        states = {name: [files_state([path]) for path in paths] for name, paths in parts.items()}
+        parts = {name: self._files[name] for name in tables if self._files[name][0].is_parquet}
+        states = {name: self._states(found) for name, found in parts.items()}
         return {
-            name: [state.key for state in found]
+            name: {part: state.key for part, state in found.items()}
             for name, found in states.items()
-            if not any(state.doubtful for state in found)
+            if not any(state.doubtful for state in found.values())
         }
 
+    def _states(self, parts: Sequence[Part]) -> dict[str, SourceState]:
+        return {part.name: files_state([self._folder / part.name]) for part in parts}
+
     def appended(self, tables: Mapping[str, RawTable], mark: Any) -> dict[str, RawTable]:
-        """Tables whose older files are as they were, with the files that come after them."""
+        """Tables whose older files are as they were, with the rows of the others."""
         appended = {}
         for name, table in tables.items():
-            known, paths = mark.get(name), self._files[name]
-            if known and [files_state([path]).key for path in paths[: len(known)]] == known:
-                new = _parquet_table(name, paths[len(known) :], table.columns)
-                appended[name] = replace(table, batches=new.batches)
+            older = [part for part in self._files[name] if part.name in (mark.get(name) or {})]
+            keys = {part: state.key for part, state in self._states(older).items()}
+            if keys and keys == mark[name]:
+                new = [part for part in self._files[name] if part.name not in keys]
+                appended[name] = with_parts(table, new, self._read)
         return appended
 
     def content_key(self) -> str | None:
         names = "\n".join(
-            f"{name}: {[p.name for p in paths]}" for name, paths in self._files.items()
+            f"{name}: {[part.name for part in parts]}" for name, parts in self._files.items()
         )
-        return hash_files([p for paths in self._files.values() for p in paths], extra=names)
+        return hash_files(self._paths(), extra=names)
+
+    def _paths(self) -> list[Path]:
+        return [self._folder / part.name for parts in self._files.values() for part in parts]
 
 
-def find_tables(folder: Path) -> dict[str, list[Path]]:
-    """Table name → files."""
-    tables: dict[str, list[Path]] = {}
-    for path in sorted(folder.iterdir()):
+def with_parts(table: RawTable, parts: Sequence[Part], read: Any) -> RawTable:
+    """A table of Parquet files with the rows of some of its files."""
+    return replace(table, batches=lambda: part_batches(table.name, table.columns, parts, read))
+
+
+def folder_tables(folder: Path) -> dict[str, list[Part]]:
+    """Table name → files of a local folder."""
+    names: list[str] = []
+    for path in folder.iterdir():
         if path.name.startswith((".", "_")):
-            continue
-        if path.is_dir():
-            parts = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
-            if not parts:
-                continue
-            name, files = path.name, parts
-        elif path.suffix == ".parquet" or path.name.lower().endswith(CSV_ENDINGS):
-            name = path.stem if path.suffix == ".parquet" else path.name.split(".")[0]
-            files = [path]
-        else:
-            continue
-        if name in tables:
-            raise SourceError(
-                "duplicate_table",
-                f"Two files give the table '{name}': {tables[name][0].name} and {path.name}.",
-                hint="Remove or rename one of them.",
-            )
-        tables[name] = files
-    if not tables:
-        raise SourceError(
-            "no_tables",
-            f"There are no .csv, .tsv or .parquet files in {folder}.",
-            hint="Give the folder that holds one file for each table.",
-        )
-    return tables
-
-
-def _is_parquet(paths: list[Path]) -> bool:
-    return paths[0].suffix == ".parquet"
-
-
-def _parquet_table(
-    name: str, paths: list[Path], columns: Mapping[str, pa.DataType] | None = None
-) -> RawTable:
-    """A table of Parquet files, in given columns where these are known."""
-    try:
-        schemas = [pq.read_schema(path) for path in paths]
-        schema = (
-            pa.schema(list(columns.items()))
-            if columns is not None
-            else pa.unify_schemas(
-                [s.remove_metadata() for s in schemas], promote_options="permissive"
-            )
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-        raise SourceError(
-            "unreadable_file",
-            f"Table '{name}': {paths[0].name} is not readable as Parquet: {error}",
-            hint="Write the file again.",
-        ) from None
-    fields = [field for field in schema if not field.name.startswith("__index_level_")]
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for path in paths:
-            try:
-                yield from _parquet_batches(path, fields)
-            except (pa.ArrowInvalid, OSError) as error:  # damaged, or changed since it was opened
-                raise _unreadable(name, path, error) from None
-
-    types = {field.name: field.type for field in fields}
-    return RawTable(name, types, lambda: read_ahead(batches()))
-
-
-def _parquet_batches(path: Path, fields: list[pa.Field]) -> Iterator[pa.RecordBatch]:
-    # Not mapped: a mapped file that somebody cuts short ends the process. Not buffered: that would
-    # hold the whole file.
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        present = [f.name for f in fields if f.name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=batch_rows(len(fields)), columns=present):
-            arrays = [
-                batch.column(f.name).cast(f.type)
-                if f.name in present
-                else pa.nulls(batch.num_rows, f.type)
-                for f in fields
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in fields])
-
-
-def _csv_table(name: str, path: Path) -> RawTable:
-    header, delimiter = _header(name, path)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            reader = pacsv.open_csv(
-                path,
-                read_options=pacsv.ReadOptions(
-                    column_names=header, skip_rows_after_names=1, block_size=8 << 20
-                ),
-                parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                convert_options=pacsv.ConvertOptions(
-                    column_types={c: pa.string() for c in header},
-                    strings_can_be_null=True,
-                    null_values=[""],
-                    quoted_strings_can_be_null=True,
-                ),
-            )
-            yield from reader
-        except pa.ArrowInvalid as error:
-            raise _csv_error(name, path, header, str(error)) from None
-        except OSError as error:  # a compressed file that ends too early
-            raise _unreadable(name, path, error) from None
-
-    return RawTable(name, {c: pa.string() for c in header}, batches, is_text=True)
-
-
-def read_csv(path: Path) -> pa.Table:
-    """A CSV file in memory, in the types that an import would infer."""
-    raw = _csv_table(path.stem, path)
-    table = pa.Table.from_batches(
-        list(raw.batches()), pa.schema([pa.field(c, t) for c, t in raw.columns.items()])
-    ).combine_chunks()
-    columns = []
-    for name in table.column_names:
-        profile = TextProfile(path.stem, name, numbers=True)
-        chunks = table.column(name).chunks
-        for chunk in chunks:
-            profile.add(chunk)
-        arrow = profile.verdict()
-        columns.append(
-            pa.chunked_array([parse_text(chunk, arrow, path.stem, name) for chunk in chunks], arrow)
-        )
-    return pa.table(columns, names=table.column_names)
-
-
-def _header(name: str, path: Path) -> tuple[list[str], str]:
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            line: bytes = file.readline()
-            # a quoted name may hold a line break
-            while line.count(b'"') % 2 and (more := file.readline()):
-                line += more
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(name, path, error) from None
-    try:
-        text = line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(name, path, f"its header ({error.reason} at byte {error.start})") from None
-    delimiter = "\t" if ".tsv" in path.name.lower() else max(",;\t|", key=text.count)
-    header = next(csv.reader(StringIO(text, newline=""), delimiter=delimiter), [])
-    if not header:
-        raise SourceError(
-            "empty_file",
-            f"Table '{name}': {path.name} is empty.",
-            hint="Give it at least a header line, or remove it.",
-        )
-    header = [c if c.strip() else f"unnamed_{i}" for i, c in enumerate(header)]
-    repeated = sorted({c for c in header if header.count(c) > 1})
-    if repeated:
-        raise SourceError(
-            "duplicate_column",
-            f"Table '{name}': {path.name} has columns of the same name: {some(repeated)}.",
-            hint="Rename them.",
-        )
-    return header, delimiter
-
-
-def _unreadable(name: str, path: Path, error: Exception) -> SourceError:
-    return SourceError(
-        "unreadable_file",
-        f"Table '{name}': {path.name} cannot be read: {error}.",
-        hint="Write the file again.",
-    )
-
-
-def _csv_error(name: str, path: Path, header: list[str], message: str) -> SourceError:
-    if "UTF8" in message or "utf8" in message.lower():
-        number = message.split("CSV column #")[1].split(":")[0] if "CSV column #" in message else ""
-        where = (
-            f"column '{header[int(number)]}'"
-            if number.isdigit() and int(number) < len(header)
-            else "a column"
-        )
-        return _not_utf8(name, path, where)
-    return SourceError(
-        "bad_csv",
-        f"Table '{name}': {path.name} is not a regular CSV file: {message}",
-        hint="Every line needs as many fields as the header.",
-    )
-
-
-def _not_utf8(name: str, path: Path, where: str) -> SourceError:
-    return SourceError(
-        "not_utf8",
-        f"Table '{name}': {path.name} is not UTF-8: {where}.",
-        hint=f"Convert it, for example: iconv -f latin1 -t utf-8 {path.name} > converted.csv",
-    )
+            continue  # and not walked: it may be large
+        files = path.rglob("*") if path.is_dir() else [path]
+        names += [file.relative_to(folder).as_posix() for file in files if file.is_file()]
+    return find_tables(names, str(folder))

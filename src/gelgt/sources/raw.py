@@ -22,6 +22,7 @@ class RawTable:
         is_text: The source has no types (CSV): all columns are strings, whose types are inferred.
         time_columns: Columns that the source declares to be dates or times although they arrive as
             text or numbers.
+        partitions: Columns that the names of folders give.
         is_view: Its rows may depend on more than the database, such as the time or other files.
     """
 
@@ -32,6 +33,7 @@ class RawTable:
     foreign_keys: tuple[ForeignKey, ...] = ()
     is_text: bool = False
     time_columns: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = field(default=())
     is_view: bool = False
 

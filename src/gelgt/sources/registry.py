@@ -10,6 +10,7 @@ from gelgt.sources.address import absolute_source, address_of, duckdb_path, sqli
 from gelgt.sources.database import Database
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.stated import read_stated
+from gelgt.storage.place import check_local, is_storage
 
 _ATTEMPTS = 3  # to read files that change meanwhile
 
@@ -27,8 +28,8 @@ def open(
 
     Args:
         source: A RelBench folder or name ("rel-f1"), a database URL ("postgresql://…", "mysql://…",
-            "sqlite:///shop.db"), a SQLite or DuckDB file, a folder of CSV or Parquet files, or a
-            dict of frames.
+            "sqlite:///shop.db"), a SQLite or DuckDB file, a folder of CSV or Parquet files, one in
+            object storage ("s3://bucket/prefix", "gs://…", "az://…"), or a dict of frames.
         schema: Keys, times and kinds to use instead of what is declared or inferred, as a mapping
             or a YAML file; see `gelgt.sources.stated`.
         out: Import to this new folder instead of the cache; a database of frames gets its name.
@@ -54,12 +55,12 @@ def open(
     from gelgt.sources.relbench_folder import read_folder
 
     stated, source = read_stated(schema), absolute_source(source)
-    folder = _relbench_folder(source)
+    folder = relbench_folder(source)
     if folder is not None and stated == ({}, None) and out is None and tables is None:
         database = read_folder(folder, address_of(source))
         if database.follows_contract:
             return database
-    target = None if out is None else Path(out).expanduser()
+    target = None if out is None else _local_folder(out)
     for attempt in range(_ATTEMPTS):
         try:
             opened, keys = _prepare(source, folder, stated, target, tables, namespace)
@@ -74,6 +75,11 @@ def open(
     return database
 
 
+def _local_folder(out: str | Path) -> Path:
+    check_local(out, "An imported database")
+    return Path(out).expanduser()
+
+
 def open_recorded(source: Any, namespace: str | None = None) -> Database | None:
     """The database that the last `open` gave, whatever its options, where the source has not
     changed since; None otherwise, and for RelBench folders, which need no import."""
@@ -81,7 +87,7 @@ def open_recorded(source: Any, namespace: str | None = None) -> Database | None:
     from gelgt.sources.relbench_folder import read_folder
 
     source = absolute_source(source)
-    if _relbench_folder(source) is not None:
+    if relbench_folder(source) is not None:
         return None
     imported = recorded_import(_find(source, namespace))
     if imported is None:
@@ -116,14 +122,18 @@ def _prepare(
     return opened, schema
 
 
-def _relbench_folder(source: Any) -> Path | None:
-    """The local RelBench folder that a source names: a path, or a name on the Hub, which is
-    downloaded if need be."""
+def relbench_folder(source: Any) -> Path | None:
+    """The local RelBench folder that a source names: a path, or a name on the Hub or a prefix in
+    object storage, which is downloaded if need be."""
     from gelgt.sources.hub import hub_folder, is_hub_address
     from gelgt.sources.relbench_folder import is_relbench_folder
 
     if not isinstance(source, (str, Path)):
         return None
+    if is_storage(source):
+        from gelgt.sources.staged_folder import staged_folder
+
+        return staged_folder(source)
     if "://" not in str(source) and (path := Path(source).expanduser()).exists():
         return path if is_relbench_folder(path) else None
     return hub_folder(str(source)) if is_hub_address(str(source)) else None
@@ -185,6 +195,12 @@ def _open_frames(source: Any, namespace: str | None) -> Source:
     return FramesSource(source)
 
 
+def _open_objects(source: Any, namespace: str | None) -> Source:
+    from gelgt.sources.objects import ObjectsSource
+
+    return ObjectsSource(source)
+
+
 def _open_duckdb(source: Any, namespace: str | None) -> Source:
     from gelgt.sources.duckdb_file import DuckDBSource
 
@@ -221,6 +237,7 @@ def _open_files(source: Any, namespace: str | None) -> Source:
 
 OPENERS = [
     Opener("frames", lambda s: isinstance(s, Mapping), _open_frames),
+    Opener("object storage", is_storage, _open_objects),
     Opener("DuckDB address", lambda s: _is_url(s) and s.startswith("duckdb://"), _open_duckdb),
     Opener("SQL address", _is_url, _open_sql),
     Opener(

@@ -201,7 +201,11 @@ def _time_column(
     probe: StagedProbe,
 ) -> TimeColumn | None:
     if "time_col" not in entry:
-        return infer_time_column(table.name, facts, key, probe)
+        # The date of a folder counts from midnight, before most of its rows exist: a time of the
+        # rows themselves comes first, however it is called.
+        rows = [column for column in facts if column.name not in table.partitions]
+        inferred = infer_time_column(table.name, rows, key, probe)
+        return inferred or infer_time_column(table.name, facts, key, probe)
     column = entry["time_col"]
     if column is None:
         return None

@@ -93,6 +93,7 @@ class StagedTable:
     findings: list[Finding] = field(default_factory=list)
     delivered: dict[str, str] = field(default_factory=dict)  # types in which the columns came
     digests: list[Digest] = field(default_factory=list)
+    partitions: frozenset[str] = frozenset()  # columns that the names of folders give
 
     def types(self) -> dict[str, str]:
         return {name: canonical_name(column.type) for name, column in self.columns.items()}
@@ -139,7 +140,7 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
             work(batch.num_rows)
     staged = StagedTable(raw.name, path, rows, columns, raw.primary_key, raw.foreign_keys, findings)
     staged.delivered = {name: str(raw.columns[name]) for name in columns}
-    staged.digests = digest.result()
+    staged.digests, staged.partitions = digest.result(), raw.partitions
     _settle(staged, raw, forced)
     return staged
 

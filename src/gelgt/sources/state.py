@@ -4,6 +4,8 @@
     SQLite                    the same of the file (its first bytes hold its change counter) and of
                               its write-ahead log, into which others commit
     DuckDB                    the same of the file and its write-ahead log
+    object storage            name, size and time of change of each object, as the provider lists
+                              them (objects.py)
     PostgreSQL                the transactions that a snapshot sees (postgres_state.py)
     MySQL, MariaDB, frames    none, so they are read each time: InnoDB's times of change are lost
                               with a restart, and its log moves before a commit becomes visible
@@ -32,11 +34,13 @@ class SourceState:
     """A state: equal keys mean equal rows, as far as `doubtful` files have equal content."""
 
     key: str
-    doubtful: tuple[Path, ...] = ()
+    doubtful: tuple[str, ...] = ()
 
     def content(self) -> str | None:
         """A hash of the files in doubt; None where there are none."""
-        return hash_files(p for p in self.doubtful if p.exists()) if self.doubtful else None
+        if not self.doubtful:
+            return None
+        return hash_files(path for path in map(Path, self.doubtful) if path.exists())
 
 
 def files_state(paths: Iterable[Path], logs: Iterable[Path] = ()) -> SourceState:
@@ -47,7 +51,7 @@ def files_state(paths: Iterable[Path], logs: Iterable[Path] = ()) -> SourceState
     for path, look in looks.items():
         digest.update(f"{path}\0{look}\n".encode())
         if look is not None and look.is_recent:
-            doubtful.append(path)
+            doubtful.append(str(path))
     return SourceState(digest.hexdigest(), tuple(doubtful))
 
 

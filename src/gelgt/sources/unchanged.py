@@ -10,7 +10,7 @@ An import whose files have changed since is not used: it was damaged.
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -124,8 +124,7 @@ class Records:
             return imported
         if record["content"] is None:
             return imported
-        doubtful = tuple(Path(path) for path in record["doubtful"])
-        if SourceState(state.key, doubtful).content() != record["content"]:
+        if replace(state, doubtful=tuple(record["doubtful"])).content() != record["content"]:
             return None
         if not state.doubtful:  # from now on a change shows in the state
             self.add(imported, state, None, census, mark)
@@ -169,7 +168,7 @@ class Records:
             "content": content,
             "census": census,
             "mark": mark,
-            "doubtful": [str(path) for path in state.doubtful] if state else [],
+            "doubtful": list(state.doubtful) if state else [],
             "import": imported.folder.name,
             "files": _sizes(imported.folder),
             "unread": list(imported.unread),

@@ -29,7 +29,7 @@ def read_definition(text: str) -> Any:
         )
     import pandas as pd
 
-    from gelgt.sources.files import read_csv
+    from gelgt.sources.csv_files import read_csv
 
     # Not pandas' own CSV reader: it would read the key "007" as the number 7.
     readers: dict[str, Callable[[Path], Any]] = {

@@ -49,7 +49,9 @@ def command(run: Run) -> str:
 
 
 def _secret(run: Run) -> str:
-    if "://" not in run.source or run.source.startswith(("sqlite", "duckdb", "hf:")):
+    if "://" not in run.source or run.source.startswith(
+        ("sqlite", "duckdb", "hf:", "s3:", "gs:", "az:")
+    ):
         return ""
     return (
         '<p class="small">The address is stored without its password: add it to the address, or '
