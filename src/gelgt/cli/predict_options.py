@@ -148,11 +148,13 @@ class OutputOptions:
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write to this .parquet or .csv file instead of printing."
+            "--out",
+            metavar="FILE",
+            help="Write to this .parquet or .csv file instead of printing; a folder with --shards.",
         ),
     ] = None
 
-    def check(self, relbench: Path | None) -> None:
+    def check(self, relbench: Path | None, is_folder: bool = False) -> None:
         """Raises where options do not go together, or mean nothing."""
         if self.interval is not None:
             from gelgt.calibration import check_level
@@ -164,7 +166,7 @@ class OutputOptions:
                 "--interval cannot be combined with --relbench, whose table has no intervals.",
                 hint="Leave --interval out.",
             )
-        if self.out is not None:
+        if self.out is not None and not is_folder:
             from gelgt.inference import check_path
 
             check_path(self.out)
