@@ -108,9 +108,7 @@ class RayScoring:
                     slot.part = None
                     self._next(slot, queue)
 
-    def _answer(
-        self, reference: Any, slot: _Slot, queue: deque[int], token: str
-    ) -> Commit | None:
+    def _answer(self, reference: Any, slot: _Slot, queue: deque[int], token: str) -> Commit | None:
         """Take what a worker answers; its commit record, if it made a part."""
         errors = self.ray.exceptions
         lost = (errors.RayActorError, errors.NodeDiedError, errors.WorkerCrashedError)
@@ -132,9 +130,7 @@ class RayScoring:
     def _start(self, token: str) -> None:
         """A new worker, wherever there is room; it opens first."""
         actor = self.ray.remote(PartWorker).options(max_restarts=0, **self.asks).remote()
-        opening = actor.open.remote(
-            self.question, self.plan.model_dump(), str(self.folder), token
-        )
+        opening = actor.open.remote(self.question, self.plan.model_dump(), str(self.folder), token)
         self._slots[opening] = _Slot(actor)
 
     def _next(self, slot: _Slot, queue: deque[int]) -> None:

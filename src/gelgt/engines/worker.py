@@ -26,7 +26,8 @@ class PartWorker:
     def __init__(self) -> None:
         self.host = socket.gethostname()
         self.scorer: PartScorer | None = None
-        self.folder, self.plan = Path(), None
+        self.folder = Path()
+        self.plan: Plan | None = None
 
     def open(self, question: Question, plan: dict[str, Any], folder: str, token: str) -> Answer:
         """Open the run and the source, and check that they are the driver's."""

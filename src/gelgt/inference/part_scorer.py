@@ -5,11 +5,13 @@ for itself, and its plan (`gelgt.inference.plan`) tells whether it has the same 
 version as the others.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from gelgt.errors import GelgtError
 from gelgt.inference.bounds import bounds_of
@@ -19,6 +21,7 @@ from gelgt.inference.recommend import Recommend
 from gelgt.inference.shards import Division, make_plan, write_part
 from gelgt.inference.source import open_for
 from gelgt.runs.folder import load_run
+from gelgt.scoring.table import key_table
 from gelgt.sources.address import absolute_source
 from gelgt.sources.cache import text_key
 
@@ -43,7 +46,7 @@ class Question:
     at: str | None = None
     device: str = "auto"
     interval: float | None = None
-    recommend: Recommend = Recommend()
+    recommend: Recommend = field(default_factory=Recommend)
 
     def anywhere(self) -> "Question":
         """The same question from every working folder."""
@@ -108,5 +111,37 @@ class PartScorer:
         commit = read_commit(folder, plan, number)
         if commit is not None:
             return commit
-        seeds = self.division.part(number, plan.shards)
-        return write_part(folder, plan, number, seeds, self._tables)
+        entities = len(self.division.part(number, plan.shards))
+        tables = self._predicted(number, plan.shards, entities)
+        return write_part(folder, plan, number, entities, tables)
+
+    def _predicted(self, number: int, shards: int, entities: int) -> Iterator[pa.Table]:
+        """The predictions of a part, out of those of all batches that it has a share in."""
+        size = self.predictor.batch_size
+        seeds, before = self.division.batches(number, shards, size)
+        tables = self._tables(seeds.rows, seeds.times)
+        task = self.predictor.task
+        if task.dst_entity_table is None:
+            yield from _rows_between(tables, before, before + entities)
+            return
+        others = np.r_[seeds.rows[:before], seeds.rows[before + entities :]]
+        keys = key_table(self.predictor.db, task.entity_table, others)
+        yield from (_without(table, keys) for table in tables)
+
+
+def _rows_between(tables: Iterable[pa.Table], start: int, stop: int) -> Iterator[pa.Table]:
+    """The rows of tables behind each other from `start` to `stop`; one table for each."""
+    for table in tables:
+        first, last = max(0, start), max(0, min(stop, table.num_rows))
+        yield table.slice(first, max(0, last - first))
+        start, stop = start - table.num_rows, stop - table.num_rows
+
+
+def _without(table: pa.Table, keys: pa.Table) -> pa.Table:
+    """A table without the rows of some entities, of which each may have several, or none."""
+    names = keys.column_names
+    others = set(zip(*(column.to_pylist() for column in keys.columns)))
+    if not others:
+        return table
+    rows = zip(*(table.column(name).to_pylist() for name in names))
+    return table.filter(pa.array([key not in others for key in rows], pa.bool_()))

@@ -1,22 +1,24 @@
 """Predictions for a whole population in parts that any number of processes make, in any order.
 
     division = Division(predictor.db, table, predictor.seeds(at=…))
-    plan = make_plan(predictor, division, at, shards=16, options={…})
+    plan = make_plan(predictor, len(division), at, shards=16, options={…})
     agree(folder, plan)                             # or an error that says what differs
     for number in missing(folder, plan):
-        write_part(folder, plan, number, division.part(number, 16), tables)
+        write_part(folder, plan, number, entities, tables)
     finish(folder, plan)                            # True once all parts are there: `_SUCCESS`
 
 An entity belongs to a part by a hash of the user's own key, and the rows of a part are in the order
-of these hashes: the parts behind each other are the same table whatever their number. Predictions
-are deterministic and do not depend on who else is predicted for (`Scorer`), so a part that is made
-twice is the same part twice; whoever renames it last changes nothing. gelgt/inference/plan.py
+of these hashes: the parts behind each other are the same table whatever their number. So that this
+holds to the last bit, the batches that go through the model are cut from the whole population in
+this order, and a part computes the batches at its two ends whole: a product of matrices on a CPU
+rounds a few of its last rows otherwise, depending on how many there are. A part that is made twice
+is the same part twice, and whoever renames it last changes nothing. gelgt/inference/plan.py
 describes the files.
 """
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,6 @@ from gelgt.sources.database import Database
 
 MAX_SHARDS = 99_999  # five digits in the name of a part
 STALE = 600.0  # seconds after which a temporary file that nobody writes to is left over
-Tables = Callable[[NDArray[np.int64], NDArray[np.int64]], Iterator[pa.Table]]
 
 
 class Division:
@@ -73,8 +74,22 @@ class Division:
 
     def part(self, number: int, shards: int) -> SeedRows:
         """The entities whose hash h has ⌊h · shards / 2⁶⁴⌋ = number."""
-        start, stop = (self._place(number, shards), self._place(number + 1, shards))
+        return self._between(*self._ends(number, shards))
+
+    def batches(self, number: int, shards: int, size: int) -> tuple[SeedRows, int]:
+        """The entities of all batches of the population that hold some of a part, and how many of
+        them come before the part."""
+        start, stop = self._ends(number, shards)
+        if start == stop:
+            return self._between(start, stop), 0
+        first = start // size * size
+        return self._between(first, -(-stop // size) * size), start - first
+
+    def _between(self, start: int, stop: int) -> SeedRows:
         return SeedRows(self.rows[start:stop], self.times[start:stop])
+
+    def _ends(self, number: int, shards: int) -> tuple[int, int]:
+        return self._place(number, shards), self._place(number + 1, shards)
 
     def _place(self, number: int, shards: int) -> int:
         least = -(-(number << 64) // shards)
@@ -127,18 +142,20 @@ def missing(folder: Path, plan: Plan) -> list[int]:
     return [n for n in range(plan.shards) if read_commit(folder, plan, n) is None]
 
 
-def write_part(folder: Path, plan: Plan, number: int, seeds: SeedRows, tables: Tables) -> Commit:
-    """Predict a part, write it, and commit it.
+def write_part(
+    folder: Path, plan: Plan, number: int, entities: int, tables: Iterable[pa.Table]
+) -> Commit:
+    """Write the predictions of a part as they come, and commit it.
 
     Raises:
         GelgtError: ``cannot_write``; nothing is committed then.
     """
     start, path = time.perf_counter(), folder / part_name(number, plan.shards)
-    rows = write_predictions(tables(seeds.rows, seeds.times), path)
+    rows = write_predictions(tables, path)
     try:
         commit = Commit(
             part=number,
-            entities=len(seeds),
+            entities=entities,
             rows=rows,
             bytes=path.stat().st_size,
             checksum=checksum(path),
