@@ -322,13 +322,13 @@ def test_a_single_shard_needs_a_time(question: Question) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="limits of a process")
 def test_a_full_disk(question: Question, tmp_path: Path) -> None:
-    """Files may have 4 KiB: the parts do not fit, what they share does."""
+    """Files may have 2 KiB: the parts do not fit, what they share does."""
     import resource
 
     script = "import gelgt.cli; gelgt.cli.main()"
     words = [sys.executable, "-c", script, *command(question, tmp_path, "--shards", "1")[3:]]
     PartScorer(question).plan(1)  # the import and what is made of it are in the cache then
-    limit = (4096, 4096)
+    limit = (2048, 2048)
     done = subprocess.run(
         [*words, "--json"],
         capture_output=True,
