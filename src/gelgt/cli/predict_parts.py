@@ -91,7 +91,7 @@ def _make_on_ray(
     from gelgt.inference.plan import agree, read_plan
     from gelgt.inference.shards import finish, missing
 
-    load_ray()  # raises before anything is opened
+    load_ray(is_alone=shards.address is None)  # raises before anything is opened
     with working("opening the source"):
         scorer = PartScorer(replace(question, device="cpu"), run.fresh)
     with connected(shards.address, shards.workers) as ray:

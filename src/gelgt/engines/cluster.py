@@ -20,6 +20,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # leaves CUDA_VISIBLE_DEVICES as it is
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
+# A node with the address 127.0.0.1 listens on loopback alone, but on Linux Ray replaces it by the
+# machine's own address, unless clusters are switched off. It is read when Ray is imported.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 ANSWER_SECONDS = 5.0  # for a port to answer
 CONNECT_SECONDS = 60.0  # for a cluster to let a driver in
 LANES = 2  # cores that a worker keeps busy; see gelgt.scoring.lanes
@@ -27,13 +30,16 @@ LANES = 2  # cores that a worker keeps busy; see gelgt.scoring.lanes
 TRY = "import sys, ray; ray.init(address=sys.argv[1], logging_level='ERROR', log_to_driver=False)"
 
 
-def load_ray() -> Any:
+def load_ray(is_alone: bool = False) -> Any:
     """The package.
+
+    Args:
+        is_alone: Whether the cluster will be this machine alone.
 
     Raises:
         GelgtError: ``missing_extra``.
     """
-    for name, value in QUIET.items():
+    for name, value in (QUIET | (ALONE if is_alone else {})).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -58,7 +64,7 @@ def connected(address: str | None, workers: int | None) -> Iterator[Any]:
     Raises:
         GelgtError: ``missing_extra``, ``no_cluster``, ``version_mismatch``.
     """
-    ray = load_ray()
+    ray = load_ray(is_alone=address is None)
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
         cores = max(os.cpu_count() or 1, workers or 1)
