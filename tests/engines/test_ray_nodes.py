@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gelgt import GelgtError
 from gelgt.engines.cluster import connected, load_ray, resources
 from gelgt.engines.ray import RayScoring, Reports
 from gelgt.inference.part_scorer import PartScorer, Question
@@ -71,3 +72,38 @@ def kill_node(node: Any) -> None:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'gelgt[ray]'")
+@pytest.mark.slow
+def test_a_node_that_cannot_write(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
+    """One of two nodes has no place for its cache: the other one makes all parts; with that node
+    alone its error is the driver's."""
+    load_ray()
+    from ray.cluster_utils import Cluster
+
+    plan, notes = scorer.plan(6), []
+    (tmp_path / "file").touch()
+    for folder in ("both", "one"):
+        agree(tmp_path / folder, plan)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=1, env_vars={"GELGT_CACHE": str(tmp_path / "file" / "cache")})
+
+    def write(found: Any, name: str, workers: int) -> None:
+        reports = Reports(lambda commit: None, notes.append)
+        asks = {"num_cpus": 1}
+        scoring = RayScoring(found, question, plan, tmp_path / name, asks, reports)
+        scoring.write(range(plan.shards), workers)
+
+    try:
+        with connected(cluster.address, None) as found:
+            with pytest.raises(GelgtError) as caught:
+                write(found, "one", 1)
+            cluster.add_node(num_cpus=1)
+            write(found, "both", 2)
+    finally:
+        cluster.shutdown()
+    assert caught.value.code == "cannot_write"
+    assert "On the node" in caught.value.message
+    assert finish(tmp_path / "both", plan)
+    assert any("does no more" in line for line in notes)
