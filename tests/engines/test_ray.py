@@ -106,12 +106,14 @@ def test_parts_on_ray_are_those_of_one_process(
 LISTENING = """
 import psutil
 from gelgt.engines.cluster import connected
+found = []
 with connected(None, 1):
     mine = psutil.Process()
     for process in [mine, *mine.children(recursive=True)]:
         for connection in process.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN:
-                print(connection.laddr.ip)
+                found.append(connection.laddr.ip)
+print(*found)
 """
 
 

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from gelgt.errors import GelgtError
@@ -77,14 +77,15 @@ def connected(address: str | None, workers: int | None) -> Iterator[Any]:
     else:
         _check_answer(address)
         options["address"] = address
-    try:
-        ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise _refused(address, str(error)) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    with redirect_stdout(sys.stderr):  # Ray prints what happens to nodes; stdout is the result's
+        try:
+            ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise _refused(address, str(error)) from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def resources(ray: Any, device: str) -> tuple[int, dict[str, int], str]:

@@ -216,7 +216,8 @@ class Predictor:
         if nodes < LARGE_GRAPH:
             return least
         size = max(least, min(MAX_CHUNK, int(nodes // NODES_PER_SEED)))
-        return size - size % self.batch_size  # whole batches, as `shards.py` counts on
+        # whole batches, as `shards.py` counts on
+        return size - size % self.batch_size if size > self.batch_size else size
 
     def _predicted(self, seeds: Seeds, bounds: Bounds | None) -> dict[str, pa.Array]:
         predictions = self.scorer.predict(seeds).together
