@@ -54,7 +54,7 @@ def _make_here(
 ) -> "tuple[PartScorer, Plan]":
     from gelgt.cli.waiting import counted, working
     from gelgt.inference.part_scorer import PartScorer
-    from gelgt.inference.plan import agree
+    from gelgt.inference.plan import agree, read_commit
     from gelgt.inference.shards import finish, missing
 
     one = shards.one_of_many()
@@ -64,8 +64,10 @@ def _make_here(
     assert count is not None  # one of the two is given
     plan = scorer.plan(count)
     agree(folder, plan)
-    parts = missing(folder, plan)
-    parts = parts if one is None else [number for number in parts if number == one[0]]
+    if one is None:
+        parts = missing(folder, plan)
+    else:
+        parts = [one[0]] if read_commit(folder, plan, one[0]) is None else []
     total = sum(len(scorer.division.part(number, count)) for number in parts)
     with counted("predicting", total) as done:
         for number in parts:

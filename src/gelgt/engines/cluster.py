@@ -67,7 +67,7 @@ def connected(address: str | None, workers: int | None) -> Iterator[Any]:
     ray = load_ray(is_alone=address is None)
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if address is None:
-        cores = max(os.cpu_count() or 1, workers or 1)
+        cores = max(os.cpu_count() or 1, LANES * (workers or 1))
         options |= {
             "num_cpus": cores,
             "include_dashboard": False,

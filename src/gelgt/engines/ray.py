@@ -143,6 +143,12 @@ class RayScoring:
 
     def _lost(self, slot: _Slot, queue: deque[int], reason: str) -> None:
         self._end(slot)  # if it is only cut off, another makes its part meanwhile
+        if slot.part is None and "ModuleNotFoundError" in reason:
+            raise GelgtError(
+                "version_mismatch",
+                f"A node cannot load gelgt: {reason.strip().splitlines()[-1]}",
+                hint="Install the same version of gelgt on every node.",
+            )
         self._losses[slot.part] += 1
         if slot.part is not None:
             queue.appendleft(slot.part)

@@ -199,8 +199,13 @@ def _write_first(path: Path, plan: Plan) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         write_record(temporary, plan)
-        with suppress(FileExistsError):
+        try:
             os.link(temporary, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links: who renames last wins, if two are so close
+            if not path.exists():
+                os.replace(temporary, path)
     finally:
         with suppress(OSError):
             temporary.unlink()
