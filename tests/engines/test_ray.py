@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,13 @@ def scoring(
 
 
 def workers() -> list[psutil.Process]:
-    """The processes of our workers."""
-    return [p for p in psutil.process_iter(["cmdline"]) if "ray::PartWorker" in _words(p)]
-
-
-def _words(process: psutil.Process) -> str:
-    return " ".join(process.info["cmdline"] or [])
+    """The processes of our own workers."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "ray::PartWorker" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def test_parts_on_ray_are_those_of_one_process(
@@ -171,7 +173,8 @@ def test_a_part_that_always_kills_its_worker(
 def _kill_all(stop: threading.Event) -> None:
     while not stop.wait(0.05):
         for process in workers():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 # No cluster.
