@@ -16,6 +16,7 @@ from gelgt.cli.output import say
 from gelgt.cli.predict import predict_command
 from gelgt.cli.report import report_command
 from gelgt.cli.serve import serve_command
+from gelgt.cli.status import status_command
 from gelgt.cli.studies import add_to as add_studies
 from gelgt.cli.suite import suite
 from gelgt.cli.task import task_command
@@ -55,6 +56,7 @@ app.command("task")(task_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
 app.command("predict")(predict_command)
+app.command("status")(status_command)
 app.command("explain")(explain_command)
 app.command("report")(report_command)
 app.command("serve")(serve_command)

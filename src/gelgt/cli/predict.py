@@ -11,10 +11,12 @@ from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
 from gelgt.cli.output import note, print_json, print_table, say
 from gelgt.cli.predict_options import OutputOptions, RecommendOptions, SeedOptions
+from gelgt.cli.shard_options import ShardOptions
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.inference import Opened, Predictor, SeedRows
+    from gelgt.inference.part_scorer import Question
     from gelgt.runs.folder import Run
 
 SHOWN = 20  # predictions that are printed without --out
@@ -29,6 +31,7 @@ def predict_command(
     seeds: SeedOptions,
     recommend: RecommendOptions,
     output: OutputOptions,
+    shards: ShardOptions,
     run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
@@ -43,16 +46,25 @@ def predict_command(
     gelgt predict runs/spend --all --interval 0.9 --out spend.csv
 
     gelgt predict runs/next-products --all --k 5 --new-only --out offers.csv
+
+    gelgt predict runs/churn --all --out churn/ --shards 16
     """
     seeds.check(output.out)
     recommend.check(seeds.relbench)
-    output.check(seeds.relbench)
+    shards.check(seeds, output.out)
+    output.check(seeds.relbench, is_folder=shards.is_given)
     arguments = seeds.arguments()
     loaded = run.load()
     output.check_run(loaded)
     if loaded.config.kind != "gelgt":
         load_deferred()  # the networks of others may do anything with PyTorch
-    if seeds.relbench is not None:
+    if shards.is_given:
+        from gelgt.cli.predict_parts import predict_parts
+
+        assert output.out is not None  # checked above
+        question = _question(run, seeds, recommend, output)
+        predict_parts(run, question, shards, Path(output.out), as_json)
+    elif seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:
         _predict(loaded, run, arguments, recommend, output, as_json)
@@ -109,6 +121,22 @@ def _predict(
     say(
         f"{what} written to {out} in {result['seconds']:.1f} s "
         f"({result['rows_per_second']:,} per second once the source was open)"
+    )
+
+
+def _question(
+    run: RunOptions, seeds: SeedOptions, recommend: RecommendOptions, output: OutputOptions
+) -> "Question":
+    from gelgt.inference.part_scorer import Question
+
+    return Question(
+        str(run.run),
+        run.source,
+        run.namespace,
+        seeds.at,
+        run.device,
+        output.interval,
+        recommend.wishes(),
     )
 
 

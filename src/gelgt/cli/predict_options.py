@@ -151,11 +151,11 @@ class OutputOptions:
             "--out",
             metavar="FILE",
             help="Write to this .parquet or .csv file, here or in object storage (s3://…, gs://…, "
-            "az://…), instead of printing.",
+            "az://…), instead of printing; a folder with --shards.",
         ),
     ] = None
 
-    def check(self, relbench: Path | None) -> None:
+    def check(self, relbench: Path | None, is_folder: bool = False) -> None:
         """Raises where options do not go together, or mean nothing."""
         if self.interval is not None:
             from gelgt.calibration import check_level
@@ -167,7 +167,7 @@ class OutputOptions:
                 "--interval cannot be combined with --relbench, whose table has no intervals.",
                 hint="Leave --interval out.",
             )
-        if self.out is not None:
+        if self.out is not None and not is_folder:
             from gelgt.inference import check_path
 
             check_path(self.out)

@@ -82,6 +82,12 @@ class Predictor:
         self.scorer = run_scorer(run, data, choose_device(device), batch_size)
 
     # Tables.
+    @property
+    def batch_size(self) -> int:
+        """Seeds that the model sees at a time."""
+        scorer = self.scorer
+        return RECOMMENDED if isinstance(scorer, RecommendScorer) else scorer.batch_size
+
     def predict_table(
         self,
         rows: NDArray[np.int64],
@@ -209,7 +215,9 @@ class Predictor:
         nodes = self.graph.num_nodes
         if nodes < LARGE_GRAPH:
             return least
-        return max(least, min(MAX_CHUNK, int(nodes // NODES_PER_SEED)))
+        size = max(least, min(MAX_CHUNK, int(nodes // NODES_PER_SEED)))
+        # whole batches, as `shards.py` counts on
+        return size - size % self.batch_size if size > self.batch_size else size
 
     def _predicted(self, seeds: Seeds, bounds: Bounds | None) -> dict[str, pa.Array]:
         predictions = self.scorer.predict(seeds).together

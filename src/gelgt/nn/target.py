@@ -131,8 +131,8 @@ class Target:
         if self.task_type == "multiclass_classification":
             return torch.softmax(out, dim=1).numpy()
         if self.task_type == "multilabel_classification":
-            return torch.sigmoid(out).numpy()
-        return torch.sigmoid(out[:, 0]).numpy()
+            return _sigmoid(out.numpy())
+        return _sigmoid(out[:, 0].numpy())
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -152,6 +152,13 @@ class Target:
             raise GelgtError(
                 "bad_run", f"The run's target is not readable ({error}).", hint="Train again."
             ) from None
+
+
+def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """In numpy: PyTorch computes the last few elements of an array by another exponential than the
+    rest, so that the last bit of a probability would depend on how many rows stand beside it."""
+    small = np.exp(-np.abs(np.ascontiguousarray(values)))
+    return np.asarray(np.where(values >= 0, 1.0, small) / (1.0 + small))
 
 
 def mostly_alike(labels: NDArray[Any]) -> tuple[float, float] | None:

@@ -1,0 +1,109 @@
+"""Parts on a Ray cluster of three nodes, each with a raylet of its own, whose nodes are killed.
+
+pytest tests/engines/test_ray_nodes.py -m slow
+"""
+
+import random
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gelgt import GelgtError
+from gelgt.engines.cluster import connected, load_ray, resources
+from gelgt.engines.ray import RayScoring, Reports
+from gelgt.inference.part_scorer import PartScorer, Question
+from gelgt.inference.plan import agree
+from gelgt.inference.shards import finish, is_finished
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'gelgt[ray]'")
+@pytest.mark.slow
+def test_nodes_are_killed(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
+    """A node is killed at each of five random moments, and another one joins."""
+    load_ray()
+    from ray.cluster_utils import Cluster
+
+    plan = scorer.plan(120)
+    for folder in (tmp_path / "alone", tmp_path / "out"):
+        agree(folder, plan)
+    for number in range(plan.shards):
+        scorer.write(tmp_path / "alone", plan, number)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    rng, kills = random.Random(3), 0
+    moments = sorted(rng.sample(range(2, 100), 5))
+
+    def done(commit: Any) -> None:
+        nonlocal kills
+        made = len(list((tmp_path / "out").glob("part-*")))
+        if kills < 5 and made >= moments[kills]:
+            kills += 1
+            victim = nodes.pop(rng.randrange(len(nodes)))
+            kill_node(victim)
+            nodes.append(cluster.add_node(num_cpus=1))
+
+    try:
+        with connected(cluster.address, None) as found:
+            assert resources(found, "cpu")[0] == 2
+            reports = Reports(done, lambda line: None)
+            scoring = RayScoring(found, question, plan, tmp_path / "out", {"num_cpus": 1}, reports)
+            scoring.write(range(plan.shards), 2)
+    finally:
+        cluster.shutdown()
+    assert kills == 5
+    assert finish(tmp_path / "out", plan)
+    assert is_finished(tmp_path / "out")
+    assert files(tmp_path / "out") == files(tmp_path / "alone")
+
+
+def kill_node(node: Any) -> None:
+    """Kill a node and everything that runs on it, as if its machine had lost its power."""
+    raylet = next(p for p in node.live_processes() if p[0] == "raylet")[1]
+    processes = psutil.Process(raylet.pid)
+    for process in [*processes.children(recursive=True), processes]:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*"))}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'gelgt[ray]'")
+@pytest.mark.slow
+def test_a_node_that_cannot_write(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
+    """One of two nodes has no place for its cache: the other one makes all parts; with that node
+    alone its error is the driver's."""
+    load_ray()
+    from ray.cluster_utils import Cluster
+
+    plan, notes = scorer.plan(6), []
+    (tmp_path / "file").touch()
+    for folder in ("both", "one"):
+        agree(tmp_path / folder, plan)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=1, env_vars={"GELGT_CACHE": str(tmp_path / "file" / "cache")})
+
+    def write(found: Any, name: str, workers: int) -> None:
+        reports = Reports(lambda commit: None, notes.append)
+        asks = {"num_cpus": 1}
+        scoring = RayScoring(found, question, plan, tmp_path / name, asks, reports)
+        scoring.write(range(plan.shards), workers)
+
+    try:
+        with connected(cluster.address, None) as found:
+            with pytest.raises(GelgtError) as caught:
+                write(found, "one", 1)
+            cluster.add_node(num_cpus=1)
+            write(found, "both", 2)
+    finally:
+        cluster.shutdown()
+    assert caught.value.code == "cannot_write"
+    assert "On the node" in caught.value.message
+    assert finish(tmp_path / "both", plan)
+    assert any("does no more" in line for line in notes)
