@@ -111,6 +111,7 @@ def test_the_survey_reads_no_later_row(
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_record_on_cuda_says_what_the_model_says(
     run_of: Callable[[str], Run], db: Database, small_shop: Shop
 ) -> None:

@@ -44,7 +44,9 @@ def bench_explain(
     for place in drawn[rows : rows + WARM] if len(drawn) > rows else drawn[:1]:
         _explained(explainer, seeds.take(np.array([place])))
     explainer.clock.seconds.clear()
-    made: list[Explanation] = []
+    checks: list[Any] = []
+    variants: list[int] = []
+    misses: list[float] = []
     seconds: list[float] = []
     places = np.sort(drawn[:rows])
     for number, place in enumerate(places):
@@ -52,17 +54,18 @@ def bench_explain(
         why = _explained(explainer, seeds.take(np.array([place])))
         if why is not None:
             seconds.append(time.perf_counter() - start)
-            made.append(why)
+            checks.append(why.check)
+            variants.append(why.variants)
+            misses.append(abs(why.prediction - why.base - sum(e.effect for e in why.effects)))
         if number % 10 == 9:
             progress(f"{number + 1} of {len(places)} explained")
-    misses = [abs(w.prediction - w.base - sum(e.effect for e in w.effects)) for w in made]
     results: list[dict[str, Any]] = [
-        {"name": "rows explained", "value": len(made)},
-        {"name": "rows without anything to explain", "value": len(places) - len(made)},
-        {"name": "variants each", "value": float(np.mean([w.variants for w in made]))},
+        {"name": "rows explained", "value": len(checks)},
+        {"name": "rows without anything to explain", "value": len(places) - len(checks)},
+        {"name": "variants each", "value": float(np.mean(variants))},
         {"name": "effects beside prediction - base, at most", "value": max(misses, default=0.0)},
         *_times(explainer, np.array(seconds)),
-        *_areas([w.check for w in made], rng),
+        *_areas(checks, rng),
     ]
     where = machine()
     if predictor.scorer.device.type == "cuda":

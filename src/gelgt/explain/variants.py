@@ -208,8 +208,7 @@ class Variants:
             rows, weights = recorded.attention(batch)
             nodes = batch.node.numpy()[rows]
         else:
-            inputs = self.data.with_features(batch).to(self.scorer.device)
-            tokens, seen = self.scorer.networks[0].seed_attention(inputs)
+            tokens, seen = self.scorer.attention_of(self.data.with_features(batch))
             nodes, weights = tokens.node.cpu().numpy(), seen.double().cpu().numpy()
         shares[self.hood.units("", nodes)] = weights
         return shares

@@ -1,4 +1,8 @@
-"""Columns of seeds over single rows and over lists of events, one value for each seed."""
+"""Columns of seeds over single rows and over lists of events, one value for each seed.
+
+Explanations compute the same for a seed without some of its rows (`explain/history_plan.py`);
+`tests/explain/test_history.py` compares both.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

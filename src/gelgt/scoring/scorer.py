@@ -134,14 +134,19 @@ class Scorer:
     def score_histories(self, history: Tensor) -> dict[str, Tensor]:
         """Raw outputs (S, outputs), on the host, of the parts that read nothing but history columns
         (S, F)."""
+        self._evaluate()
+        is_cpu = self.device.type == "cpu"
+        rows = torch.split(history, HISTORIES if is_cpu else max(1, len(history)))
+        with Lanes(LANES if is_cpu else 1) as lanes:
+            made = list(lanes.map(self._of_histories, rows))
+        return {name: torch.cat([part[name] for part in made]) for name in made[0]}
+
+    @torch.inference_mode()
+    def _of_histories(self, history: Tensor) -> dict[str, Tensor]:
         parts: dict[str, Tensor] = {}
         if self.model.columns is not None:
-            self._evaluate()
             # without the filler rows that make the bits of `outputs` independent of their number
-            with torch.inference_mode():
-                rows = torch.split(history, HISTORIES)
-                made = [self.model.columns(part.to(self.device).float()) for part in rows]
-            parts[COLUMNS] = torch.cat(made).float().cpu()
+            parts[COLUMNS] = self.model.columns(history.to(self.device).float()).float().cpu()
         if self.trees is not None:
             parts[TREES] = outputs_of_trees(self.trees, history)
         return parts
@@ -164,6 +169,12 @@ class Scorer:
             precision = partial(autocast, self.precision, self.device)
             self._variants = RecordedVariants(self.model, self.data, precision, self.device)
         return self._variants
+
+    def attention_of(self, inputs: ModelInput) -> tuple[Any, Tensor]:
+        """The same as `attention` for one batch that was not sampled here."""
+        self._evaluate()
+        with Lanes(LANES if self.device.type == "cpu" else 1) as lanes:
+            return next(lanes.map(self.networks[0].seed_attention, [inputs.to(self.device)]))
 
     @property
     def is_heard(self) -> bool:

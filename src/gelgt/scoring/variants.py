@@ -63,7 +63,8 @@ class Shown:
 
 
 class RecordedVariants:
-    """Scores batches of variants.
+    """Scores batches of variants, of one seed at a time: the cells of its stand-ins lie on the
+    device, so that two threads must not explain with one scorer at once.
 
     Args:
         model: Networks of one shape, with columns network and trees where there are some.
