@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,7 +249,8 @@ class RunOptions:
         finally:
             gc.freeze()
             gc.enable()
-            atexit.register(_unfreeze)
+            # DuckDB, and Triton on a GPU, report objects that are not freed at the end as leaks
+            atexit.register(gc.unfreeze)
         return load_run(self.run)
 
     def open(self, run: "Run") -> "Opened":
@@ -262,9 +262,3 @@ class RunOptions:
     def address(self, run: "Run") -> str:
         """The address of the source, without its password."""
         return run.record.data.source if self.source is None else address_of(self.source)
-
-
-def _unfreeze() -> None:
-    """Triton, which a GPU needs, reports objects that are not freed at the end as leaks."""
-    if "triton" in sys.modules:
-        gc.unfreeze()
