@@ -1,5 +1,6 @@
 """Predictions, recommendations, and why."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from starlette.responses import Response
 from gelgt.inference import Recommend
 from gelgt.serve.answering import Answered
 from gelgt.serve.arrow import MEDIA as ARROW
+from gelgt.serve.batching import BusyError
 from gelgt.serve.questions import (
     ExplanationBody,
     PredictionBody,
@@ -22,6 +24,8 @@ from gelgt.serve.questions import (
 )
 from gelgt.serve.requests import JSON, json_response, read_body, table_response
 from gelgt.serve.routes.base import HTML, Route, Routes, other_task
+
+REFUSAL = 0.25  # seconds before a request is told that too many wait
 
 
 class PredictRoutes(Routes):
@@ -88,7 +92,14 @@ class PredictRoutes(Routes):
         return json_response({**content, "data": served.data})
 
     async def _answer(self, question: Question) -> Answered:
-        answered: Answered = await self.within(self.service.predictions.ask(question))
+        try:
+            waiting = self.service.predictions.ask(question)
+        except BusyError:
+            # Clients that ask again at once would otherwise take the time of those who wait: with
+            # four times as many as fit, one answer in ten was left.
+            await asyncio.sleep(REFUSAL)
+            raise
+        answered: Answered = await self.within(waiting)
         return answered
 
 
