@@ -43,6 +43,11 @@ def code(response: Any) -> str:
     return str(response.json()["error"]["code"])
 
 
+def near(values: list[float]) -> Any:
+    """Who stands beside a row in its batch may change the last bits of a prediction."""
+    return pytest.approx(values, rel=1e-5, abs=1e-6)
+
+
 def stream(table: pa.Table, **options: Any) -> bytes:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as out:
@@ -59,7 +64,7 @@ def test_predictions_are_those_of_the_library(
     own = predictor.predict(keys[:5], at).table
     listed = response.json()["predictions"]
     assert [row["id"] for row in listed] == keys[:5]
-    assert [row["probability"] for row in listed] == own.column("probability").to_pylist()
+    assert [row["probability"] for row in listed] == near(own.column("probability").to_pylist())
     assert {row["time"] for row in listed} == {at}
 
 
@@ -75,7 +80,7 @@ def test_requests_at_one_time_are_answered_together_each_with_its_own(
     responses = client.ask(*asked)
     assert code(responses.pop(3)) == "unknown_keys"
     own = predictor.predict(keys[:12], at).table.column("probability").to_pylist()
-    assert [r.json()["predictions"][0]["probability"] for r in responses] == own
+    assert [r.json()["predictions"][0]["probability"] for r in responses] == near(own)
     assert client.service.meters._seeds._sum.get() - before == 13
     assert sum(b.get() for b in client.service.meters._seeds._buckets) - batches < 13
 
@@ -88,7 +93,7 @@ def test_rows_have_times_of_their_own(client: Any, predictor: Predictor, keys: l
     listed = client.post("/v1/predictions", {"rows": rows}).json()["predictions"]
     frame = pd.DataFrame({"id": [keys[0]] * 2, "time": times})
     own = predictor.predict(frame=frame).table
-    assert [row["probability"] for row in listed] == own.column("probability").to_pylist()
+    assert [row["probability"] for row in listed] == near(own.column("probability").to_pylist())
     assert [row["time"] for row in listed] == [t.isoformat() for t in times]
 
 
@@ -133,7 +138,7 @@ def test_an_interval_stands_beside_a_number(client_of: Clients, run_of: Runs, db
     listed = client.post("/v1/predictions", body).json()["predictions"]
     own = predictor.predict(example["keys"], example["at"], interval=0.8).table
     for name in ("prediction", "lower", "upper"):
-        assert [row[name] for row in listed] == own.column(name).to_pylist()
+        assert [row[name] for row in listed] == near(own.column(name).to_pylist())
     assert code(client.post("/v1/predictions", {**body, "interval": 2})) == "bad_level"
 
 

@@ -5,8 +5,8 @@
 
 A prediction at a time sees every row before it and none after, whatever regime the model was
 trained in (docs/time.md). Under seed-time it is the one that was scored for the same entity and
-time; `--as-of` of the training holds here too. It does not depend on who else is predicted for;
-twice the same question gives the same bits.
+time; `--as-of` of the training holds here too. Twice the same question gives the same bits; who
+else is predicted for may change the last ones (about 1e-7).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,9 @@
 """`Scorer`: the only place that turns seeds into predictions, seed vectors or attention.
 
 It works for one network, the mean of several, and trees beside them; on a CPU batches run side by
-side, on CUDA they are recorded graphs where the networks have a form of fixed shapes. A prediction
-does not depend on who else is predicted for, and the same question gives the same bits.
+side, on CUDA they are recorded graphs where the networks have a form of fixed shapes. The
+same question gives the same bits; who else is predicted for in the same batch may change the last
+ones (about 1e-7).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
