@@ -20,6 +20,7 @@ ONE = Study("quality", "", (Variant("gelgt"),), "gelgt")
 
 
 @pytest.mark.usefixtures("whole_forests")  # other processes grow whole ones
+@pytest.mark.slow
 def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) -> None:
     """Four runs: one finds a damaged checkpoint, one is killed, the other two come out as they do
     alone."""

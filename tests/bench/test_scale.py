@@ -27,9 +27,8 @@ def run_limited_phase(phase: str, work: Work, limit: MemoryLimit | None = None) 
     return figures | {"labels": SMALL["labels"], "entities": SMALL["entities"]}
 
 
-@pytest.mark.parametrize(
-    "run", [run_limited_phase, pytest.param(run_phase, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [run_limited_phase, run_phase])
 def test_it_measures_every_phase_and_removes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., dict[str, float]]
 ) -> None:

@@ -149,6 +149,7 @@ def test_the_source_is_looked_at_now_and_then(
     add_orders(growing)
     assert changed.wait(60)
     assert service.served.number >= 2
+    service.close()  # or it would look at the source, and into the cache, of other tests
 
 
 def test_graphs_of_older_rows_do_not_fill_the_disk(

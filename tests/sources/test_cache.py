@@ -175,3 +175,10 @@ def test_what_another_process_uses_is_not_removed(tmp_path: Path) -> None:
     assert remove_unused(entry.parent)  # gone already
     assert build_folder(entry, _write_one).exists()  # and can be made again
     release(entry.parent)
+
+
+def test_a_process_that_opens_many_does_not_run_out_of_handles(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(100):
+        build_folder(tmp_path / str(number) / "graph", _write_one)
+    assert len(os.listdir("/proc/self/fd")) - before <= 40

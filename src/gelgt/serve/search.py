@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from gelgt.scoring.table import key_table
 from gelgt.sources.database import Database
+from gelgt.tasks.keys import key_names
 from gelgt.tasks.task import Definition
 
 COLUMNS = 16  # columns of the entity table that are searched, and shown beside a key
@@ -48,7 +49,9 @@ class Entities:
         exact = _rows(pc.equal(self._keys, wanted))
         begins = _rows(pc.starts_with(self._keys, pattern=wanted))
         found = list(dict.fromkeys([*exact[:limit], *begins[:limit]]))
-        for column in self._texts.values():
+        # of a key with several parts, any of them may be known
+        parts = [self._keys] if len(key_names(self.db, self.table)) > 1 else []
+        for column in (*parts, *self._texts.values()):
             if len(found) >= limit:
                 break
             inside = _rows(pc.match_substring(column, pattern=wanted))[: 2 * limit]

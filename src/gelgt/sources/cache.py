@@ -52,10 +52,15 @@ def _build(target: Path, build: Callable[[Path], None]) -> None:
 
 
 _used: dict[Path, int] = {}  # folders that this process uses, with the handles of their locks
+_MOST_USED = 32  # of them, the newest: a process that opens thousands has not as many handles
 
 
 def _use(folder: Path) -> None:
-    if folder not in _used and (handle := _lock(folder, is_shared=True)) >= 0:
+    if folder in _used:
+        return
+    while len(_used) >= _MOST_USED:
+        release(next(iter(_used)))
+    if (handle := _lock(folder, is_shared=True)) >= 0:
         _used[folder] = handle
 
 
