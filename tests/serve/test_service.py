@@ -105,24 +105,25 @@ def test_answers_switch_at_one_moment_while_many_ask(
     example = client.get("/v1/model").json()["example"]
     add_orders(growing)
 
-    async def asking(http: httpx.AsyncClient, done: asyncio.Event) -> list[tuple[int, int]]:
-        seen = []
-        while not done.is_set() or len(seen) < 3:
+    async def asking(http: httpx.AsyncClient, begun: asyncio.Event) -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = []
+        while not seen or seen[-1][1] == 1:
             body = {"entities": example["keys"], "at": "2030-01-01"}
             response = await http.post("/v1/predictions", json=body)
             content = response.json()
             seen.append((response.status_code, content["data"]["number"]))
+            begun.set()
         return seen
 
     async def go() -> list[list[tuple[int, int]]]:
-        done = asyncio.Event()
+        begun = asyncio.Event()
         transport = httpx.ASGITransport(make_app(client.service))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            askers = [asyncio.create_task(asking(http, done)) for _ in range(8)]
+            askers = [asyncio.create_task(asking(http, begun)) for _ in range(8)]
+            await begun.wait()
             answer = (await http.post("/v1/refresh")).json()
             assert answer["refresh"]["changed"]
-            done.set()
-            return await asyncio.gather(*askers)
+            return await asyncio.wait_for(asyncio.gather(*askers), 60)
 
     every = asyncio.run(go())
     assert {status for seen in every for status, _ in seen} == {200}
