@@ -24,6 +24,10 @@ def recorded(folder: Path) -> ProgressRecord:
     return read_record(folder / PROGRESS, ProgressRecord)
 
 
+def is_at(record: ProgressRecord, epoch: int, step: int) -> bool:
+    return record.step is not None and (record.step.epoch, record.step.step) == (epoch, step)
+
+
 def same_weights(one: Path, other: Path) -> bool:
     first, second = load_run(one).weights(), load_run(other).weights()
     return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
@@ -38,9 +42,14 @@ def watched(
     seen: list[ProgressRecord] = []
 
     class Reader(Progress):
-        def step(self, *numbers: Any) -> None:
-            time.sleep(0.02)
-            seen.append(recorded(out))
+        def step(self, epoch: int, step: int, *numbers: Any) -> None:
+            """Waits until the file has come so far: a thread of its own writes it."""
+            until = time.monotonic() + 60
+            record = recorded(out)
+            while time.monotonic() < until and not is_at(record, epoch, step):
+                time.sleep(0.002)
+                record = recorded(out)
+            seen.append(record)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress_file, "EVERY", 0.005)
