@@ -54,7 +54,7 @@ def test_the_networks_over_subgraphs_read_no_columns(
     data: TrainingData, columns: Columns, task: Task
 ) -> None:
     """What they learn is the task itself: from the base rate on, and not by the columns."""
-    model = make_model(data, config_of(task), columns)
+    model = make_model(data, config_of(task), reads_history=False)
     assert model.history is None
     assert make_model(data, config_of(task)).history is not None
     seeds = data.seeds["val"]
@@ -67,7 +67,7 @@ def test_the_networks_over_subgraphs_read_no_columns(
 def test_columns_and_subgraphs_are_mixed(
     data: TrainingData, columns: Columns, task: Task, share: float
 ) -> None:
-    model = make_model(data, config_of(task), columns)
+    model = make_model(data, config_of(task), reads_history=False)
     seeds = data.seeds["val"]
     alone, graph = columns.network.outputs(data.columns_of(seeds)), Scorer(model, data)
     expected = (1 - share) * alone + share * graph.outputs(seeds)

@@ -17,6 +17,7 @@ from tiny import opened, small
 
 import gelgt
 from gelgt import Database, Task
+from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
 from gelgt.scoring import scorer as scorer_module
@@ -140,13 +141,17 @@ def on_f1(
     return Trainer(make_model(data, config), data, config.train, "cuda", is_recorded=is_recorded)
 
 
+def rows_of(batch: Any) -> int:
+    return batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
+
+
 def losses(made: Trainer, steps: int) -> list[float]:
     """The loss of each step."""
     found: list[float] = []
     while len(found) < steps:
         for batch in islice(made.loader.epoch(made.state.epoch), steps - len(found)):
             before = made.state.loss
-            made._step([batch])
+            made._step([batch], rows_of(batch))
             made._collect()
             made.state.total += 1
             found.append(made.state.loss - before)

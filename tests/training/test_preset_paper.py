@@ -46,13 +46,13 @@ def test_adam_with_an_l2_term_in_every_gradient(trainer: Trainer) -> None:
     """Where the loss has no gradient, the L2 term alone moves a weight, and Adam by one whole rate;
     decoupled decay hardly would."""
     assert type(trainer.optimiser) is torch.optim.Adam
-    before = [p.detach().clone() for p in trainer.eager.parameters]
-    for parameter in trainer.eager.parameters:
+    before = [p.detach().clone() for p in trainer.setup.parameters]
+    for parameter in trainer.setup.parameters:
         parameter.grad = torch.zeros_like(parameter)
     trainer.optimiser.step()
     (bias,) = trainer.model.biases
-    assert {id(bias.centre), id(bias.width)} <= {id(p) for p in trainer.eager.parameters}
-    for old, new in zip(before, trainer.eager.parameters):
+    assert {id(bias.centre), id(bias.width)} <= {id(p) for p in trainer.setup.parameters}
+    for old, new in zip(before, trainer.setup.parameters):
         is_large = old.abs() > 0.1
         torch.testing.assert_close(
             (old - new.detach())[is_large], 1e-4 * old.sign()[is_large], rtol=0.1, atol=1e-5
@@ -65,7 +65,8 @@ def test_gradients_are_not_clipped(trainer: Trainer, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
     batch = next(iter(trainer.loader.epoch(0)))
-    assert trainer._eager_step([batch]) > 0
+    trainer._step([batch], trainer.rows(0))
+    assert trainer.state.loss > 0
 
 
 def test_the_precision_is_float32(trainer: Trainer) -> None:

@@ -161,9 +161,10 @@ class _Bench:
 
     def step(self, trainer: Trainer, batch: Any) -> int:
         """One training step; gives the number of its seeds."""
-        trainer._step([batch])
+        seeds: int = batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
+        trainer._step([batch], seeds)
         trainer.state.total += 1
-        return batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
+        return seeds
 
     def inference(self, path: str) -> dict[str, Any]:
         """All training seeds, sampling and loading included; the second pass counts."""

@@ -21,14 +21,17 @@ from gelgt.cli.options import (
 from gelgt.cli.output import print_json
 from gelgt.cli.parse import check_visibility, epoch_seconds, one_of, seconds, typed_command
 from gelgt.cli.watch import TrainingPage, WatchOptions
+from gelgt.cli.workers import EngineOptions, follow_training, launched, restarted
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.cli.progress import Lines
     from gelgt.config import Visibility
     from gelgt.presets import RunConfig
+    from gelgt.runs.folder import Run
     from gelgt.runs.progress import Phase
     from gelgt.training import Options
+    from gelgt.training.workers import Workers
 
 # settings that follow from other options, and what to use instead
 DERIVED = {
@@ -149,6 +152,7 @@ def train_command(
     ] = True,
     source: SourceOptions,
     task: TaskOptions,
+    engine: EngineOptions,
     watch: WatchOptions,
     as_json: JsonFlag = False,
 ) -> None:
@@ -166,40 +170,81 @@ def train_command(
     --watch shows it in the browser; gelgt report RUN --live does so for one that is going on.
     """
     began = time.perf_counter()
-    training.check()  # before anything slow: a typing error should cost no time
-    if out is not None:
-        from gelgt.runs.claim import check_out
+    with launched(training.device) as workers:
+        if workers is not None and not workers.is_leader:
+            follow_training(source, task, training, workers)
+            return
+        training = restarted(training)
+        training.check()  # before anything slow: a typing error should cost no time
+        engine.check()
+        if out is not None:
+            from gelgt.runs.claim import check_out
 
-        check_out(out, training.resume)
-    from gelgt.cli.progress import training_progress
-    from gelgt.cli.report import finish
-    from gelgt.cli.task import task_words
-    from gelgt.training import in_regime
+            check_out(out, training.resume)
+        asked = Asked(source, task, training, out, engine, began)
+        from gelgt.cli.report import finish
 
-    with TrainingPage(watch) as page:
-        with training_progress() as progress:
-            page.shows(progress)
-            db = source.open()
-            rows = sum(map(db.num_rows, db.table_names))
-            progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
-            labels = task.make(db)
-            progress.phase("task", task_words(labels))
-            command = typed_command(source.source, db.source)
-            options = training.options(command, began, tuple(progress.phases))
-            config = training.config(labels.task_type)
-            # refuses options that do not go together before a folder is made
-            in_regime(config, labels, options.visibility, options.as_of)
-            page.folder = folder = out or Path("runs") / labels.name
-            run = train(db, labels, folder, config, options, progress)
-        result = finish(run, folder, progress.notices, with_report=report, is_quiet=as_json)
-        if as_json:
-            print_json(result)
-        page.stay()
+        with TrainingPage(watch) as page:
+            run, notices = asked.train(page, workers)
+            assert page.folder is not None
+            result = finish(run, page.folder, notices, with_report=report, is_quiet=as_json)
+            if as_json:
+                print_json(result)
+            page.stay()
     if result["ended"] == "interrupted":
         raise typer.Exit(130)
 
 
-def train(db: Any, task: Any, out: Path, config: Any, options: Any, progress: "Lines") -> Any:
+@dataclass(frozen=True)
+class Asked:
+    """A training as it was asked for."""
+
+    source: SourceOptions
+    task: TaskOptions
+    training: TrainingOptions
+    out: Path | None
+    engine: EngineOptions
+    began: float
+
+    def train(self, page: TrainingPage, workers: "Workers | None") -> tuple["Run", list[str]]:
+        """Open the source, make the task, and train, here or on Ray; the run, and what was said."""
+        from gelgt.cli.progress import training_progress
+        from gelgt.cli.task import task_words
+        from gelgt.training import in_regime
+
+        with training_progress() as progress:
+            page.shows(progress)
+            db = self.source.open()
+            rows = sum(map(db.num_rows, db.table_names))
+            progress.phase("source", f"{db.source}: {len(db.table_names)} tables, {rows:,} rows")
+            labels = self.task.make(db)
+            progress.phase("task", task_words(labels))
+            command = typed_command(self.source.source, db.source)
+            options = self.training.options(command, self.began, tuple(progress.phases))
+            config = self.training.config(labels.task_type)
+            # refuses options that do not go together before a folder is made
+            in_regime(config, labels, options.visibility, options.as_of)
+            page.folder = folder = self.out or Path("runs") / labels.name
+            if self.engine.engine is None:
+                run = train(db, labels, folder, config, options, progress, workers)
+            else:
+                from gelgt.cli.train_ray import train_asked
+                from gelgt.metrics import MAIN
+
+                progress.prepare(config.train, MAIN.get(str(labels.task_type), ""))
+                run = train_asked(self, folder, options, progress)
+            return run, progress.notices
+
+
+def train(
+    db: Any,
+    task: Any,
+    out: Path,
+    config: Any,
+    options: Any,
+    progress: "Lines",
+    workers: "Workers | None" = None,
+) -> Any:
     """Train with progress on standard error; the first Ctrl-C ends training early."""
     from gelgt.cli.interrupt import Interrupt
     from gelgt.metrics import MAIN
@@ -210,7 +255,9 @@ def train(db: Any, task: Any, out: Path, config: Any, options: Any, progress: "L
     progress.prepare(config.train, MAIN.get(task.task_type, ""))
     try:
         with Interrupt(lambda: progress.has_begun, progress.print) as stop:
-            return train_run(db, task, out, config, options, progress=progress, stop=stop)
+            return train_run(
+                db, task, out, config, options, progress=progress, stop=stop, workers=workers
+            )
     except KeyboardInterrupt:
         has_checkpoint = (out / "checkpoint.safetensors").exists()
         progress.print(

@@ -6,8 +6,9 @@ can resume at any step.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -87,20 +88,21 @@ class SubgraphLoader:
         Threads end when the iterator does: at its end, at an error in a thread (raised here), at
         `close()`, or at Ctrl-C.
         """
+        return self.batches(epoch, range(start, len(self)))
+
+    def batches(self, epoch: int, numbers: Iterable[int]) -> Generator[Any, None, None]:
+        """The batches of an epoch that have these numbers; nothing is sampled for the others."""
         order = self.order(epoch)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gelgt-sampler")
         waiting: deque[Future[Any]] = deque()
-        steps = iter(range(start, len(self)))
+        ahead = iter(numbers)
         try:
-            for step in steps:
-                waiting.append(pool.submit(self._batch, order, step))
-                if len(waiting) == self.prefetch:
-                    break
+            for number in islice(ahead, self.prefetch):
+                waiting.append(pool.submit(self._batch, order, number))
             while waiting:
                 batch = waiting.popleft().result()
-                step_ahead = next(steps, None)
-                if step_ahead is not None:
-                    waiting.append(pool.submit(self._batch, order, step_ahead))
+                for number in islice(ahead, 1):
+                    waiting.append(pool.submit(self._batch, order, number))
                 yield batch
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

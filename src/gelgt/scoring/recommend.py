@@ -98,6 +98,10 @@ class RecommendScorer:
             for network in self.networks
         ]
 
+    @property
+    def batch_size(self) -> int:
+        return self.scorers[0].batch_size
+
     def predict(self, seeds: Seeds) -> Parts:
         """(S, k) the best rows of seeds, in their order, k being the task's; -1 for entities that
         do not exist yet at their seed time."""

@@ -121,10 +121,16 @@ class RecordedTensor:
     Args:
         work: The function.
         device: Where it runs.
+        unchanged: Undoes what a trial run of the function changes.
     """
 
-    def __init__(self, work: Callable[[Tensor], Tensor], device: torch.device) -> None:
-        self.work, self.device = work, device
+    def __init__(
+        self,
+        work: Callable[[Tensor], Tensor],
+        device: torch.device,
+        unchanged: Context = nullcontext,
+    ) -> None:
+        self.work, self.device, self.unchanged = work, device, unchanged
         self._given: Tensor | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._made: Tensor | None = None
@@ -148,7 +154,7 @@ class RecordedTensor:
     def _record(self, given: Tensor) -> None:
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), self.unchanged():
             self.work(given)  # libraries set themselves up
         torch.cuda.current_stream(self.device).wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()

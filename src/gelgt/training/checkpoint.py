@@ -20,7 +20,7 @@ from gelgt.runs.folder import CHECKPOINT
 from gelgt.runs.tensors import load_tensors, save_tensors
 from gelgt.training.weights import Weights
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass
@@ -43,6 +43,8 @@ class State:
         ended: Why training ended; empty while it has not.
         columns: History columns that were chosen; None where nothing was. Resumed with more time,
             a run keeps to them.
+        parts: That a batch is divided into. Resumed with other workers, a run keeps to them: each
+            has dropout of its own.
     """
 
     epoch: int = 0
@@ -58,6 +60,7 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
     ended: str = ""
     columns: int | None = None
+    parts: int = 1
 
     def add_record(
         self, scores: dict[str, float], rate: float, kernels: list[list[dict[str, Any]]]

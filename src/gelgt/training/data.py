@@ -1,5 +1,6 @@
 """`TrainingData`: a database and a task as seeds, labels and batches, in one regime."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -126,6 +127,14 @@ class TrainingData(SeedData):
             budget=columns_budget(config),
             seed=config.train.seed,
         )
+
+    def shared(self) -> dict[str, Any]:
+        """What was chosen on the way to this data, for workers that read the same database."""
+        return {"columns": self.plan.columns}
+
+    def as_shared(self, shared: Mapping[str, Any], config: RunConfig) -> "TrainingData":
+        """The same with what another worker has chosen."""
+        return replace(self, plan=HistoryPlan.of(config.model, shared["columns"]))
 
     @property
     def visible(self) -> TaskData:

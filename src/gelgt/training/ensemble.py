@@ -107,7 +107,8 @@ def fit_ensemble(
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
-    first = make_model(data, member_config(job.config, 0, None), columns).to(job.device)
+    reads_history = columns is None
+    first = make_model(data, member_config(job.config, 0, None), reads_history).to(job.device)
     scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
     ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
     again = 0.0 if trees is None else ratio * trees.seconds
@@ -125,8 +126,8 @@ def fit_ensemble(
                 break
         of_member = member_config(job.config, number, limit)
         progress.plan("network", limit)
-        network = make_model(data, of_member, columns) if number else first
-        session = Session(job.out, job.key, number, progress, job.stop)
+        network = make_model(data, of_member, reads_history) if number else first
+        session = Session(job.out, job.key, number, progress, job.stop, job.workers)
         trainer = Trainer(network, data, of_member.train, job.device, session=session)
         if number == 0:
             _tell_model(job, network, usual)
@@ -212,8 +213,8 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     for number, state in enumerate(states):
         of_member = member_config(job.config, number, None)
         goal = Goal(splits, tuple(state.averaged) or (max(1, state.best_epoch),))
-        network = make_model(job.data, of_member, columns)
-        session = Session(progress=job.progress, stop=job.stop)
+        network = make_model(job.data, of_member, columns is None)
+        session = Session(None, "", number, job.progress, job.stop, job.workers)
         trainer = Trainer(
             network,
             job.data,
@@ -295,7 +296,7 @@ def member_config(config: RunConfig, number: int, limit: float | None) -> RunCon
 
 
 def make_model(
-    data: TrainingData, config: RunConfig, columns: Columns | None = None
+    data: TrainingData, config: RunConfig, reads_history: bool = True
 ) -> RelationalModel:
     """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base
     rates. Where a columns network reads the history, the model does not."""
@@ -305,7 +306,7 @@ def make_model(
         if data.plan.has_calendar
         else data.seeds["train"]
     )
-    history = data.history(seeds) if columns is None else None
+    history = data.history(seeds) if reads_history else None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
         model = new_model(config, data, 0 if history is None else history.shape[1])

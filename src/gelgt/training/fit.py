@@ -9,18 +9,22 @@ as one that was not, and ends with the same weights.
 """
 
 import time
-from itertools import islice
+from collections.abc import Generator
+from contextlib import closing
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gelgt.config import TrainConfig
 from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
-from gelgt.nn.static.pack import StaticBatch
 from gelgt.runs.record import Epoch
+from gelgt.sampling import Seeds
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import autocast
@@ -29,7 +33,8 @@ from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.optimiser import make_optimiser, set_rates
 from gelgt.training.session import Goal, Session
-from gelgt.training.steps import EagerSteps, RecordedSteps, StepSetup
+from gelgt.training.steps import EagerSteps, Part, RecordedSteps, StepSetup
+from gelgt.training.team import Team
 from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
 
 # How much worse than the best epoch the mean of several may be, in uncertainties of its score.
@@ -49,6 +54,8 @@ class Trainer:
         goal: What is learned, and for how long.
         session: Checkpoints and progress.
         is_recorded: Whether steps are recorded as CUDA graphs where that is possible.
+        parts: That a batch is divided into; if None as the checkpoint has it, or as many as the
+            workers compute at once.
     """
 
     def __init__(
@@ -61,14 +68,20 @@ class Trainer:
         goal: Goal | None = None,
         session: Session | None = None,
         is_recorded: bool = True,
+        parts: int | None = None,
     ) -> None:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.goal = torch.device(device), goal or Goal()
         self.session = session or Session()
         seeds, labels = learnable(data, self.goal.splits, config)
+        self.labels = labels
         if not len(seeds):
             raise nothing_to_learn(data)
-        self.parts = 1 if self.device.type != "cpu" or model.is_coupled else PARTS
+        self.workers = self.session.workers
+        self.team = Team.of(self.workers)
+        self._begun = self._checkpoint()
+        self.parts = parts or self._usual_parts()
+        self.mine = range(self.parts) if self.workers is None else self.workers.mine(self.parts)
         self.loader = data.loader(
             seeds,
             -(-config.batch_size // self.parts),
@@ -86,14 +99,22 @@ class Trainer:
             config.clip,
             lambda: autocast(config.precision, self.device),
             self.device,
+            self.workers,
         )
-        self.lanes = Lanes(self.parts)
+        self.lanes = Lanes(min(len(self.mine), PARTS) if self.device.type == "cpu" else 1)
         self.eager = EagerSteps(self.setup, self.lanes)
         self.recorded = self.record() if self.why_eager is None else None
         self.average = MovingAverage(model, config.weight_average)
         self.scorer = data.scorer(Ensemble([model]), self.device, config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
-        self.state = State(columns=None if data.chosen is None else len(data.chosen.columns))
+        columns = None if data.chosen is None else len(data.chosen.columns)
+        self.state = State(columns=columns, parts=self.parts)
+
+    def _usual_parts(self) -> int:
+        if self._begun is not None:
+            return self._begun[0].parts
+        each = 1 if self.device.type != "cpu" or self.model.is_coupled else PARTS
+        return each * (1 if self.workers is None else self.workers.size)
 
     def _steps_of_epoch(self, seeds: int) -> int:
         """An epoch is no longer for its stale copies, of which it sees a part."""
@@ -119,13 +140,17 @@ class Trainer:
         """Steps as CUDA graphs, whose rates are read from the device."""
         for group in self.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
-        return RecordedSteps.over(self.setup, self.data, self.loader)
+        is_split = self.parts > 1 or self.workers is not None
+        return RecordedSteps.over(self.setup, self.data, self.loader, is_split)
 
     def run(self) -> State:
         """Train to the end, from the folder's checkpoint if there is one."""
         self._resume()
+        team = self.team
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self.lanes:
+            if team is not None:
+                team.begin(self)
             while not self.state.ended:
                 self._epoch()
             if self.best.weights:
@@ -136,22 +161,40 @@ class Trainer:
     # One epoch, or the rest of it.
     def _epoch(self) -> None:
         state, began, saved = self.state, time.perf_counter(), time.perf_counter()
-        batches = self.loader.epoch(state.epoch, state.step * self.parts)
-        try:
-            while parts := list(islice(batches, self.parts)):
-                self._step(parts)
+        if self.team is not None:
+            self.team.begin_epoch(self)
+        with closing(self.batches()) as batches:
+            for parts in batches:
+                if self.team is not None:
+                    self.team.begin_step()
+                self._step(parts, self.rows(state.step))
                 state.step, state.total = state.step + 1, state.total + 1
                 now = time.perf_counter()
                 state.seconds, began = state.seconds + now - began, now
                 self._tell_step()
-                if self._is_over() or state.step >= self.steps:
+                if self._is_over():
                     break
                 if now - saved > CHECKPOINT_SECONDS:
                     self.save()
                     saved = now
-        finally:
-            batches.close()  # type: ignore[attr-defined]  # it is a generator
         self._close_epoch(began)
+
+    def batches(self) -> Generator[list[Any], None, None]:
+        """For each step that is left of the epoch, this worker's parts of its batch: the order of
+        all seeds follows from seed and epoch, and each worker takes its own of every batch."""
+        state, last = self.state, len(self.loader)
+        of_steps = [
+            [number for part in self.mine if (number := step * self.parts + part) < last]
+            for step in range(state.step, self.steps)
+        ]
+        with closing(self.loader.batches(state.epoch, chain.from_iterable(of_steps))) as batches:
+            for numbers in of_steps:
+                yield list(islice(batches, len(numbers)))
+
+    def rows(self, step: int) -> int:
+        """The rows of a step, of all workers together."""
+        whole = self.loader.batch_size * self.parts
+        return min(whole, len(self.loader.seeds) - step * whole)
 
     def _tell_step(self) -> None:
         state = self.state
@@ -226,33 +269,42 @@ class Trainer:
         self.model.load_state_dict(self.best.weights[0])
 
     def _validate(self) -> dict[str, float]:
-        seeds, labels = self.data.seeds["val"], self.data.labels("val")
-        if len(seeds) > self.config.eval_rows:
-            places = np.linspace(0, len(seeds) - 1, self.config.eval_rows).astype(np.int64)
-            seeds, labels = seeds.take(places), labels[places]
-        if len(seeds) == 0:
+        places, labels = self.validated(), self.data.labels("val")
+        if not len(places):
             return {}
-        return score(self.data.target.task_type, labels, self.scorer.predict(seeds).together)
+        seeds = self.data.seeds["val"].take(places)
+        predict = self.predict if self.team is None else partial(self.team.predict, self)
+        predicted = predict(seeds)
+        return score(self.data.target.task_type, labels[places], predicted)
+
+    def predict(self, seeds: Seeds) -> NDArray[Any]:
+        """Predictions with the weights as they are."""
+        return self.scorer.predict(seeds).together
+
+    def validated(self) -> NDArray[np.int64]:
+        """The validation rows that are scored after an epoch."""
+        count = len(self.data.seeds["val"])
+        if count <= self.config.eval_rows:
+            return np.arange(count)
+        return np.linspace(0, count - 1, self.config.eval_rows).astype(np.int64)
 
     # One step.
-    def _step(self, parts: list[Any]) -> None:
-        """A step, by replay where its batch is packed; losses are added in order, some of them
-        later."""
+    def _step(self, batches: list[Any], rows: int) -> None:
+        """A step over this worker's parts of a batch of so many rows; losses are added in order,
+        some of them later."""
         set_rates(self.optimiser, self.rates, self._rate(self.state.total))
         self.model.train()
         state, recorded = self.state, self.recorded
+        parts = [
+            Part(inputs, self._dropout_seed(number), rows)
+            for number, inputs in zip(self.mine, batches)
+        ]
         if recorded is None:
-            state.loss += self._eager_step(parts)
+            state.loss += self.eager.step(parts)
         else:
-            if isinstance(parts[0], StaticBatch):
-                recorded.step(parts[0], self._dropout_seed(0))
-            else:
-                recorded.waiting.append(self._eager_step(parts))
+            recorded.step(parts, self.eager)
             state.loss = recorded.collect(state.loss)
         self.average.update(state.total + 1)
-
-    def _eager_step(self, parts: list[Any]) -> float:
-        return self.eager.step(parts, [self._dropout_seed(part) for part in range(len(parts))])
 
     def _collect(self) -> None:
         """Wait for the losses of all steps so far."""
@@ -281,14 +333,16 @@ class Trainer:
         )
         save_checkpoint(session.folder, self.state, snapshot, session.key, session.member)
 
-    def _resume(self) -> None:
+    def _checkpoint(self) -> tuple[State, Snapshot] | None:
         session = self.session
         if session.folder is None:
+            return None
+        return load_checkpoint(session.folder, session.key, session.member)
+
+    def _resume(self) -> None:
+        if self._begun is None:
             return
-        checkpoint = load_checkpoint(session.folder, session.key, session.member)
-        if checkpoint is None:
-            return
-        self.state, snapshot = checkpoint
+        self.state, snapshot = self._begun
         if self.state.ended in ("interrupted", "time limit"):
             # To go on is what resuming is for, where an epoch is left; a limit that is still spent
             # ends it again.
@@ -297,4 +351,4 @@ class Trainer:
         self.best.weights = [moved(weights, self.device) for weights in snapshot.best]
         self.average.values = moved(snapshot.average, self.device)
         self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": snapshot.moments})
-        session.progress.resumed(self.state.epoch, self.state.step)
+        self.session.progress.resumed(self.state.epoch, self.state.step)

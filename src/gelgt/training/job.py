@@ -16,6 +16,7 @@ from gelgt.scoring import Scorer
 from gelgt.training.budget import Budget
 from gelgt.training.data import TrainingData
 from gelgt.training.progress import Progress
+from gelgt.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Job:
             resume from.
         content_hash: Of the database.
         budget: What is left of the run's time.
+        workers: Who trains the networks with this process; None: nobody.
     """
 
     data: TrainingData
@@ -88,6 +90,7 @@ class Job:
     clock: Clock
     budget: Budget
     stop: Callable[[], bool] = lambda: False
+    workers: Workers | None = None
 
     @property
     def progress(self) -> Progress:

@@ -1,5 +1,6 @@
 """`RecommendData`: what a recommendation is trained and evaluated on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -115,6 +116,17 @@ class RecommendData(TrainingData):
             seeds, candidates, is_positive(candidates, labels), config.train.seed, COLUMNS
         )
         return replace(self, names=reader.names, chosen=_numbers_only(chosen))
+
+    def shared(self) -> dict[str, Any]:
+        return {"names": self.names, "held_since": self.held_since}
+
+    def as_shared(self, shared: Mapping[str, Any], config: RunConfig) -> "RecommendData":
+        names = shared["names"]
+        return replace(
+            self,
+            names=None if names is None else tuple(names),
+            held_since=shared["held_since"],
+        )
 
     def some(
         self, seeds: Seeds, labels: NDArray[np.int64], most: int = CHOSEN_ON

@@ -37,6 +37,7 @@ from gelgt.training.columns_fit import ColumnsFit
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
 from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.follow import Entry, follow, meet
 from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.journal import About, Journal
@@ -47,6 +48,7 @@ from gelgt.training.ranking import train_ranking
 from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
 from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees, with_share
+from gelgt.training.workers import Workers, led
 from gelgt.training.write import Result, write_run
 
 
@@ -59,6 +61,7 @@ def train_run(
     *,
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
+    workers: Workers | None = None,
 ) -> Run:
     """Train a model on a task and leave a run folder.
 
@@ -71,6 +74,7 @@ def train_run(
         progress: Is told of phases, steps and epochs.
         stop: Asked after every step; true takes the best weights so far, and leaves a checkpoint to
             resume from.
+        workers: Who trains with this process, which leads them; the others `follow_run`.
 
     Returns:
         The run, as `load_run` reads it.
@@ -79,33 +83,83 @@ def train_run(
         GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to
             another run.
     """
-    options = options or Options()
+    with led(workers):
+        options = options or Options()
+        config = _usable(db, task, config, options)
+        check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
+        with claimed(out, options.resume):
+            return _claimed_run(
+                db, task, out, config, options, Clock(progress or Progress()), stop, workers
+            )
+
+
+def _claimed_run(
+    db: Database,
+    task: Task,
+    out: Path,
+    config: RunConfig,
+    options: Options,
+    clock: Clock,
+    stop: Callable[[], bool],
+    workers: Workers | None,
+) -> Run:
+    """The run of a folder that is this process's own."""
+    began = clock.since if options.began is None else options.began
+    budget = Budget(config.train.time_limit, began)
+    content_hash = hash_files(db.all_paths())
+    key = run_key(config, task, content_hash, options)
+    if workers is not None:
+        meet(workers, key)
+    if options.resume and _is_finished(out, key):
+        clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
+        return load_run(out)
+    config = _as_begun(config, out, key) if options.resume else config
+    is_ranking = task.task_type == "recommendation"
+    with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
+        clock.progress, stop = journal, journal.hears(stop)
+        data = _opened(db, task, config)
+        device = choose_device(options.device) if workers is None else workers.device
+        job = Job(
+            data, config, options, out, key, content_hash, device, clock, budget, stop, workers
+        )
+        _tell_data(job)
+        run = train_ranking(job) if is_ranking else _train(job)
+        journal.finish(run.record)
+        return run
+
+
+def follow_run(
+    enter: Callable[[], tuple[Database, Task, RunConfig | None, Options]], workers: Workers
+) -> bool:
+    """Train with a leader that calls `train_run`; whether its run is whole.
+
+    Args:
+        enter: Opens the database and the task, as the leader does.
+        workers: This process among them.
+    """
+
+    def entry() -> Entry:
+        db, task, config, options = enter()
+        config = _usable(db, task, config, options)
+        key = run_key(config, task, hash_files(db.all_paths()), options)
+        return Entry(key, config, lambda: _opened(db, task, config))
+
+    return follow(workers, entry)
+
+
+def _usable(db: Database, task: Task, config: RunConfig | None, options: Options) -> RunConfig:
+    """The configuration in the regime of the run, checked."""
     config = config or RunConfig.of("cpu", task.task_type)
     config = in_regime(config, task, options.visibility, options.as_of)
     if task.task_type == "recommendation":  # it reads the history of destinations instead
         config = config.with_values("derived", model__history=0)
     find_model(config.kind).check(config.model)
-    check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
-    with claimed(out, options.resume):
-        clock = Clock(progress or Progress())
-        began = clock.since if options.began is None else options.began
-        budget = Budget(config.train.time_limit, began)
-        content_hash = hash_files(db.all_paths())
-        key = run_key(config, task, content_hash, options)
-        if options.resume and _is_finished(out, key):
-            clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
-            return load_run(out)
-        config = _as_begun(config, out, key) if options.resume else config
-        is_ranking = task.task_type == "recommendation"
-        with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
-            clock.progress, stop = journal, journal.hears(stop)
-            data = (RecommendData if is_ranking else TrainingData).opened(db, task, config)
-            device = choose_device(options.device)
-            job = Job(data, config, options, out, key, content_hash, device, clock, budget, stop)
-            _tell_data(job)
-            run = train_ranking(job) if is_ranking else _train(job)
-            journal.finish(run.record)
-            return run
+    return config
+
+
+def _opened(db: Database, task: Task, config: RunConfig) -> TrainingData:
+    is_ranking = task.task_type == "recommendation"
+    return (RecommendData if is_ranking else TrainingData).opened(db, task, config)
 
 
 def _train(job: Job) -> Run:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gelgt.training.progress import Progress
+from gelgt.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Session:
         member: Number of the network in its ensemble; each has a checkpoint of its own.
         progress: Is told of every step and epoch.
         stop: Asked after every step; true ends training early, with the best weights so far.
+        workers: Who trains with this process; None: nobody.
     """
 
     folder: Path | None = None
@@ -42,3 +44,4 @@ class Session:
     member: int = 0
     progress: Progress = field(default_factory=Progress)
     stop: Callable[[], bool] = lambda: False
+    workers: Workers | None = None

@@ -2,13 +2,16 @@
 
 `EagerSteps` works on parts of a batch side by side on a CPU, and adds their gradients up in order:
 the same sums on any number of cores. `RecordedSteps` replays the whole step as a CUDA graph; losses
-come back some steps later, so that the host is always ahead of the device.
+come back some steps later, so that the host is always ahead of the device. Where several workers
+share a batch, both add up packed gradients (`bucket.py`) before the step is taken.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,14 +30,17 @@ from gelgt.scoring.replay import (
     PREFETCH,
     THREADS,
     Context,
+    RecordedTensor,
     Replay,
     low_precision,
     make_packer,
 )
+from gelgt.training.bucket import Bucket, Gradients, Slope
 from gelgt.training.data import TrainingData
 from gelgt.training.objective import Objective
 from gelgt.training.optimiser import limit_gradients
 from gelgt.training.rank_objective import RankObjective
+from gelgt.training.workers import Workers, tree_sum
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class StepSetup:
     Attributes:
         clip: Largest norm of the gradient; None: no limit.
         precision: Autocast, or nothing.
+        workers: Who else computes parts of the batch; None: nobody.
     """
 
     model: RelationalModel
@@ -52,57 +59,78 @@ class StepSetup:
     clip: float | None
     precision: Context
     device: torch.device
+    workers: Workers | None = None
 
-    @property
+    @cached_property
     def parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
+
+    @cached_property
+    def bucket(self) -> Bucket:
+        return Bucket(self.parameters)
+
+    def everyone(self, flats: Sequence[Tensor]) -> Tensor:
+        """The sum of packed gradients, of this worker and the others."""
+        flat = tree_sum(flats) if flats else self.bucket.empty()
+        return flat if self.workers is None else self.workers.sum(flat)
+
+    def descend(self, gradients: Gradients) -> None:
+        """Take the step."""
+        for parameter, gradient in zip(self.parameters, gradients):
+            parameter.grad = gradient
+        limit_gradients(self.parameters, self.clip)
+        self.optimiser.step()
+
+
+class Part(NamedTuple):
+    """A part of a batch, the seed of its dropout, and the rows of the whole batch."""
+
+    inputs: Any
+    seed: int
+    rows: int
 
 
 class EagerSteps:
     """Steps by PyTorch's own launches."""
 
     def __init__(self, setup: StepSetup, lanes: Lanes) -> None:
-        self.setup, self.lanes, self.parameters = setup, lanes, setup.parameters
+        self.setup, self.lanes = setup, lanes
 
-    def step(self, parts: list[ModelInput], seeds: list[int]) -> float:
-        """The loss of a step over a batch in parts, each with the seed of its dropout."""
-        rows = sum(len(part.batch.index) for part in parts)
-        done = self.lanes.map(
-            self._part, ((seed, part, rows) for seed, part in zip(seeds, parts, strict=True))
-        )
-        loss, gradients = next(done)
-        for more, others in done:
-            loss = loss + more
-            gradients = [_sum(one, other) for one, other in zip(gradients, others)]
-        for parameter, gradient in zip(self.parameters, gradients):
-            parameter.grad = None if gradient is None else gradient.contiguous()
-        limit_gradients(self.parameters, self.setup.clip)
-        self.setup.optimiser.step()
-        return float(loss)
+    def step(self, parts: list[Part]) -> float:
+        """The loss of a step over a batch in parts."""
+        setup, slopes = self.setup, list(self.lanes.map(self.slope, parts))
+        if setup.workers is None:
+            slope = _added(slopes)
+        else:
+            flats = [setup.bucket.packed(slope) for slope in slopes]
+            slope = setup.bucket.unpacked(setup.everyone(flats))
+        setup.descend([None if g is None else g.contiguous() for g in slope.gradients])
+        return float(slope.loss)
 
-    def _part(self, job: tuple[int, ModelInput, int]) -> tuple[Tensor, list[Tensor | None]]:
+    def slope(self, part: Part) -> Slope:
         """Loss and gradients of one part of a batch, weighted by its share of the rows."""
-        seed, inputs, rows = job
         setup = self.setup
         if setup.device.type == "cuda":
-            torch.manual_seed(seed)
-        with own_dropout(seed), torch.enable_grad():
-            inputs = inputs.to(setup.device)
+            torch.manual_seed(part.seed)
+        with own_dropout(part.seed), torch.enable_grad():
+            inputs = part.inputs.to(setup.device)
             with setup.precision():
                 out = setup.model(inputs)
             index = inputs.batch.index
-            loss = setup.objective.loss(out, index) * (len(index) / rows)
-            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-            return loss.detach(), list(gradients)
+            loss = setup.objective.loss(out, index) * (len(index) / part.rows)
+            gradients = torch.autograd.grad(loss, setup.parameters, allow_unused=True)
+            return Slope(loss.detach(), list(gradients))
 
 
 @dataclass
 class RecordedSteps:
-    """Steps by replay, all of their work inside the record.
+    """Steps by replay, all of their work inside the record; where parts of a batch are added up,
+    in two records, with the sum between them.
 
     Attributes:
         static: The model over fixed shapes.
         packer: Packs batches into them.
+        is_split: Whether a step has several parts, here or elsewhere.
         waiting: Losses that are not read yet.
     """
 
@@ -111,27 +139,41 @@ class RecordedSteps:
     packer: Packer
     data: TrainingData
     history: Tensor | None = None
+    is_split: bool = False
     waiting: deque[Tensor | float] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         setup = self.setup
-        self.parameters = setup.parameters
         self.with_features: Callable[[SubgraphBatch], ModelInput] = self.data.with_features
         low = low_precision(setup.precision, setup.device)
         self.weights = LowWeights(self.static.model, low)
-        self.replay = Replay(
-            self._work, setup.device, lambda: _unchanged(self.static.model, setup.optimiser)
-        )
+        unchanged: Context = lambda: _unchanged(self.static.model, setup.optimiser)  # noqa: E731
+        work = self._slope if self.is_split else self._work
+        self.replay = Replay(work, setup.device, unchanged)
+        self.finish = RecordedTensor(self._finish, setup.device, unchanged)
+        self.share = torch.ones((), device=setup.device)  # of a part in the rows of its batch
+        self.there: list[bool] | None = None
         self.events: deque[torch.cuda.Event] = deque()
 
     @classmethod
-    def over(cls, setup: StepSetup, data: TrainingData, loader: SubgraphLoader) -> "RecordedSteps":
+    def over(
+        cls,
+        setup: StepSetup,
+        data: TrainingData,
+        loader: SubgraphLoader,
+        is_split: bool = False,
+    ) -> "RecordedSteps":
         """Steps over the batches of a loader, which packs them from now on."""
         static = setup.model.static_form(data.graph, data.sampling, data.features, data.hide)
         packer = make_packer(static, data, loader, setup.device.type == "cuda")
         history = data.history(loader.seeds)
         steps = cls(
-            setup, static, packer, data, None if history is None else history.to(setup.device)
+            setup,
+            static,
+            packer,
+            data,
+            None if history is None else history.to(setup.device),
+            is_split,
         )
         if loader.then is not None:
             steps.with_features = loader.then
@@ -142,8 +184,26 @@ class RecordedSteps:
         """The packed batch, or an ordinary one where there is no room."""
         return self.packer(batch) or self.with_features(batch)
 
-    def step(self, batch: StaticBatch, seed: int) -> None:
-        loss = self.replay(batch, seed, self.history)
+    def step(self, parts: list[Part], eager: EagerSteps) -> None:
+        """A step, by replay where its batch is packed; its loss can be collected later."""
+        if self.is_split:
+            flat = self.setup.everyone([self._flat(part, eager) for part in parts])
+            if self.there is None:  # the same for all batches: it follows from the network's form
+                self.there = self.setup.bucket.there(flat)
+            self._later(self.finish(flat, len(flat)))
+        elif isinstance(parts[0].inputs, StaticBatch):
+            self._later(self.replay(parts[0].inputs, parts[0].seed, self.history))
+        else:
+            self.waiting.append(eager.step(parts))
+
+    def _flat(self, part: Part, eager: EagerSteps) -> Tensor:
+        """The packed gradients of a part."""
+        if not isinstance(part.inputs, StaticBatch):
+            return self.setup.bucket.packed(eager.slope(part))
+        self.share.fill_(part.inputs.seeds / part.rows)
+        return self.replay(part.inputs, part.seed, self.history).clone()
+
+    def _later(self, loss: Tensor) -> None:
         if self.setup.device.type != "cuda":
             self.waiting.append(float(loss))
             return
@@ -172,16 +232,32 @@ class RecordedSteps:
         share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
         return (self.setup.objective.losses(out, inputs.index) * share).sum()
 
+    def _gradients(self, loss: Tensor) -> Gradients:
+        gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
+        return raised(list(gradients), self.setup.parameters)
+
     def _work(self, inputs: StaticInput) -> Tensor:
         loss = self.loss(inputs)
-        gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
-        for parameter, gradient in zip(self.parameters, raised(list(gradients), self.parameters)):
-            parameter.grad = gradient
-        limit_gradients(self.parameters, self.setup.clip)
-        self.setup.optimiser.step()
-        for parameter in self.parameters:
-            parameter.grad = None
+        self.setup.descend(self._gradients(loss))
+        self._forget()
         return loss.detach()
+
+    def _slope(self, inputs: StaticInput) -> Tensor:
+        """(n,) the packed gradients of a part."""
+        loss = self.loss(inputs) * self.share
+        return self.setup.bucket.packed(Slope(loss.detach(), self._gradients(loss)))
+
+    def _finish(self, flat: Tensor) -> Tensor:
+        """The step itself; the loss."""
+        assert self.there is not None
+        gradients = self.setup.bucket.all(flat)
+        self.setup.descend([g if is_there else None for g, is_there in zip(gradients, self.there)])
+        self._forget()
+        return flat[-1].clone()
+
+    def _forget(self) -> None:
+        for parameter in self.setup.parameters:
+            parameter.grad = None
 
 
 @contextmanager
@@ -201,6 +277,16 @@ def _unchanged(model: RelationalModel, optimiser: torch.optim.Optimizer) -> Iter
             for name, value in state.items():
                 moment = moments.get(parameter, {}).get(name)
                 value.zero_() if moment is None else value.copy_(moment)
+
+
+def _added(slopes: list[Slope]) -> Slope:
+    """Their sum, in the order of `tree_sum`."""
+    if len(slopes) == 1:
+        return slopes[0]
+    half = len(slopes) // 2
+    first, second = _added(slopes[:half]), _added(slopes[half:])
+    gradients = [_sum(one, other) for one, other in zip(first.gradients, second.gradients)]
+    return Slope(first.loss + second.loss, gradients)
 
 
 def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
