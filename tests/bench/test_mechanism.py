@@ -21,6 +21,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     )
 
 
+@pytest.mark.slow
 def test_bias_finds_the_planted_lag(data: Data) -> None:
     # Of seeds 0 to 4 this one leaves the plateau first. 0, 1, 2 and 4 put a kernel at the lag
     # within these steps; 3 needs 800 steps and suppresses all other ages instead, so that no single

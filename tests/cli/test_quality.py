@@ -188,6 +188,7 @@ def test_errors_come_before_any_work(run: Run, shop_source: Path, tmp_path: Path
     assert not (tmp_path / "q").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_every_process(few: Path, tmp_path: Path) -> None:
     """A terminal sends it to all of them; the table is written with what is there."""
     long = ("--set", "train.epochs=500", "--set", "train.patience=500", *TINY[2:])

@@ -132,6 +132,7 @@ def test_a_training_is_watched_to_its_end(small_shop: Shop, tmp_path: Path) -> N
         asked(url)
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_page_stays_until_control_c(small_shop: Shop, tmp_path: Path) -> None:
     """So that the report can be read; then the command ends as the training did."""
     folder, (ours, theirs) = tmp_path / "run", pty.openpty()

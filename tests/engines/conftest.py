@@ -1,6 +1,7 @@
 """A tiny run on a small shop, and clusters of Ray made of processes on this machine."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from gelgt.demo import shop
 from gelgt.inference.part_scorer import PartScorer, Question
 from gelgt.presets import RunConfig
 from gelgt.training import Options, train_run
+
+sys.path.insert(0, str(Path(__file__).parent))  # for nodes.py
 
 TINY: Mapping[str, Any] = {
     "train.epochs": 1,

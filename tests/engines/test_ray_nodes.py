@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from nodes import kill_node
 
 from gelgt import GelgtError
 from gelgt.engines.cluster import connected, load_ray, resources
@@ -57,17 +57,6 @@ def test_nodes_are_killed(question: Question, scorer: PartScorer, tmp_path: Path
     assert finish(tmp_path / "out", plan)
     assert is_finished(tmp_path / "out")
     assert files(tmp_path / "out") == files(tmp_path / "alone")
-
-
-def kill_node(node: Any) -> None:
-    """Kill a node and everything that runs on it, as if its machine had lost its power."""
-    raylet = next(p for p in node.live_processes() if p[0] == "raylet")[1]
-    processes = psutil.Process(raylet.pid)
-    for process in [*processes.children(recursive=True), processes]:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 def files(folder: Path) -> dict[str, bytes]:

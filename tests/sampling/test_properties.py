@@ -16,7 +16,7 @@ from gelgt.sampling import Sample, Sampler
 
 Make = Callable[[Plain], Graph]
 many = settings(
-    max_examples=150,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

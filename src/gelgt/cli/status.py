@@ -131,6 +131,8 @@ def _training_status(folder: Path) -> dict[str, Any]:
         "seconds": record.seconds,
         "phases": [phase.name for phase in record.phases],
         "work": record.work,
+        "step": None if record.step is None else record.step.model_dump(),
+        "workers": [worker.model_dump() for worker in record.workers],
     }
 
 
@@ -138,4 +140,10 @@ def _training_lines(folder: Path, result: dict[str, Any]) -> list[str]:
     if result["status"] == "gone":
         return [f"{folder}: the training shows no sign of life; go on with gelgt train … --resume"]
     phase = f", {result['phase']}" if result["phase"] else ""
-    return [f"{folder}: {result['status']}{phase}, {duration(result['seconds'])}"]
+    lines = [f"{folder}: {result['status']}{phase}, {duration(result['seconds'])}"]
+    if (step := result["step"]) is not None:
+        loss = "" if step["loss"] is None else f", loss {step['loss']:.4f}"
+        lines.append(f"epoch {step['epoch']}, step {step['step']} of {step['steps']}{loss}")
+    for rank, worker in enumerate(result["workers"]):
+        lines.append(f"worker {rank}: {worker['host']}, process {worker['process']}")
+    return lines

@@ -1,5 +1,6 @@
 """`gelgt train`: from a source and a task to a run folder, with progress, Ctrl-C and a report."""
 
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +173,7 @@ def train_command(
     began = time.perf_counter()
     with launched(training.device) as workers:
         if workers is not None and not workers.is_leader:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # whether Ctrl-C ends it, the leader says
             follow_training(source, task, training, workers)
             return
         training = restarted(training)

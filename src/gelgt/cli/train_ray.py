@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gelgt.cli.options import SourceOptions, TaskOptions
-from gelgt.cli.train import Asked, TrainingOptions, train
+from gelgt.cli.train import Asked, TrainingOptions
 from gelgt.cli.workers import EngineOptions, follow_training
 from gelgt.errors import GelgtError
 
 if TYPE_CHECKING:
     from gelgt.cli.progress import Lines
     from gelgt.runs.folder import Run
-    from gelgt.runs.progress import Phase, ProgressRecord
+    from gelgt.runs.progress import Curve, Phase, Point, ProgressRecord
     from gelgt.training import Options
 
 POLL_SECONDS = 0.5
+BEHIND = ("training", "retrain", "scoring")  # phases that end behind epochs
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class RemoteTraining:
             if error.code == "worker_lost":
                 raise  # Ray starts the workers again, and they go on from the last checkpoint
             return error.to_dict()
+        except Exception as error:  # to start again would not mend it
+            return {"code": "bug", "message": f"{type(error).__name__}: {error}", "hint": ""}
         return {}
 
     def _lead(self, workers: Any) -> None:
-        from gelgt.cli.progress import Lines
+        from gelgt.training import train_run
 
         self.check()
         db = self.source.open()
@@ -74,8 +77,7 @@ class RemoteTraining:
         began = time.perf_counter() - (time.time() - self.began)
         options = self.training.options(self.command, began, self.before)
         config = self.training.config(labels.task_type)
-        progress = Lines()
-        train(db, labels, Path(self.out), config, options, progress, workers)
+        train_run(db, labels, Path(self.out), config, options, workers=workers)
 
     def check(self) -> None:
         """Whether this machine sees the driver's folders; goes to its working folder."""
@@ -153,22 +155,30 @@ def train_remotely(question: RemoteTraining, engine: EngineOptions, progress: "L
                 f"The cluster has room for {room} workers, not for {workers}.",
                 hint=f"Give --workers {max(1, room)}, or start more nodes.",
             )
-        progress.notice(f"{workers} workers on {len(ray.nodes())} nodes share every batch")
+        nodes = sum(node["Alive"] for node in ray.nodes())
         training = replace(question.training, device=device, resume=True)
-        with Echo(Path(question.out), progress):
+        facts = f"{workers} on {nodes} node{'s' if nodes > 1 else ''} share every batch"
+        with Echo(Path(question.out), progress, facts):
             answer = train_on_ray(
                 replace(question, training=training), workers, asks, Path(question.probe).parent
             )
+    if answer.get("code") == "bug":
+        raise RuntimeError(answer["message"])
     if answer:
         raise GelgtError(answer["code"], answer["message"], hint=answer.get("hint", ""))
     return load_run(Path(question.out))
 
 
 class Echo:
-    """Tells what the leader of a training writes to progress.json, while it is entered."""
+    """Tells what the leader of a training writes to progress.json, while it is entered.
 
-    def __init__(self, out: Path, progress: "Lines") -> None:
-        self.out, self.progress = out, progress
+    Args:
+        facts: Of the workers, once they have begun.
+    """
+
+    def __init__(self, out: Path, progress: "Lines", facts: str) -> None:
+        self.out, self.progress, self.facts = out, progress, facts
+        self.is_told = False
         self.phases, self.notices, self.epochs = 0, 0, 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="gelgt-echo", daemon=True)
@@ -198,28 +208,34 @@ class Echo:
         return None
 
     def tell(self, record: "ProgressRecord") -> None:
-        """What is new in a record."""
-        from gelgt.runs.record import Epoch
-
-        if len(record.phases) < self.phases:  # the workers were started anew
-            self.progress.notice("a worker was lost; the training goes on from its checkpoint")
-            self.phases = min(self.phases, len(record.phases))
-        for text in record.notices[self.notices :]:
-            self.progress.notice(text)
-        for phase in record.phases[self.phases :]:
+        """What is new in a record: phases and notices that ended before the networks, their
+        epochs, and what came behind them."""
+        if not self.is_told:
+            self.progress.phase("workers", self.facts)
+            self.is_told = True
+        if len(record.phases) < self.phases:
+            self.progress.notice("a worker was lost: all go on from the last checkpoint")
+            self.phases = len(record.phases)
+        new = record.phases[self.phases :]
+        first = [phase for phase in new if phase.name not in BEHIND]
+        for phase in first:
             self.progress.phase(phase.name, phase.facts)
         points = [(curve, point) for curve in record.curves for point in curve.points]
         for curve, point in points[self.epochs :]:
-            epoch = Epoch(
-                epoch=point.epoch,
-                step=0,
-                seconds=point.seconds,
-                loss=point.loss,
-                val={record.metric: point.score},
-            )
-            self.progress.epoch(epoch, curve.best_epoch or 0)
+            self._tell_epoch(record.metric, curve, point)
+        for phase in new[len(first) :]:
+            self.progress.phase(phase.name, phase.facts)
+        for text in record.notices[self.notices :]:
+            self.progress.notice(text)
         if record.step is not None:
             step, spent = record.step, record.phase_seconds
             self.progress.step(step.epoch, step.step, step.steps, step.loss or 0.0, spent)
         self.phases, self.notices = len(record.phases), max(self.notices, len(record.notices))
         self.epochs = max(self.epochs, len(points))
+
+    def _tell_epoch(self, metric: str, curve: "Curve", point: "Point") -> None:
+        from gelgt.runs.record import Epoch
+
+        values = {metric: point.score}
+        epoch = Epoch(epoch=point.epoch, seconds=point.seconds, loss=point.loss, val=values)
+        self.progress.epoch(epoch, curve.best_epoch or 0)

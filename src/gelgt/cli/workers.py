@@ -1,7 +1,6 @@
 """`gelgt train` on several workers: started by torchrun, or by Ray (`--engine ray`)."""
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -102,8 +101,6 @@ def follow_training(
     from gelgt.tasks import Task
     from gelgt.training import Options
     from gelgt.training.run import follow_run
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whether Ctrl-C ends it, the leader says
 
     def enter() -> tuple[Database, Task, RunConfig, Options]:
         db = source.open()

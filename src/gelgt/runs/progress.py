@@ -74,6 +74,13 @@ class Earlier(Part):
     status: Status
 
 
+class Worker(Part):
+    """One of several processes that train together."""
+
+    host: str
+    process: int
+
+
 class ProgressRecord(Part):
     """progress.json. Times are seconds since 1970 by the clock of the machine that trains.
 
@@ -93,6 +100,7 @@ class ProgressRecord(Part):
         scores: At the end, by model and split.
         ended: Why training ended, as in metrics.json.
         error: Why the run failed: code, message, hint.
+        workers: The processes that train together, by rank; empty where there is one.
     """
 
     format: int = 1
@@ -120,6 +128,7 @@ class ProgressRecord(Part):
     error: dict[str, str] = Field(default={})
     notices: tuple[str, ...] = ()
     earlier: tuple[Earlier, ...] = ()
+    workers: tuple[Worker, ...] = ()
 
     @property
     def is_over(self) -> bool:

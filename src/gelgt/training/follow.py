@@ -12,6 +12,7 @@ import torch
 from gelgt.errors import GelgtError
 from gelgt.history.seed_history import NO_HISTORY
 from gelgt.presets import RunConfig
+from gelgt.runs.progress import Worker
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import make_model, member_config
 from gelgt.training.fit import Trainer
@@ -36,15 +37,16 @@ class Entry:
     open: Callable[[], TrainingData]
 
 
-def meet(workers: Workers, key: str) -> None:
-    """Lead: whether everyone is here with the same version, configuration, task and data.
+def meet(workers: Workers, key: str) -> list[Worker]:
+    """Lead: everyone who is here, with the same version, configuration, task and data.
 
     Raises:
         GelgtError: ``version_mismatch``, ``worker_differs``, or the error of a worker.
     """
     workers.order(do="meet")
     facts = {"key": key, "version": _version()}
-    for answer in workers.agree(None, **facts)[1:]:
+    answers = workers.agree(None, **facts)
+    for answer in answers[1:]:
         who = f"Worker {answer['rank']} on {answer['host']}"
         if answer["version"] != facts["version"]:
             raise GelgtError(
@@ -59,6 +61,7 @@ def meet(workers: Workers, key: str) -> None:
                 hint="Start every worker with the same command, and let all of them read the same "
                 "rows.",
             )
+    return [Worker(host=answer["host"], process=answer["process"]) for answer in answers]
 
 
 def follow(workers: Workers, enter: Callable[[], Entry]) -> bool:

@@ -10,7 +10,7 @@ that is resumed keeps the curves of the epochs that it does not take again.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from gelgt.runs.progress import (
     ProgressFile,
     ProgressRecord,
     Step,
+    Worker,
 )
 from gelgt.runs.record import Epoch, RunRecord, read_record
 from gelgt.tasks import Task
@@ -162,6 +163,10 @@ class Journal(Progress):
         }
         status = "interrupted" if record.ended == "interrupted" else "finished"
         self._set(status=status, ended=record.ended, scores=scores, work="", step=None)
+
+    def works_with(self, workers: Sequence[Worker]) -> None:
+        """Who trains together."""
+        self._set(workers=tuple(workers))
 
     def hears(self, stop: Callable[[], bool]) -> Callable[[], bool]:
         """The same question, whose answer is kept too."""

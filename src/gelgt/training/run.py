@@ -108,8 +108,7 @@ def _claimed_run(
     budget = Budget(config.train.time_limit, began)
     content_hash = hash_files(db.all_paths())
     key = run_key(config, task, content_hash, options)
-    if workers is not None:
-        meet(workers, key)
+    crew = [] if workers is None else meet(workers, key)
     if options.resume and _is_finished(out, key):
         clock.progress.notice(f"{out} holds a finished run; nothing is left to do.")
         return load_run(out)
@@ -117,6 +116,7 @@ def _claimed_run(
     is_ranking = task.task_type == "recommendation"
     with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
         clock.progress, stop = journal, journal.hears(stop)
+        journal.works_with(crew)
         data = _opened(db, task, config)
         device = choose_device(options.device) if workers is None else workers.device
         job = Job(

@@ -138,7 +138,8 @@ class Workers:
     def answer(self, error: GelgtError | None = None, **facts: Any) -> list[dict[str, Any]]:
         """Say something to everyone, errors too, and hear what they say."""
         said = facts if error is None else {"error": error.to_dict()}
-        content = json.dumps({"rank": self.rank, "host": self.host, **said}).encode()
+        who = {"rank": self.rank, "host": self.host, "process": os.getpid()}
+        content = json.dumps(who | said).encode()
         return [json.loads(part) for part in self._gather_bytes(content)]
 
     def _gather_bytes(self, content: bytes) -> list[bytes]:
