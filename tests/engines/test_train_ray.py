@@ -133,5 +133,5 @@ def test_too_many_workers(question: Question, cluster: Any, tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, *asked, "--address", cluster.address], capture_output=True, text=True
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "no_room"

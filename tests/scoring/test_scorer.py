@@ -12,7 +12,7 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.scoring import Scorer
 from gelgt.scoring import scorer as module
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.trees import grow_trees
 

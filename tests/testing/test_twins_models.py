@@ -28,7 +28,7 @@ from gelgt.presets import RunConfig, config_type
 from gelgt.registry import BUILT_IN
 from gelgt.testing.twins import TWINS, twin_tasks
 from gelgt.training import Options, Run, TrainingData, load_run, train_run
-from gelgt.training.ensemble import make_model
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_cache")

@@ -49,14 +49,25 @@ def work(job: Mapping[str, Any], rank: int, size: int, port: int) -> None:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
-    out, options = Path(job["out"]), Options(resume=job.get("resume", False), baselines=False)
+    out, options = (
+        Path(job["out"]),
+        Options(resume=job.get("resume", False), baselines=False, device=job.get("device", "cpu")),
+    )
 
     def enter() -> tuple[gelgt.Database, gelgt.Task, RunConfig, Options]:
         db = gelgt.open(job["sources"][rank] if "sources" in job else job["source"])
-        task = db.task(Path(job["task"]))
-        return db, task, small(task.task_type, **job.get("settings", {})), options
+        task = db.task(Path(job["task"]) if "task" in job else job["named"])
+        settings = job.get("settings", {})
+        config = (
+            small(task.task_type, **settings)
+            if "named" not in job
+            else RunConfig.of("cpu", task.task_type, settings)
+        )
+        return db, task, config, options
 
-    with joined("cpu") as workers:
+    if rank and "version" in job:
+        gelgt.__version__ = job["version"]
+    with joined(job.get("device", "cpu")) as workers:
         if workers is not None and not workers.is_leader:
             follow_run(enter, workers)
             return

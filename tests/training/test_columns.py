@@ -23,7 +23,7 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 CPU = torch.device("cpu")

@@ -17,8 +17,8 @@ from gelgt.runs.record import Epoch
 from gelgt.runs.tensors import load_tensors
 from gelgt.scoring import Scorer
 from gelgt.training.checkpoint import State, load_checkpoint
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.progress import Progress
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Session

@@ -23,8 +23,8 @@ from gelgt.scoring import Scorer
 from gelgt.scoring import scorer as scorer_module
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Session
 
@@ -39,11 +39,17 @@ DRY: dict[str, Any] = {"model__dropout": 0.0, "model__gnn_dropout": 0.0}
 
 
 def trainer(
-    db: Database, task: Task, config: RunConfig, is_packed: bool = True, **options: Any
+    db: Database,
+    task: Task,
+    config: RunConfig,
+    is_packed: bool = True,
+    parts: int | None = None,
+    **options: Any,
 ) -> Trainer:
     config = in_regime(config, task)
     data = opened(db, task, config)
-    made = Trainer(make_model(data, config), data, config.train, session=Session(**options))
+    session = Session(**options)
+    made = Trainer(make_model(data, config), data, config.train, session=session, parts=parts)
     if is_packed:
         made.recorded = made.record()
     return made
@@ -64,6 +70,27 @@ def test_packed_training_is_training(db: Database, task: Task, norm: str) -> Non
     assert runs[1].recorded is not None
     assert not runs[1].recorded.waiting
     assert len(runs[1].recorded.replay.programs) >= 1
+
+
+def test_packed_steps_in_parts(db: Database, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where gradients are added up between two records, as several workers do, steps are the
+    same; also where one of the parts has no room."""
+    config = small(**DRY)
+    whole = trainer(db, task, config)
+    split = trainer(db, task, config, parts=2)
+    mixed = trainer(db, task, config, parts=2)
+    assert split.recorded is not None
+    assert split.recorded.is_split
+    assert mixed.recorded is not None
+    packer = mixed.recorded.packer
+    monkeypatch.setattr(
+        mixed.recorded, "packer", lambda batch: packer(batch) if batch.index[0] % 2 else None
+    )
+    states = [made.run() for made in (whole, split, mixed)]
+    expected, *found = ([record["loss"] for record in state.history] for state in states)
+    assert found[0] == pytest.approx(expected, rel=1e-5)
+    assert found[1] == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(weights(split), weights(whole), atol=1e-4, rtol=1e-3)
 
 
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:

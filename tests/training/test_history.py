@@ -15,7 +15,7 @@ from gelgt import Database, Task, TrainConfig
 from gelgt.history.seed_history import CALENDAR, HistoryPlan, for_fitting
 from gelgt.sampling import Seeds
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 DAY = 86_400

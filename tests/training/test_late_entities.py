@@ -15,8 +15,8 @@ from gelgt.scoring import Scorer
 from gelgt.training import train_run
 from gelgt.training.baselines import lightgbm_predictions
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(300), "D")

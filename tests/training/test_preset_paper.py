@@ -12,8 +12,8 @@ from gelgt.presets import RunConfig
 from gelgt.scoring.scorer import autocast
 from gelgt.training import in_regime
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 
 SMALLER = {
     "model.width": 16,

@@ -19,9 +19,10 @@ from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import to_frames
 from gelgt.training import Options, Progress, Run, train_run
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import known_share, make_model
+from gelgt.training.ensemble import known_share
 from gelgt.training.examples import KNOWN
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Goal
 

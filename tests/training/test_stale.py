@@ -13,8 +13,9 @@ from tiny import opened, small
 import gelgt
 from gelgt import Database, Task, TrainConfig
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import about_seeds, make_model
+from gelgt.training.ensemble import about_seeds
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 DAY = 86_400

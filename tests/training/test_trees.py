@@ -17,7 +17,8 @@ from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
 from gelgt.training import Options, train_run
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import Trained, make_model
+from gelgt.training.ensemble import Trained
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.trees import (
     SHARES,

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,13 +54,36 @@ def test_any_number_of_workers(job: dict[str, Any], few: Task, tmp_path: Path) -
         assert load_run(out).record.metrics == record.metrics
 
 
-def test_columns_trees_and_several_networks(job: dict[str, Any], tmp_path: Path) -> None:
+def test_columns_trees_and_retraining(job: dict[str, Any], tmp_path: Path) -> None:
     """The leader alone chooses columns, grows trees and trains the columns network."""
-    job["settings"] = {"train__ensemble": 2, "train__retrain": True}
+    job["settings"] = {"train__retrain": True}
     for size in (0, 2):
         assert crew.run(job | {"out": str(tmp_path / f"of-{size}")}, size) == [0] * max(1, size)
     assert crew.losses(tmp_path / "of-2") == crew.losses(tmp_path / "of-0")
     assert same_weights(tmp_path / "of-0", tmp_path / "of-2")
+
+
+def test_whole_networks_for_each_worker(job: dict[str, Any], tmp_path: Path) -> None:
+    """Three networks on two workers: the leader trains the first and the third. They are those of a
+    single process, and each has left its checkpoint when one of the workers dies."""
+    del job["parts"]
+    job["settings"] |= {"train__ensemble": 3, "train__retrain": True}
+    assert crew.run(job | {"out": str(tmp_path / "alone")}, 0) == [0]
+    job |= {"out": str(tmp_path / "run"), "resume": True, "checkpoint_seconds": 1e-3}
+    processes = crew.start(job, 2)
+    while not (tmp_path / "run" / "checkpoint-1.safetensors").exists():
+        time.sleep(0.002)
+    os.kill(processes[1].pid or 0, signal.SIGKILL)
+    for process in processes:
+        process.join(60)
+    assert processes[0].exitcode == 1
+    assert "worker_lost" in (tmp_path / "run.error").read_text()
+    (tmp_path / "run.txt").unlink()
+    assert crew.run(job, 2) == [0, 0]
+    assert same_weights(tmp_path / "alone", tmp_path / "run")
+    one, other = (load_run(tmp_path / name).record for name in ("alone", "run"))
+    assert one.members == other.members
+    assert one.metrics == other.metrics
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +98,7 @@ def links(db: Database, small_shop: Shop) -> Task:
     )
 
 
+@pytest.mark.slow
 def test_recommendations(job: dict[str, Any], links: Task, tmp_path: Path) -> None:
     job |= {"task": str(links.save(tmp_path / "links")), "settings": {"model__trees": False}}
     for size in (0, 2):
@@ -123,6 +148,51 @@ def test_a_worker_with_other_rows(job: dict[str, Any], small_shop: Shop, tmp_pat
     said = (tmp_path / "run.error").read_text()
     assert said.startswith("worker_differs Worker 1 on ")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_worker_of_another_version(job: dict[str, Any], tmp_path: Path) -> None:
+    job |= {"out": str(tmp_path / "run"), "version": "0.0.1"}
+    assert crew.run(job, 2) == [1, 0]
+    said = (tmp_path / "run.error").read_text()
+    assert said.startswith("version_mismatch Worker 1 on ")
+    assert "0.0.1" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["driver-dnf", "driver-position"])
+def test_fifty_steps_of_a_real_task(
+    relbench_data: Callable[[str], Path], tmp_path: Path, name: str
+) -> None:
+    """The preset `cpu` as it is, its dropout included: one process with a batch of 4b, four
+    workers with b each."""
+    settings = {"model.trees": False, "train.ensemble": 1, "train.epochs": 1}
+    settings |= {"train.steps_per_epoch": 50, "train.time_limit": None}
+    job = {"source": str(relbench_data("rel-f1")), "named": name, "parts": 8, "settings": settings}
+    for size in (0, 4):
+        assert crew.run(job | {"out": str(tmp_path / f"of-{size}")}, size) == [0] * max(1, size)
+    expected, found = (crew.losses(tmp_path / f"of-{size}") for size in (0, 4))
+    assert len(expected) >= 50
+    assert [place[:2] for place in found] == [place[:2] for place in expected]
+    largest = max(abs(one[2] - other[2]) for one, other in zip(found, expected))
+    print(f"{name}: {len(expected)} steps, largest difference {largest:.2g}")
+    assert largest < 1e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_one_gpu(job: dict[str, Any], tmp_path: Path) -> None:
+    """Recorded steps alone, with the sum switched on, and by two workers that share the GPU: the
+    same losses over fifty steps."""
+    dry = {"model__dropout": 0.0, "model__gnn_dropout": 0.0, "train__precision": "float32"}
+    job["settings"] |= dry | {"train__epochs": 5, "train__steps_per_epoch": 10}
+    job |= {"device": "cuda"}
+    for size in (0, 1, 2):
+        assert crew.run(job | {"out": str(tmp_path / f"of-{size}")}, size) == [0] * max(1, size)
+    expected = [loss for _, _, loss in crew.losses(tmp_path / "of-0")]
+    assert len(expected) == 50
+    for size in (1, 2):
+        found = [loss for _, _, loss in crew.losses(tmp_path / f"of-{size}")]
+        assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_worker_without_the_source(job: dict[str, Any], tmp_path: Path) -> None:

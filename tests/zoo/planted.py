@@ -19,8 +19,8 @@ from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
 from gelgt.tasks import Task
 from gelgt.training import TrainingData
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 
 START = np.datetime64("2024-01-01T00:00:00", "s")
 SPLITS = {"val_timestamp": "2024-07-01", "test_timestamp": "2024-09-01"}  # days 182 and 244

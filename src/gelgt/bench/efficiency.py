@@ -27,8 +27,8 @@ from gelgt.presets import RunConfig
 from gelgt.sampling import SubgraphLoader
 from gelgt.scoring import Scorer
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 
 # The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one

@@ -72,8 +72,8 @@ def _measure(
     from gelgt.scoring.scorer import choose_device
     from gelgt.sources import open
     from gelgt.testing.links import SENTENCE, write_links
-    from gelgt.training.ensemble import make_model
     from gelgt.training.fit import Trainer
+    from gelgt.training.model import make_model
     from gelgt.training.recommend import RecommendData
     from gelgt.training.regime import in_regime
 

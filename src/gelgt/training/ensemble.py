@@ -5,26 +5,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from gelgt.config import TrainConfig
-from gelgt.history.seed_history import for_fitting
 from gelgt.metrics import is_better
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
-from gelgt.presets import RunConfig
 from gelgt.runs.record import Retrained
 from gelgt.sampling import Seeds
 from gelgt.scoring import Scorer
-from gelgt.scoring.load import new_model
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.columns import Columns, refit_columns
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
-from gelgt.training.fit import Trainer
 from gelgt.training.job import Job
-from gelgt.training.session import Goal, Session
+from gelgt.training.model import make_model, member_config
+from gelgt.training.spread import Member, MemberJob, Studio, is_spread, rounds, train_spread
 from gelgt.training.trees import GrownTrees, regrow_trees
 
 PROBED = 256  # seeds whose scoring is timed
@@ -116,29 +112,15 @@ def fit_ensemble(
     seconds = job.budget.networks(scoring, again)
     seconds = None if seconds is None else seconds / (1 + ratio)
     progress.plan("training", seconds)
-    states: list[State] = []
-    networks: list[RelationalModel] = []
-    while len(networks) < most:
-        number, limit = len(networks), None
-        if seconds is not None:
-            limit = member_seconds(seconds, usual, [state.seconds for state in states])
-            if limit is None:
-                break
-        of_member = member_config(job.config, number, limit)
-        progress.plan("network", limit)
-        network = make_model(data, of_member, reads_history) if number else first
-        session = Session(job.out, job.key, number, progress, job.stop, job.workers)
-        trainer = Trainer(network, data, of_member.train, job.device, session=session)
-        if number == 0:
-            _tell_model(job, network, usual)
-            for text in about_seeds(trainer.loader.seeds, data.task.rows["train"]):
-                progress.notice(text)
-        if usual > 1:
-            progress.member(number + 1, max(usual, number + 1))
-        states.append(trainer.run())
-        networks.append(network)
-        if states[-1].ended == "interrupted":
-            break
+    _tell_model(job, first, usual)
+    studio = _studio(job, reads_history)
+    if job.workers is not None and is_spread(job.workers, usual):
+        limit = None if seconds is None else seconds / rounds(job.workers, usual)
+        jobs = [MemberJob(number, limit) for number in range(usual)]
+        members = train_spread(job.workers, studio, jobs)
+    else:
+        members = list(_one_after_the_other(job, studio, seconds, usual, most))
+    networks, states = [m.network for m in members], [m.state for m in members]
     if is_behind(data.target.metric, states):
         progress.notice(
             f"network {len(networks)} was cut off before it was as good as those before it, and is "
@@ -151,6 +133,25 @@ def fit_ensemble(
     job.budget.cut_off.extend(_cut_off(states, usual))
     is_whole = states[-1].ended != "interrupted"
     return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole, columns=columns)
+
+
+def _one_after_the_other(
+    job: Job, studio: Studio, seconds: float | None, usual: int, most: int
+) -> Iterator[Member]:
+    """As many networks as there is time for, `most` of them at most."""
+    states: list[State] = []
+    while len(states) < most and not (states and states[-1].ended == "interrupted"):
+        number, limit = len(states), None
+        if seconds is not None:
+            limit = member_seconds(seconds, usual, [state.seconds for state in states])
+            if limit is None:
+                break
+        job.progress.plan("network", limit)
+        trainer = studio.trainer(MemberJob(number, limit), job.workers)
+        if usual > 1:
+            job.progress.member(number + 1, max(usual, number + 1))
+        states.append(trainer.run())
+        yield Member(trainer.model, states[-1])
 
 
 def scoring_seconds(job: Job, network: RelationalModel) -> float:
@@ -210,26 +211,13 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     networks, states, columns = [], trained.states, trained.columns
     if columns is not None:
         columns = refit_columns(columns, job.data, job.config.train, job.device, splits)
-    for number, state in enumerate(states):
-        of_member = member_config(job.config, number, None)
-        goal = Goal(splits, tuple(state.averaged) or (max(1, state.best_epoch),))
-        network = make_model(job.data, of_member, columns is None)
-        session = Session(None, "", number, job.progress, job.stop, job.workers)
-        trainer = Trainer(
-            network,
-            job.data,
-            of_member.train,
-            job.device,
-            goal=goal,
-            session=session,
-        )
-        if max(goal.epochs) == 1:  # it may be the part of one for which there was time
-            trainer.steps = min(trainer.steps, int(state.history[0]["step"]))
-        job.progress.retrain(number + 1, len(states), max(goal.epochs))
-        if trainer.run().ended == "interrupted":
+    studio = _studio(job, columns is None, is_kept=False)
+    jobs = [_again(number, state, splits) for number, state in enumerate(states)]
+    for member in _retrained(job, studio, jobs):
+        if member.state.ended == "interrupted":
             job.clock.done("retrain", "interrupted; the weights before are kept")
             return replace(trained, is_whole=False)
-        networks.append(network)
+        networks.append(member.network)
     rows = sum(len(job.data.windows(split, job.config.train.windows)[0]) for split in splits)
     retrained = Retrained(
         labels="known" if splits == (KNOWN,) else "all",
@@ -244,11 +232,42 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     )
 
 
+def _retrained(job: Job, studio: Studio, jobs: Sequence[MemberJob]) -> Iterator[Member]:
+    """Networks, one after the other or each by a worker."""
+    if job.workers is not None and is_spread(job.workers, len(jobs)):
+        yield from train_spread(job.workers, studio, jobs)
+        return
+    for asked in jobs:
+        trainer = studio.trainer(asked, job.workers)
+        job.progress.retrain(asked.number + 1, len(jobs), max(asked.epochs))
+        yield Member(trainer.model, trainer.run())
+
+
+def _again(number: int, state: State, splits: tuple[str, ...]) -> MemberJob:
+    """To train a network for as many epochs as validation chose."""
+    epochs = tuple(state.averaged) or (max(1, state.best_epoch),)
+    # one epoch may be the part of one for which there was time
+    steps = int(state.history[0]["step"]) if max(epochs) == 1 else None
+    return MemberJob(number, None, splits, epochs, steps)
+
+
+def _studio(job: Job, reads_history: bool, is_kept: bool = True) -> Studio:
+    """Where the networks of a run are trained; checkpoints are kept of those that validation
+    chooses."""
+    folder, key = (job.out, job.key) if is_kept else (None, "")
+    return Studio(
+        job.data, job.config, job.device, reads_history, folder, key, job.progress, job.stop
+    )
+
+
 def _tell_model(job: Job, network: RelationalModel, count: int) -> None:
     size = sum(p.numel() for p in network.parameters())
     several = f"{count} networks of " if count > 1 else ""
     facts = f", {network.facts}" if network.facts else ""
     job.progress.phase("model", f"{several}{size:,} parameters on {job.device}{facts}")
+    seeds = learnable(job.data, ("train",), job.config.train)[0]
+    for text in about_seeds(seeds, job.data.task.rows["train"]):
+        job.progress.notice(text)
 
 
 def about_seeds(seeds: Seeds, rows: int) -> Iterator[str]:
@@ -284,36 +303,3 @@ def known_share(data: TrainingData, config: TrainConfig) -> float:
     steps = [count / config.batch_size for count in labels]
     train, known = (min(count, config.steps_per_epoch or count) for count in steps)
     return known / max(train, 1e-9)
-
-
-def member_config(config: RunConfig, number: int, limit: float | None) -> RunConfig:
-    """The configuration of one of several networks: a seed of its own, and its part of the time."""
-    return config.with_values(
-        "derived",
-        train__seed=(config.train.seed + 1_000_003 * number) % 2**31,
-        train__time_limit=None if limit is None else max(limit, 1e-3),
-    )
-
-
-def make_model(
-    data: TrainingData, config: RunConfig, reads_history: bool = True
-) -> RelationalModel:
-    """A fresh model: weights from the seed, μ and σ from the training ages, the head from the base
-    rates. Where a columns network reads the history, the model does not."""
-    # Quantiles are those of the split's own seeds; only among stale copies do lags differ.
-    seeds = (
-        learnable(data, ("train",), config.train)[0]
-        if data.plan.has_calendar
-        else data.seeds["train"]
-    )
-    history = data.history(seeds) if reads_history else None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.train.seed)
-        model = new_model(config, data, 0 if history is None else history.shape[1])
-        data.add_recommender(model, config)
-    model.start(
-        torch.tensor(data.target.start),
-        data.ages(),
-        None if history is None else for_fitting(history, seeds, data.plan),
-    )
-    return model

@@ -5,6 +5,7 @@ takes the steps that it is told to take, and writes nothing.
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ import torch
 from gelgt.errors import GelgtError
 from gelgt.history.seed_history import NO_HISTORY
 from gelgt.presets import RunConfig
+from gelgt.runs.folder import MARK
 from gelgt.runs.progress import Worker
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import make_model, member_config
 from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model, member_config
 from gelgt.training.session import Goal, Session
+from gelgt.training.spread import MemberJob, Studio, follow_spread
 from gelgt.training.team import digest, empty_moments, flat_moments, shared_predictions
 from gelgt.training.workers import Workers
 
@@ -97,6 +100,9 @@ class _Follower:
         elif message["do"] == "fit":
             assert isinstance(entered, Entry)
             self._fit(message, entered)
+        elif message["do"] == "members":
+            assert isinstance(entered, Entry)
+            self._members(message, entered)
         elif message["do"] == "epoch":
             return self._epoch(message)
         else:
@@ -127,11 +133,39 @@ class _Follower:
             optimiser = self.trainer.optimiser
             optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
 
-    def _made(self, message: Message, entry: Entry) -> Trainer:
-        config = member_config(entry.config, message["member"], None)
+    def _members(self, message: Message, entry: Entry) -> None:
+        """Train whole networks."""
+        failed, heard = None, self.workers.listen()
+        try:
+            studio = Studio(
+                self._shared(message, entry),
+                entry.config,
+                self.workers.device,
+                message["reads_history"],
+                _seen(message["folder"]),
+                message["key"],
+                stop=lambda: bool(heard()),
+            )
+        except GelgtError as error:
+            failed = error
+        self.workers.answer(failed)
+        if failed is None:
+            jobs = [
+                MemberJob(**job | {name: tuple(job[name]) for name in ("splits", "epochs")})
+                for job in message["jobs"]
+            ]
+            follow_spread(self.workers, studio, jobs)
+
+    def _shared(self, message: Message, entry: Entry) -> TrainingData:
+        """The data as the leader has it."""
         data = self._opened(entry).as_shared(message["data"], entry.config)
         if not message["reads_history"]:  # the leader's columns network does
             data = replace(data, plan=NO_HISTORY)
+        return data
+
+    def _made(self, message: Message, entry: Entry) -> Trainer:
+        config = member_config(entry.config, message["member"], None)
+        data = self._shared(message, entry)
         trainer = Trainer(
             make_model(data, config, message["reads_history"]),
             data,
@@ -180,6 +214,11 @@ class _Follower:
         with torch.no_grad():
             for tensor, value in zip(current, before):
                 tensor.copy_(value)
+
+
+def _seen(folder: str | None) -> Path | None:
+    """The leader's run folder, where this machine sees it."""
+    return None if folder is None or not (Path(folder) / MARK).exists() else Path(folder)
 
 
 def _version() -> str:

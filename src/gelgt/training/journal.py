@@ -220,6 +220,8 @@ class Journal(Progress):
         self.shown.epoch(record, best_epoch)
 
     def member(self, number: int, count: int) -> None:
+        with self._lock:  # of several workers this one may not train them all
+            self._curves[-1] = self._curves[-1].model_copy(update={"network": number})
         self._set(networks=count)
         self.shown.member(number, count)
 

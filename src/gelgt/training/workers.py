@@ -9,7 +9,7 @@ nothing is pickled.
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from gelgt.errors import GelgtError
 # which is noticed at once.
 TIMEOUT = timedelta(days=7)
 STEP, MESSAGE = 1, 2  # kinds of orders
+ASIDE = 7  # marks what is said while everyone works
 
 
 class Workers:
@@ -88,6 +89,24 @@ class Workers:
         dist.broadcast(sent, 0, self.orders)
         return [int(number) for number in sent]
 
+    def tell_all(self, number: int) -> None:
+        """Lead: send a number to each of the others, who may hear it at any time (`listen`)."""
+        with self.lost():
+            sent = [
+                dist.isend(torch.tensor([number]), rank, self.orders, tag=ASIDE)
+                for rank in range(1, self.size)
+            ]
+            for work in sent:
+                if work is not None:
+                    work.wait()
+
+    def listen(self) -> Callable[[], int | None]:
+        """Follow: what tells the number that the leader sends, None while it has not."""
+        number = torch.zeros(1, dtype=torch.int64)
+        with self.lost():
+            work = dist.irecv(number, 0, self.orders, tag=ASIDE)
+        return lambda: int(number) if work is None or work.is_completed() else None
+
     # Numbers.
     def spread(self, tensors: Sequence[Tensor]) -> None:
         """Everyone gets the leader's values, in place."""
@@ -119,7 +138,7 @@ class Workers:
     def gather(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Everyone's array, in the order of the ranks; they differ in length alone."""
         content = np.ascontiguousarray(values).tobytes()
-        parts = self._gather_bytes(content)
+        parts = self.gather_bytes(content)
         rest = values.shape[1:]
         return [np.frombuffer(part, values.dtype).reshape(-1, *rest) for part in parts]
 
@@ -140,9 +159,10 @@ class Workers:
         said = facts if error is None else {"error": error.to_dict()}
         who = {"rank": self.rank, "host": self.host, "process": os.getpid()}
         content = json.dumps(who | said).encode()
-        return [json.loads(part) for part in self._gather_bytes(content)]
+        return [json.loads(part) for part in self.gather_bytes(content)]
 
-    def _gather_bytes(self, content: bytes) -> list[bytes]:
+    def gather_bytes(self, content: bytes) -> list[bytes]:
+        """Everyone's bytes, in the order of the ranks."""
         with self.lost():
             sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
             dist.all_gather(sizes, torch.tensor([len(content)]), self.orders)

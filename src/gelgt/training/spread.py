@@ -1,0 +1,164 @@
+"""Several networks on several workers, each trained whole by one of them.
+
+Where there are at least as many networks as workers, this is cheaper than to share every batch:
+nothing has to be added up. Each network is the one that a single process would train.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load, save
+
+from gelgt.nn import RelationalModel
+from gelgt.presets import RunConfig
+from gelgt.training.checkpoint import State
+from gelgt.training.data import TrainingData
+from gelgt.training.fit import Trainer
+from gelgt.training.model import make_model, member_config
+from gelgt.training.progress import Progress
+from gelgt.training.session import Goal, Session
+from gelgt.training.workers import Workers
+
+
+@dataclass(frozen=True)
+class MemberJob:
+    """A network that is to be trained.
+
+    Attributes:
+        number: Among the networks of the run.
+        limit: Seconds that it may take.
+        splits, epochs: Its `Goal`.
+        steps: Of an epoch at most.
+    """
+
+    number: int
+    limit: float | None = None
+    splits: tuple[str, ...] = ("train",)
+    epochs: tuple[int, ...] = ()
+    steps: int | None = None
+
+
+class Member(NamedTuple):
+    """A network that was trained, and how that went."""
+
+    network: RelationalModel
+    state: State
+
+
+@dataclass(frozen=True)
+class Studio:
+    """Where networks are trained: what all of them share.
+
+    Attributes:
+        reads_history: Whether the networks read history columns themselves.
+        folder: For checkpoints; None writes none.
+        stop: True ends training early.
+    """
+
+    data: TrainingData
+    config: RunConfig
+    device: torch.device
+    reads_history: bool
+    folder: Path | None = None
+    key: str = ""
+    progress: Progress = field(default_factory=Progress)
+    stop: Callable[[], bool] = lambda: False
+
+    def trainer(self, job: MemberJob, workers: Workers | None = None) -> Trainer:
+        """What trains one of them, alone or with others."""
+        config = member_config(self.config, job.number, job.limit)
+        session = Session(self.folder, self.key, job.number, self.progress, self.stop, workers)
+        trainer = Trainer(
+            make_model(self.data, config, self.reads_history),
+            self.data,
+            config.train,
+            self.device,
+            goal=Goal(job.splits, job.epochs),
+            session=session,
+        )
+        if job.steps is not None:
+            trainer.steps = min(trainer.steps, job.steps)
+        return trainer
+
+    def train(self, jobs: Sequence[MemberJob], count: int) -> list[Member]:
+        """Train some of so many one after the other, until one of them is interrupted."""
+        members = []
+        for job in jobs:
+            if job.epochs:
+                self.progress.retrain(job.number + 1, count, max(job.epochs))
+            else:
+                self.progress.plan("network", job.limit)
+                self.progress.member(job.number + 1, count)
+            trainer = self.trainer(job)
+            members.append(Member(trainer.model, trainer.run()))
+            if members[-1].state.ended == "interrupted":
+                break
+        return members
+
+
+def is_spread(workers: Workers | None, count: int) -> bool:
+    """Whether so many networks are trained by one worker each."""
+    return workers is not None and 1 < workers.size <= count
+
+
+def rounds(workers: Workers, count: int) -> int:
+    """How many networks one worker trains at most."""
+    return -(-count // workers.size)
+
+
+def train_spread(workers: Workers, studio: Studio, jobs: Sequence[MemberJob]) -> list[Member]:
+    """Lead: train networks on all workers; those that were begun, in their order."""
+    folder = None if studio.folder is None else str(studio.folder.absolute())
+    workers.order(
+        do="members",
+        jobs=[asdict(job) for job in jobs],
+        data=studio.data.shared(),
+        reads_history=studio.reads_history,
+        folder=folder,
+        key=studio.key,
+    )
+    workers.agree()
+    own = studio.train(jobs[0 :: workers.size], len(jobs))
+    workers.tell_all(int(any(member.state.ended == "interrupted" for member in own)))
+    parts = exchange(workers, own)
+    members = []
+    for place, job in enumerate(jobs):
+        of_worker = parts[place % workers.size]
+        if place // workers.size >= len(of_worker):
+            break
+        state, weights = of_worker[place // workers.size]
+        config = member_config(studio.config, job.number, job.limit)
+        network = make_model(studio.data, config, studio.reads_history)
+        network.load_state_dict(weights)
+        members.append(Member(network.to(studio.device).eval(), state))
+    return members
+
+
+def follow_spread(workers: Workers, studio: Studio, jobs: Sequence[MemberJob]) -> None:
+    """Follow: train this worker's networks, and send them to the leader."""
+    exchange(workers, studio.train(jobs[workers.rank :: workers.size], len(jobs)))
+
+
+def exchange(
+    workers: Workers, members: Sequence[Member]
+) -> list[list[tuple[State, dict[str, torch.Tensor]]]]:
+    """Everyone's networks, by rank."""
+    answers = workers.answer(None, states=[asdict(member.state) for member in members])
+    tensors = {
+        f"{place}/{name}": tensor.detach().cpu().contiguous().clone()
+        for place, member in enumerate(members)
+        for name, tensor in member.network.state_dict().items()
+    }
+    contents = [load(content) for content in workers.gather_bytes(save(tensors))]
+    return [
+        [(State(**state), _of(content, place)) for place, state in enumerate(answer["states"])]
+        for answer, content in zip(answers, contents)
+    ]
+
+
+def _of(tensors: dict[str, Any], place: int) -> dict[str, torch.Tensor]:
+    start = f"{place}/"
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
