@@ -141,11 +141,10 @@ def train_remotely(question: RemoteTraining, engine: EngineOptions, progress: "L
         GelgtError: of the training, or ``missing_extra``, ``no_cluster``, ``no_room``,
             ``worker_lost``.
     """
-    from gelgt.engines.cluster import connected, load_ray, resources
+    from gelgt.engines.cluster import connected, resources
     from gelgt.engines.train import train_on_ray
     from gelgt.runs.folder import load_run
 
-    load_ray(is_alone=engine.address is None)
     with connected(engine.address, engine.workers) as ray:
         room, asks, device = resources(ray, question.training.device)
         workers = engine.workers or room

@@ -60,6 +60,9 @@ class EngineOptions:
                     "--engine cannot be used under torchrun, which starts the workers itself.",
                     hint="Leave one of the two out.",
                 )
+            from gelgt.engines.cluster import load_ray
+
+            load_ray(is_alone=self.address is None)
         elif (self.workers, self.address) != (None, None):
             raise GelgtError(
                 "bad_option",
