@@ -1,6 +1,6 @@
-"""`gelgt bench graph`, `scale`, `latency`, `serve`, `sampling`, `attention`, `efficiency`, `theory`
-and `recommend`:
-benchmarks that train no model to the end. Each prints the machine, its figures and their ratios."""
+"""`gelgt bench graph`, `scale`, `latency`, `cluster`, `serve`, `sampling`, `attention`,
+`efficiency`, `theory` and `recommend`: benchmarks that train no model to the end. Each prints the
+machine, its figures and their ratios."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -136,6 +136,26 @@ def latency_command(
     show(bench_latency(size, calls, folder, progress=note), as_json)
 
 
+def cluster_command(
+    rows: Annotated[
+        str, typer.Option("--rows", metavar="N", help="Size of the generated database.")
+    ] = "1e7",
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, metavar="N", help="Repetitions of each command.")
+    ] = 2,
+    folder: TemporaryOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what a second core, a second worker and Ray make of training and prediction.
+
+    Runs gelgt predict for all entities of a generated database on one core, in two processes, on
+    two cores and on Ray, and gelgt train in one process and with two workers."""
+    from gelgt.bench.cluster import bench_cluster
+
+    (size,) = sizes(rows)
+    show(bench_cluster(size, rounds, folder=folder, progress=note), as_json)
+
+
 def sampling_command(
     dataset: Annotated[
         Path | None,
@@ -254,6 +274,7 @@ def add_to(bench: typer.Typer) -> None:
     bench.command("graph")(graph_command)
     bench.command("scale")(scale_command)
     bench.command("latency")(latency_command)
+    bench.command("cluster")(cluster_command)
     bench.command("serve")(serve_command)
     bench.command("sampling")(sampling_command)
     bench.command("attention")(attention_command)
