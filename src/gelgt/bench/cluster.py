@@ -3,11 +3,12 @@
     python -c "import json; from gelgt.bench.cluster import bench_cluster;
     print(json.dumps(bench_cluster(1_000_000), indent=1))"
 
-A database is generated, and a model trained on it that looks at subgraphs alone. Then the whole commands run, each
-once a round, in turn: predictions for all entities by one process on one core, by two processes on
-a core each, by one process on two cores, and by Ray with one worker on these; training by one
-process and by two workers under torchrun. Seconds are those of the work itself, as the commit
-records and the run folder tell them, and beside them those of the whole command.
+A database is generated, and a model trained on it that looks at subgraphs alone. Then the whole
+commands run, each once a round, in turn: predictions for all entities by one process on one core,
+by two processes on a core each, by one process on two cores, and by Ray with one worker on these;
+training by one process and by two workers under torchrun. Rates are those of the work itself, as
+the commit records and the run folder tell them, and beside them are the seconds of the whole
+command.
 """
 
 import json

@@ -25,6 +25,7 @@ from gelgt.errors import GelgtError
 # Followers wait as long as the leader takes to grow trees. One that dies closes its connection,
 # which is noticed at once.
 TIMEOUT = timedelta(days=7)
+JOIN = timedelta(minutes=10)  # until all workers are there
 STEP, MESSAGE = 1, 2  # kinds of orders
 ASIDE = 7  # marks what is said while everyone works
 
@@ -219,13 +220,37 @@ def joined(device: str = "auto") -> Iterator[Workers | None]:
     on = worker_device(device)
     is_ours = not dist.is_initialized()
     if is_ours:
-        dist.init_process_group(backend(on), timeout=TIMEOUT)
+        _meet(backend(on))
     try:
         yield Workers(on)
     finally:
         if is_ours:
             with suppress(RuntimeError):
                 dist.destroy_process_group()
+
+
+def _meet(backend: str) -> None:
+    """Find the other workers at the launcher's address.
+
+    Raises:
+        GelgtError: ``worker_lost``.
+    """
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT", "29500"))
+    has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's own
+    try:
+        shared = dist.TCPStore(host, port, size, rank == 0 and not has_store, JOIN, True)
+        # torchrun may keep the store when it starts workers again, with the addresses of the dead
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"gelgt/{attempt}", shared)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
+    except RuntimeError as error:
+        raise GelgtError(
+            "worker_lost",
+            f"Worker {rank} of {size} does not find the others at {host}:{port}. "
+            f"({str(error).strip().splitlines()[0][:200]})",
+            hint="Start all of them, with an address that all machines reach.",
+        ) from None
 
 
 def worker_device(device: str) -> torch.device:
