@@ -62,8 +62,7 @@ def test_workers_are_started_again(small_shop: Shop, tmp_path: Path) -> None:
     os.kill(record["workers"][1]["process"], signal.SIGKILL)
     said, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
-    assert "worker_lost" in err
-    assert json.loads(said[said.index('{"run"') if '{"run"' in said else said.rindex("\n{") :])
+    assert '"worker_lost"' in said
     one, other = (load_run(folder).weights() for folder in (tmp_path / "whole", out))
     assert all(torch.equal(one[name], other[name]) for name in one)
 

@@ -239,7 +239,9 @@ def _meet(backend: str) -> None:
     host, port = os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT", "29500"))
     has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's own
     try:
-        shared = dist.TCPStore(host, port, size, rank == 0 and not has_store, JOIN, True)
+        shared = dist.TCPStore(  # type: ignore[attr-defined]
+            host, port, size, rank == 0 and not has_store, JOIN, True
+        )
         # torchrun may keep the store when it starts workers again, with the addresses of the dead
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = dist.PrefixStore(f"gelgt/{attempt}", shared)  # type: ignore[attr-defined]
