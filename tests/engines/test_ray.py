@@ -142,7 +142,7 @@ def test_errors_of_workers_reach_the_driver(
         scoring(local, question, other, tmp_path).write([0, 1], 1)
     assert caught.value.code == "data_mismatch"
     assert socket.gethostname() in caught.value.message
-    monkeypatch.setattr(engine, "probe_path", lambda folder, token: tmp_path / "elsewhere")
+    monkeypatch.setattr(engine, "probe_name", lambda token: "elsewhere")
     with pytest.raises(GelgtError) as caught:
         scoring(local, question, plan, tmp_path).write([0, 1], 1)
     assert caught.value.code == "not_shared"

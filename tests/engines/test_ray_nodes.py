@@ -3,16 +3,24 @@
 pytest tests/engines/test_ray_nodes.py -m slow
 """
 
+import os
 import random
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from nodes import kill_node
 
 from gelgt import GelgtError
-from gelgt.engines.cluster import connected, load_ray, resources
+from gelgt.engines.cluster import QUIET, connected, load_ray, resources
 from gelgt.engines.ray import RayScoring, Reports
 from gelgt.inference.part_scorer import PartScorer, Question
 from gelgt.inference.plan import agree
@@ -96,3 +104,80 @@ def test_a_node_that_cannot_write(question: Question, scorer: PartScorer, tmp_pa
     assert "On the node" in caught.value.message
     assert finish(tmp_path / "both", plan)
     assert any("does no more" in line for line in notes)
+
+
+@contextmanager
+def node_with_full_disk(address: str, out: Path, place: Path) -> Iterator[None]:
+    """A node of another name that sees a folder, and has 4 KiB of its own to write there."""
+    (place / "small").mkdir()
+    mounted = "lowerdir={0},upperdir={1}/upper,workdir={1}/work".format(out, place / "small")
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
+    script = f"""
+        hostname full-disk
+        mount -t tmpfs -o size=4k tmpfs {place / "small"}
+        mkdir {place / "small"}/upper {place / "small"}/work
+        mount -t overlay overlay -o {mounted} {out}
+        exec {shlex.join([*ray, f"--address={address}"])}"""
+    process = subprocess.Popen(
+        ["unshare", "-m", "-u", "sh", "-ec", script],
+        env={**os.environ, **QUIET},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        process.kill()
+        process.wait()
+
+
+def can_mount(place: Path) -> bool:
+    script = f"mount -t tmpfs tmpfs {place} && mkdir {place}/a {place}/b {place}/c && mount -t "
+    script += (
+        f"overlay overlay -o lowerdir={place}/a,upperdir={place}/b,workdir={place}/c {place}/a"
+    )
+    done = subprocess.run(["unshare", "-m", "-u", "sh", "-c", script], capture_output=True)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'gelgt[ray]'")
+@pytest.mark.slow
+def test_a_node_whose_disk_is_full(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
+    """A small file system under the folder of one node: alone it ends the command with an error
+    that names it, and beside another one it does no more."""
+    if sys.platform != "linux" or not can_mount(tmp_path):
+        pytest.skip("needs the right to mount file systems")
+    load_ray()
+    from ray.cluster_utils import Cluster
+
+    plan, notes, out = scorer.plan(6), [], tmp_path / "out"
+    agree(out, plan)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+
+    def write(found: Any, workers: int) -> None:
+        reports = Reports(lambda commit: None, notes.append)
+        scoring = RayScoring(found, question, plan, out, {"num_cpus": 1}, reports)
+        scoring.write(range(plan.shards), workers)
+
+    try:
+        with (
+            node_with_full_disk(cluster.address, out, tmp_path),
+            connected(cluster.address, None) as found,
+        ):
+            end = time.monotonic() + 60
+            while sum(node["Alive"] for node in found.nodes()) < 2:
+                assert time.monotonic() < end
+                time.sleep(0.2)
+            with pytest.raises(GelgtError) as caught:
+                write(found, 1)
+            cluster.add_node(num_cpus=1)
+            write(found, 2)
+    finally:
+        cluster.shutdown()
+    assert caught.value.code == "cannot_write"
+    assert caught.value.message.startswith("On the node full-disk: ")
+    assert "No space left" in caught.value.message
+    assert any("the node full-disk does no more" in line for line in notes)
+    assert finish(out, plan)
+    assert len(list(out.glob("part-*"))) == 6

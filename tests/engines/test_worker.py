@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import gelgt
-from gelgt.engines.worker import PartWorker, probe_path
+from gelgt.engines.worker import PartWorker, probe_name
 from gelgt.inference.part_scorer import PartScorer, Question
 from gelgt.inference.plan import Plan, agree
 from gelgt.inference.shards import finish, missing
@@ -15,14 +15,14 @@ from gelgt.inference.shards import finish, missing
 def opened(question: Question, plan: Plan, folder: Path, has_probe: bool = True) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     if has_probe:
-        probe_path(folder, "token").touch()
+        (folder / probe_name("token")).touch()
     return PartWorker().open(question, plan.model_dump(), str(folder), "token")
 
 
 def test_a_worker_makes_parts(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
     plan = scorer.plan(2)
     agree(tmp_path, plan)
-    probe_path(tmp_path, "token").touch()
+    (tmp_path / probe_name("token")).touch()
     worker = PartWorker()
     assert "error" not in worker.open(question, plan.model_dump(), str(tmp_path), "token")
     assert [worker.write(number)["value"]["part"] for number in (1, 0)] == [1, 0]

@@ -27,7 +27,7 @@ from gelgt import Database
 from gelgt.inference import Predictor, Recommend, SeedRows, write_predictions
 from gelgt.inference.fingerprints import data_fingerprint
 from gelgt.inference.part_scorer import PartScorer, Question
-from gelgt.inference.plan import Plan, agree, commit_path, part_name
+from gelgt.inference.plan import Plan, agree, commit_name, part_name
 from gelgt.inference.shards import Division, committed, finish, is_finished, missing
 from gelgt.training import Run
 
@@ -181,8 +181,8 @@ def test_only_what_is_missing_is_made(scorer: PartScorer, tmp_path: Path) -> Non
 def test_a_part_without_its_commit_record_is_made_again(scorer: PartScorer, tmp_path: Path) -> None:
     plan = make(scorer, tmp_path, 3)
     before = files(tmp_path)
-    commit_path(tmp_path, 0, 3).unlink()
-    commit_path(tmp_path, 1, 3).write_text("{")
+    (tmp_path / commit_name(0, 3)).unlink()
+    (tmp_path / commit_name(1, 3)).write_text("{")
     (tmp_path / part_name(2, 3)).unlink()
     assert missing(tmp_path, plan) == [0, 1, 2]
     make(scorer, tmp_path, 3)
@@ -271,9 +271,9 @@ def test_other_predictions_are_not_mixed_in(
         assert error.code == code
         assert "give another folder" in error.hint
     before = files(tmp_path)
-    record = json.loads(commit_path(tmp_path, 0, 2).read_text())
+    record = json.loads((tmp_path / commit_name(0, 2)).read_text())
     record["plan"]["model"] = "0" * 32  # a part that somebody has put there
-    commit_path(tmp_path, 0, 2).write_text(json.dumps(record))
+    (tmp_path / commit_name(0, 2)).write_text(json.dumps(record))
     assert failure(lambda: missing(tmp_path, plan)).code == "model_mismatch"
     assert failure(lambda: finish(tmp_path, plan)).code == "model_mismatch"
     assert files(tmp_path) == before

@@ -102,7 +102,7 @@ class S3:
             for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": self.url}.items():
                 patch.setenv(name, value)
             patch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
-            patch.setattr("gelgt.storage.store.FIRST_PAUSE", 0.02)
+            patch.setattr("gelgt.storage.requests.FIRST_PAUSE", 0.02)
             for key in self.keys():
                 self.delete(key)
             self.faults.clear()

@@ -72,7 +72,7 @@ def test_what_lasts_is_an_error_that_names_the_object(
     kind: Any, code: str, folder: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = 1 if kind == "stall" else 3
-    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", attempts)
+    monkeypatch.setattr("gelgt.storage.requests.ATTEMPTS", attempts)
     address = s3.put_folder(folder, "shop")
     s3.faults.append(Fault("GET", "orders/1.parquet", kind))
     error = fails(lambda: gelgt.open(address))
@@ -126,7 +126,7 @@ def test_an_object_that_is_no_parquet(body: bytes, folder: Path, s3: Any) -> Non
 
 
 def test_an_endpoint_nobody_answers_at(monkeypatch: pytest.MonkeyPatch, s3: Any) -> None:
-    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", 1)
+    monkeypatch.setattr("gelgt.storage.requests.ATTEMPTS", 1)
     with socket.socket() as silent:  # accepts, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen(20)
@@ -225,7 +225,7 @@ def test_an_object_that_cannot_be_written_is_not_there(
     s3: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gelgt.storage.store.ATTEMPTS", 1 if kind == "stall" else 2)
+    monkeypatch.setattr("gelgt.storage.requests.ATTEMPTS", 1 if kind == "stall" else 2)
     file = tmp_path / "x.bin"
     file.write_bytes(os.urandom(100_000))
     s3.put("out/x.bin", b"older")

@@ -2,9 +2,11 @@
 and nothing that arrives later changes what was known before."""
 
 import io
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +190,46 @@ def test_new_parts_reach_predictions_and_change_no_earlier_one(
     assert np.array_equal(merged["prediction"], merged["prediction_after"])
     later = trained.cut + pd.Timedelta(days=20)
     assert not _predicted(trained.run, opened, later)["prediction"].equals(before["prediction"])
+
+
+def test_parts_in_object_storage(
+    trained: Trained,
+    source: str,
+    s3: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The commands: one part by itself, then the others; the bytes that go to a folder."""
+    s3.faults.append(Fault("PUT", "part-00002", 500, times=1))
+    common = [trained.run.folder, "--all", "--at", str(trained.cut)]
+    for out in (s3.address("parts/churn"), str(tmp_path / "churn")):
+        _command(monkeypatch, "predict", *common, "--out", out, "--shard", "1/3")
+        _command(monkeypatch, "predict", *common, "--out", f"{out}/", "--shards", 3, "--json")
+        capsys.readouterr()
+        _command(monkeypatch, "status", out, "--json")
+        status = json.loads(capsys.readouterr().out)
+        assert (status["is_finished"], status["committed"], status["missing"]) == (True, 3, [])
+    names = sorted(path.name for path in (tmp_path / "churn").iterdir())
+    assert s3.keys("parts") == sorted(f"parts/churn/{name}" for name in names)
+    for name in names:
+        if name.startswith("part-"):
+            assert s3.get(f"parts/churn/{name}") == (tmp_path / "churn" / name).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'gelgt[ray]'")
+def test_parts_by_ray_in_object_storage(
+    trained: Trained, source: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = str(Path(gelgt.__file__).parents[1])
+    monkeypatch.setenv("PYTHONPATH", package)
+    s3.faults.append(Fault("PUT", "part-00002", 500, times=1))
+    common = [trained.run.folder, "--all", "--at", str(trained.cut), "--shards", 3]
+    ray = ["--engine", "ray", "--workers", 2]
+    _command(monkeypatch, "predict", *common, *ray, "--out", s3.address("parts/churn"))
+    _command(monkeypatch, "predict", *common, "--out", str(tmp_path / "churn"))
+    assert "parts/churn/_SUCCESS" in s3.keys("parts")
+    for path in (tmp_path / "churn").glob("part-*"):
+        assert s3.get(f"parts/churn/{path.name}") == path.read_bytes()
+    assert not any("probe" in key for key in s3.keys("parts"))

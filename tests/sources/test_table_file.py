@@ -64,7 +64,7 @@ def test_an_error_of_the_reader_is_raised_where_it_happens() -> None:
 
 
 def test_wide_tables_have_batches_of_fewer_rows() -> None:
-    assert batch_rows(1) == batch_rows(100) == 1 << 17
+    assert batch_rows(1) == batch_rows(100) == 60 << 11
     assert batch_rows(1024) == 1 << 14
     assert batch_rows(10**6) == 1 << 12
 

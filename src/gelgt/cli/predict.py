@@ -63,7 +63,7 @@ def predict_command(
 
         assert output.out is not None  # checked above
         question = _question(run, seeds, recommend, output)
-        predict_parts(run, question, shards, Path(output.out), as_json)
+        predict_parts(run, question, shards, output.out, as_json)
     elif seeds.relbench is not None:
         _write_relbench(loaded, run, seeds.relbench, as_json)
     else:

@@ -151,7 +151,7 @@ class OutputOptions:
             "--out",
             metavar="FILE",
             help="Write to this .parquet or .csv file, here or in object storage (s3://…, gs://…, "
-            "az://…), instead of printing; a folder with --shards.",
+            "az://…), instead of printing; a folder or a prefix with --shards.",
         ),
     ] = None
 

@@ -20,11 +20,11 @@ LEAST_ENTITIES = 2_000  # of a shard of a small population
 
 
 def predict_parts(
-    run: RunOptions, question: "Question", shards: ShardOptions, out: Path, as_json: bool
+    run: RunOptions, question: "Question", shards: ShardOptions, out: str, as_json: bool
 ) -> None:
     """Make parts, and say what was made."""
     load_deferred()  # a GPU may compile
-    begin, folder = time.perf_counter(), out.expanduser()
+    begin, folder = time.perf_counter(), _place(out)
     question = _at_time_of(folder, question).anywhere()
     made: list[Commit] = []
     try:
@@ -49,7 +49,7 @@ def _make_here(
     run: RunOptions,
     question: "Question",
     shards: ShardOptions,
-    folder: Path,
+    folder: str,
     made: "list[Commit]",
 ) -> "tuple[PartScorer, Plan]":
     from gelgt.cli.waiting import counted, working
@@ -81,7 +81,7 @@ def _make_on_ray(
     run: RunOptions,
     question: "Question",
     shards: ShardOptions,
-    folder: Path,
+    folder: str,
     made: "list[Commit]",
 ) -> "tuple[PartScorer, Plan]":
     from dataclasses import replace
@@ -108,13 +108,21 @@ def _make_on_ray(
         with counted("predicting", total) as done:
             reports = Reports(_both(made.append, lambda commit: done(commit.entities)), note)
             question = replace(question, at=scorer.at, device=device)
-            scoring = RayScoring(ray, question, plan, folder.absolute(), asks, reports)
+            anywhere = folder if "://" in folder else str(Path(folder).absolute())
+            scoring = RayScoring(ray, question, plan, anywhere, asks, reports)
             scoring.write(parts, workers)
     finish(folder, plan)
     return scorer, plan
 
 
-def _at_time_of(folder: Path, question: "Question") -> "Question":
+def _place(out: str) -> str:
+    """A folder, or an address in object storage."""
+    from gelgt.storage import is_storage
+
+    return out.rstrip("/") if is_storage(out) else str(Path(out).expanduser())
+
+
+def _at_time_of(folder: str, question: "Question") -> "Question":
     """The time of the predictions that are in a folder already, unless another is given."""
     from dataclasses import replace
 
@@ -141,7 +149,7 @@ def _both(*calls: "Callable[[Commit], Any]") -> "Callable[[Commit], None]":
     return call
 
 
-def _result(folder: Path, plan: "Plan", made: "list[Commit]", seconds: float) -> dict[str, Any]:
+def _result(folder: str, plan: "Plan", made: "list[Commit]", seconds: float) -> dict[str, Any]:
     from gelgt.inference.shards import committed, is_finished
 
     _, commits = committed(folder)
@@ -159,7 +167,7 @@ def _result(folder: Path, plan: "Plan", made: "list[Commit]", seconds: float) ->
     }
 
 
-def _sentence(folder: Path, result: dict[str, Any]) -> str:
+def _sentence(folder: str, result: dict[str, Any]) -> str:
     made, shards = len(result["made"]), result["shards"]
     parts = f"{made:,} of {shards:,} parts made in {result['seconds']:.1f} s"
     if result["is_finished"]:

@@ -125,9 +125,10 @@ def _check_folder(out: str | None) -> None:
         raise GelgtError(
             "bad_option", "Shards need a folder to go to.", hint="Give one with --out FOLDER."
         )
-    from gelgt.storage.place import check_local
+    from gelgt.storage.place import Place, is_storage
 
-    check_local(out, "Shards")
+    if is_storage(out):
+        out = str(Place.of(out))  # which refuses credentials
     if Path(out).expanduser().is_file() or Path(out).suffix.lower() in (".parquet", ".csv"):
         raise GelgtError(
             "bad_option",

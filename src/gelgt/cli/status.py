@@ -20,8 +20,11 @@ RECENT = 300.0  # seconds that the rate of the cluster is taken over
 
 def status_command(
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Folder of gelgt predict --shards, or a run folder."),
+        str,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder of gelgt predict --shards, here or in object storage, or a run folder.",
+        ),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -31,16 +34,17 @@ def status_command(
 
     gelgt status runs/churn
     """
-    from gelgt.inference.plan import PLAN
+    from gelgt.inference.plan import read_plan
     from gelgt.runs.progress import PROGRESS
+    from gelgt.storage import is_storage
 
-    folder = folder.expanduser()
-    if (folder / PLAN).is_file():
+    run = None if is_storage(folder) else Path(folder).expanduser()
+    if read_plan(folder) is not None:
         result = parts_status(folder)
         lines = _parts_lines(folder, result)
-    elif (folder / PROGRESS).is_file():
-        result = _training_status(folder)
-        lines = _training_lines(folder, result)
+    elif run is not None and (run / PROGRESS).is_file():
+        result = _training_status(run)
+        lines = _training_lines(run, result)
     else:
         raise GelgtError(
             "no_parts",
@@ -53,7 +57,7 @@ def status_command(
         say(*lines)
 
 
-def parts_status(folder: Path) -> dict[str, Any]:
+def parts_status(folder: str) -> dict[str, Any]:
     """What is committed in a folder of sharded predictions."""
     from gelgt.inference.shards import committed, is_finished
 
@@ -92,7 +96,7 @@ def _rates(plan: "Plan", commits: "list[Commit]") -> dict[str, Any]:
     }
 
 
-def _parts_lines(folder: Path, result: dict[str, Any]) -> list[str]:
+def _parts_lines(folder: str, result: dict[str, Any]) -> list[str]:
     done, entities = result["entities_done"], result["entities"]
     state = "complete" if result["is_finished"] else "not complete"
     lines = [

@@ -13,18 +13,24 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from gelgt.engines.worker import PartWorker, probe_path
+from gelgt.engines.worker import PartWorker, probe_name
 from gelgt.errors import GelgtError
+from gelgt.inference.part_folder import part_folder
 from gelgt.inference.part_scorer import Question
-from gelgt.inference.plan import Commit, Plan
+from gelgt.inference.plan import Commit, Place, Plan
 
 LOSSES = 10  # workers that one part may lose, or that may be lost in a row while they open
 WAIT_SECONDS = 30.0  # after which it is said that nobody works
 # Errors of one node: its parts go to others, as long as there are some.
-OF_A_NODE = ("cannot_write", "cannot_use_file", "too_little_memory")
+OF_A_NODE = (
+    "cannot_write",
+    "cannot_use_file",
+    "too_little_memory",
+    "storage_failed",
+    "unreachable",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class RayScoring:
         ray: The package, connected.
         question: What is predicted; the same from every working folder.
         plan: What all parts share.
-        folder: Where they go; all nodes see it under this path.
+        folder: Where they go; all nodes see it under this path or address.
         asks: Resources of a worker.
         reports: Who hears of it.
     """
@@ -64,7 +70,7 @@ class RayScoring:
     ray: Any
     question: Question
     plan: Plan
-    folder: Path
+    folder: Place
     asks: dict[str, int]
     reports: Reports
     _slots: dict[Any, _Slot] = field(default_factory=dict)  # by what they are waited for
@@ -78,8 +84,8 @@ class RayScoring:
                 ``cannot_write``, …; ``worker_lost``: a part has lost its worker again and again.
         """
         token, queue = uuid.uuid4().hex, deque(parts)
-        probe = probe_path(self.folder, token)
-        probe.touch()
+        folder, probe = part_folder(self.folder), probe_name(token)
+        folder.write(probe, "")
         try:
             for _ in range(min(workers, len(queue))):
                 self._start(token)
@@ -87,8 +93,7 @@ class RayScoring:
         finally:
             for slot in self._slots.values():
                 self._end(slot)
-            with suppress(OSError):
-                probe.unlink()
+            folder.remove(probe)
 
     def _work(self, queue: deque[int], token: str) -> None:
         left = set(queue)

@@ -5,19 +5,19 @@ here otherwise.
 """
 
 import socket
-from pathlib import Path
 from typing import Any
 
 from gelgt.errors import GelgtError
+from gelgt.inference.part_folder import part_folder
 from gelgt.inference.part_scorer import PartScorer, Question
 from gelgt.inference.plan import Plan, check_same
 
 Answer = dict[str, Any]
 
 
-def probe_path(folder: Path, token: str) -> Path:
+def probe_name(token: str) -> str:
     """The file by which a worker sees that it has the driver's folder."""
-    return folder / f".probe-{token}.tmp"
+    return f".probe-{token}.tmp"
 
 
 class PartWorker:
@@ -26,12 +26,12 @@ class PartWorker:
     def __init__(self) -> None:
         self.host = socket.gethostname()
         self.scorer: PartScorer | None = None
-        self.folder = Path()
+        self.folder = ""
         self.plan: Plan | None = None
 
     def open(self, question: Question, plan: dict[str, Any], folder: str, token: str) -> Answer:
         """Open the run and the source, and check that they are the driver's."""
-        return self._answered(lambda: self._open(question, Plan(**plan), Path(folder), token))
+        return self._answered(lambda: self._open(question, Plan(**plan), folder, token))
 
     def write(self, number: int) -> Answer:
         """Make a part; its commit record."""
@@ -40,7 +40,7 @@ class PartWorker:
         scorer, folder, plan = self.scorer, self.folder, self.plan
         return self._answered(lambda: scorer.write(folder, plan, number).model_dump())
 
-    def _open(self, question: Question, plan: Plan, folder: Path, token: str) -> Answer:
+    def _open(self, question: Question, plan: Plan, folder: str, token: str) -> Answer:
         from gelgt import __version__
 
         if plan.version != __version__:
@@ -49,11 +49,12 @@ class PartWorker:
                 f"It has gelgt {__version__}, the driver {plan.version}.",
                 hint="Install the same version on every node.",
             )
-        if not probe_path(folder, token).is_file():
+        if part_folder(folder).read(probe_name(token)) is None:
             raise GelgtError(
                 "not_shared",
                 f"The folder {folder} there is not the driver's.",
-                hint="Give a folder on storage that all nodes share, such as NFS, under one path.",
+                hint="Give a folder on storage that all nodes share, such as NFS, under one path, "
+                "or a prefix in object storage.",
             )
         scorer = PartScorer(question)
         check_same(plan, scorer.plan(plan.shards), "Its worker differs")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gelgt.errors import GelgtError
 from gelgt.inference.bounds import bounds_of
-from gelgt.inference.plan import Commit, Plan, read_commit
+from gelgt.inference.plan import Commit, Place, Plan, read_commit
 from gelgt.inference.predictor import Predictor
 from gelgt.inference.recommend import Recommend
 from gelgt.inference.shards import Division, make_plan, write_part
@@ -106,7 +106,7 @@ class PartScorer:
         }
         return make_plan(self.predictor, len(self.division), self.at, shards, options)
 
-    def write(self, folder: Path, plan: Plan, number: int) -> Commit:
+    def write(self, folder: Place, plan: Plan, number: int) -> Commit:
         """Make a part, unless it is there."""
         commit = read_commit(folder, plan, number)
         if commit is not None:

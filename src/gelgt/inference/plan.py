@@ -5,25 +5,29 @@
     _part-00003-of-00016.commit.json    written after it: `Commit`. A part without one is no part
     _SUCCESS                            written last: all parts are there and fit together
 
+They are files of a folder or objects under a prefix (part_folder.py).
+
 Names with an underscore are skipped by those who read a folder of Parquet files (Arrow, pandas,
 Spark, DuckDB with `*.parquet`). A part of another model, other data, another time or other options
 is refused, never mixed with the rest.
 """
 
 import json
-import os
-import uuid
-from contextlib import suppress
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from gelgt.errors import GelgtError
-from gelgt.files import write_text
-from gelgt.runs.record import Part, read_record
+from gelgt.inference.part_folder import PartFolder, part_folder
+from gelgt.runs.record import Part, parse_record
+
+Place = str | Path | PartFolder  # where parts go
 
 PLAN = "_plan.json"
 SUCCESS = "_SUCCESS"
 FORMAT = 1
+READERS = 16  # records that are read at a time
 # Fields of a plan, with the code of the error where they differ and what they are called in it.
 SHARED = {
     "version": ("version_mismatch", "version of gelgt"),
@@ -79,6 +83,7 @@ class Commit(Part):
         finished: When, in seconds since 1970.
         host: Where.
         plan: What it was made for.
+        tag: The version of the object, in object storage.
     """
 
     part: int
@@ -90,6 +95,7 @@ class Commit(Part):
     finished: float
     host: str
     plan: Plan
+    tag: str | None = None
 
 
 def part_name(number: int, shards: int) -> str:
@@ -100,33 +106,42 @@ def part_name(number: int, shards: int) -> str:
     return f"part-{number:05d}-of-{shards:05d}.parquet"
 
 
-def commit_path(folder: Path, number: int, shards: int) -> Path:
-    """Where the commit record of a part is."""
-    return folder / f"_{part_name(number, shards).removesuffix('.parquet')}.commit.json"
+def commit_name(number: int, shards: int) -> str:
+    """
+    >>> commit_name(3, 16)
+    '_part-00003-of-00016.commit.json'
+    """
+    return f"_{part_name(number, shards).removesuffix('.parquet')}.commit.json"
 
 
-def read_plan(folder: Path) -> Plan | None:
+def read_plan(folder: Place) -> Plan | None:
     """The plan of a folder; None where there is none yet."""
-    path = folder / PLAN
-    return read_record(path, Plan) if path.is_file() else None
+    folder = part_folder(folder)
+    text = folder.read(PLAN)
+    return None if text is None else parse_record(text, f"{folder}/{PLAN}", Plan)
 
 
-def agree(folder: Path, plan: Plan) -> None:
+def agree(folder: Place, plan: Plan) -> None:
     """Write the plan into a folder that has none; where somebody was first, check that it is the
     same.
 
     Raises:
         GelgtError: ``…_mismatch``, or the folder holds something else or cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / PLAN).exists():
-            _check_empty(folder)
-            _write_first(folder / PLAN, plan)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    folder = part_folder(folder)
+    if folder.read(PLAN) is None:
+        _check_empty(folder)
+        folder.write_first(PLAN, record_text(plan))
+    check_agreed(folder, plan)
+
+
+def check_agreed(folder: PartFolder, plan: Plan) -> None:
+    """Raises where the plan of a folder is another one."""
     there = read_plan(folder)
-    assert there is not None
+    if there is None:
+        raise GelgtError(
+            "no_parts", f"{folder} has no plan any more.", hint="Somebody removed it: start again."
+        )
     check_same(plan, there, f"The predictions in {folder} differ", is_folder=True)
 
 
@@ -146,69 +161,56 @@ def check_same(plan: Plan, other: Plan, what: str, is_folder: bool = False) -> N
         )
 
 
-def read_commit(folder: Path, plan: Plan, number: int) -> Commit | None:
+def read_commit(
+    folder: Place, plan: Plan, number: int, sizes: Mapping[str, int] | None = None
+) -> Commit | None:
     """The commit record of a part whose file is there in its full size; None where the part has to
     be made.
+
+    Args:
+        sizes: What the folder holds, where it has just been listed.
 
     Raises:
         GelgtError: ``…_mismatch``: it is a part of something else.
     """
-    path = commit_path(folder, number, plan.shards)
-    if not path.is_file():
+    folder, name = part_folder(folder), commit_name(number, plan.shards)
+    text = folder.read(name) if sizes is None or name in sizes else None
+    if text is None:
         return None
     try:
-        commit = read_record(path, Commit)
+        commit = parse_record(text, name, Commit)
     except GelgtError:
         return None  # damaged: the part is made again
-    check_same(plan, commit.plan, f"The predictions of {path.name} differ", is_folder=True)
-    file = folder / part_name(number, plan.shards)
-    try:
-        is_whole = file.stat().st_size == commit.bytes
-    except FileNotFoundError:
-        is_whole = False
+    check_same(plan, commit.plan, f"The predictions of {name} differ", is_folder=True)
+    part = part_name(number, plan.shards)
+    is_whole = (folder.size(part) if sizes is None else sizes.get(part)) == commit.bytes
     return commit if is_whole and commit.part == number else None
 
 
-def write_record(path: Path, record: Part) -> None:
-    """Write a record, whole or not at all."""
-    write_text(path, json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n")
+def read_commits(folder: Place, plan: Plan) -> list[Commit]:
+    """The commit records of all parts that are there, in order; some at a time, because object
+    storage takes long for each."""
+    folder = part_folder(folder)
+    sizes = folder.sizes()
+    with ThreadPoolExecutor(READERS) as pool:
+        commits = pool.map(lambda n: read_commit(folder, plan, n, sizes), range(plan.shards))
+        return [commit for commit in commits if commit is not None]
 
 
-def cannot_write(path: Path, error: OSError) -> GelgtError:
-    return GelgtError(
-        "cannot_write",
-        f"Predictions cannot be written to {path}: {error.strerror or error}.",
-        hint="Free space or get permission to write there, then start again: what is committed "
-        "stays; or give another folder.",
-    )
+def record_text(record: Part) -> str:
+    """A record as it is written."""
+    return json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n"
 
 
-def _check_empty(folder: Path) -> None:
-    others = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".", "_")))
+def _check_empty(folder: PartFolder) -> None:
+    others = sorted(name for name in folder.sizes() if not name.startswith("_"))
     # somebody who came first may have written a plan and a part in the meantime
-    if others and not (folder / PLAN).exists():
+    if others and folder.read(PLAN) is None:
         raise GelgtError(
             "folder_in_use",
             f"{folder} holds other files, such as {others[0]}.",
             hint="Give a new or empty folder.",
         )
-
-
-def _write_first(path: Path, plan: Plan) -> None:
-    """Write a plan unless there is one: of several that try at once, one succeeds."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        write_record(temporary, plan)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links: who renames last wins, if two are so close
-            if not path.exists():
-                os.replace(temporary, path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _differing(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any]:

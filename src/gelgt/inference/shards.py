@@ -19,8 +19,7 @@ describes the files.
 import socket
 import time
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,29 +27,28 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError
-from gelgt.files import write_text
 from gelgt.hashing import splitmix64
 from gelgt.inference.fingerprints import data_fingerprint, model_fingerprint
+from gelgt.inference.part_folder import PartFolder, WrittenPart, part_folder
 from gelgt.inference.plan import (
+    READERS,
     SUCCESS,
     Commit,
+    Place,
     Plan,
-    cannot_write,
-    commit_path,
+    check_agreed,
+    commit_name,
     part_name,
-    read_commit,
+    read_commits,
     read_plan,
-    write_record,
+    record_text,
 )
 from gelgt.inference.predictor import Predictor
 from gelgt.inference.seeds import SeedRows
-from gelgt.inference.write import write_predictions
-from gelgt.runs.folder import checksum
 from gelgt.sampling.seeds import entity_keys
 from gelgt.sources.database import Database
 
 MAX_SHARDS = 99_999  # five digits in the name of a part
-STALE = 600.0  # seconds after which a temporary file that nobody writes to is left over
 
 
 class Division:
@@ -137,40 +135,39 @@ def make_plan(
     )
 
 
-def missing(folder: Path, plan: Plan) -> list[int]:
+def missing(folder: Place, plan: Plan) -> list[int]:
     """The parts that have to be made."""
-    return [n for n in range(plan.shards) if read_commit(folder, plan, n) is None]
+    done = {commit.part for commit in read_commits(folder, plan)}
+    return [number for number in range(plan.shards) if number not in done]
 
 
 def write_part(
-    folder: Path, plan: Plan, number: int, entities: int, tables: Iterable[pa.Table]
+    folder: Place, plan: Plan, number: int, entities: int, tables: Iterable[pa.Table]
 ) -> Commit:
     """Write the predictions of a part as they come, and commit it.
 
     Raises:
-        GelgtError: ``cannot_write``; nothing is committed then.
+        GelgtError: ``cannot_write``, or what object storage answers; nothing is committed then.
     """
-    start, path = time.perf_counter(), folder / part_name(number, plan.shards)
-    rows = write_predictions(tables, path)
-    try:
-        commit = Commit(
-            part=number,
-            entities=entities,
-            rows=rows,
-            bytes=path.stat().st_size,
-            checksum=checksum(path),
-            seconds=round(time.perf_counter() - start, 3),
-            finished=round(time.time(), 3),
-            host=socket.gethostname(),
-            plan=plan,
-        )
-        write_record(commit_path(folder, number, plan.shards), commit)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    start, folder = time.perf_counter(), part_folder(folder)
+    written = folder.write_part(part_name(number, plan.shards), tables)
+    commit = Commit(
+        part=number,
+        entities=entities,
+        rows=written.rows,
+        bytes=written.bytes,
+        checksum=written.checksum,
+        seconds=round(time.perf_counter() - start, 3),
+        finished=round(time.time(), 3),
+        host=socket.gethostname(),
+        plan=plan,
+        tag=written.tag,
+    )
+    folder.write(commit_name(number, plan.shards), record_text(commit))
     return commit
 
 
-def finish(folder: Path, plan: Plan) -> bool:
+def finish(folder: Place, plan: Plan) -> bool:
     """Write `_SUCCESS` if all parts are there, with the bytes that were committed, and hold the
     whole population; whether it is there now.
 
@@ -179,14 +176,13 @@ def finish(folder: Path, plan: Plan) -> bool:
     Raises:
         GelgtError: ``…_mismatch``, ``damaged_part``.
     """
-    commits: list[Commit] = []
-    for number in range(plan.shards):
-        commit = read_commit(folder, plan, number)
-        if commit is None:
-            return False
-        commits.append(commit)
-    for commit in commits:
-        _check_bytes(folder, plan, commit)
+    folder = part_folder(folder)
+    commits = read_commits(folder, plan)
+    if len(commits) < plan.shards:
+        return False
+    check_agreed(folder, plan)
+    with ThreadPoolExecutor(READERS) as pool:
+        list(pool.map(lambda commit: _check_bytes(folder, plan, commit), commits))
     entities = sum(commit.entities for commit in commits)
     if entities != plan.entities:
         raise GelgtError(
@@ -195,19 +191,16 @@ def finish(folder: Path, plan: Plan) -> bool:
             hint="Remove the folder and start again.",
         )
     lines = [f"{c.checksum}  {part_name(c.part, plan.shards)}  {c.rows}" for c in commits]
-    try:
-        write_text(folder / SUCCESS, "\n".join(lines) + "\n")
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    _sweep(folder)
+    folder.write(SUCCESS, "\n".join(lines) + "\n")
+    folder.sweep()
     return True
 
 
-def is_finished(folder: Path) -> bool:
-    return (folder / SUCCESS).is_file()
+def is_finished(folder: Place) -> bool:
+    return part_folder(folder).size(SUCCESS) is not None
 
 
-def committed(folder: Path) -> tuple[Plan, list[Commit]]:
+def committed(folder: Place) -> tuple[Plan, list[Commit]]:
     """The plan of a folder and the parts that are committed, in order.
 
     Raises:
@@ -220,26 +213,17 @@ def committed(folder: Path) -> tuple[Plan, list[Commit]]:
             f"{folder} holds no sharded predictions.",
             hint="Start some with: gelgt predict RUN --all --out FOLDER --shards N",
         )
-    found = (read_commit(folder, plan, number) for number in range(plan.shards))
-    return plan, [commit for commit in found if commit is not None]
+    return plan, read_commits(folder, plan)
 
 
-def _check_bytes(folder: Path, plan: Plan, commit: Commit) -> None:
-    path = folder / part_name(commit.part, plan.shards)
-    if checksum(path) == commit.checksum:
+def _check_bytes(folder: PartFolder, plan: Plan, commit: Commit) -> None:
+    name = part_name(commit.part, plan.shards)
+    written = WrittenPart(commit.rows, commit.bytes, commit.checksum, commit.tag)
+    if folder.holds(name, written):
         return
-    with suppress(OSError):
-        commit_path(folder, commit.part, plan.shards).unlink()
+    folder.remove(commit_name(commit.part, plan.shards))
     raise GelgtError(
         "damaged_part",
-        f"{path} was changed after it was written.",
+        f"{folder}/{name} was changed after it was written.",
         hint="Start again: it is made anew, and nothing else.",
     )
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left."""
-    for path in folder.glob(".*.tmp"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE:
-                path.unlink()

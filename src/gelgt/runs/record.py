@@ -251,15 +251,27 @@ class Profile(Part):
         return sorted(weighted, key=lambda pair: -abs(pair[1]))[:limit]
 
 
+_HINT = "The file was damaged or changed by hand: train again, or restore it."
+
+
 def read_record(path: Path, kind: type[_Kind]) -> _Kind:
     """A file of a run as one of these classes.
 
     Raises:
         GelgtError: ``broken_run``: it is not readable, or does not fit.
     """
-    hint = "The file was damaged or changed by hand: train again, or restore it."
     try:
-        return kind.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise GelgtError("broken_run", f"{path} is not readable: {error}.", hint=_HINT) from None
+    return parse_record(text, path, kind)
+
+
+def parse_record(text: str, path: object, kind: type[_Kind]) -> _Kind:
+    """The text of a file as one of these classes; see `read_record`."""
+    hint = _HINT
+    try:
+        return kind.model_validate(json.loads(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the top level"
@@ -268,7 +280,7 @@ def read_record(path: Path, kind: type[_Kind]) -> _Kind:
             f"{path} does not fit the format of a run at {where}: {first['msg']}.",
             hint=hint,
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise GelgtError(
             "broken_run", f"{path} is not readable JSON: {error}.", hint=hint
         ) from None

@@ -2,7 +2,7 @@
 downloaded, ever."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ def limits(most: int) -> dict[str, Any]:
     return {"memory_limit": f"{share // 10**6}MB", "threads": threads}
 
 
-def connect(spill: Path) -> Any:
+def connect(spill: Path, threads: int | None = None) -> Any:
     """An in-memory connection that spills to `spill` and neither installs nor loads extensions by
-    itself."""
+    itself; with so many threads at most, where others work beside it."""
     import duckdb
 
     config = {
@@ -37,6 +37,7 @@ def connect(spill: Path) -> Any:
         "autoload_known_extensions": False,
         "preserve_insertion_order": True,
     }
+    config["threads"] = min(config["threads"], threads or config["threads"])
     return duckdb.connect(config=config)
 
 
@@ -45,6 +46,24 @@ def arrow_reader(connection: Any, query: str, rows: int = 1 << 17) -> pa.RecordB
     relation = connection.sql(query)
     reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
     return reader(rows)
+
+
+def exact_batches(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a reader with so many rows each, but the last. How many DuckDB gives at once
+    depends on its threads, and what is written must not."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in reader:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            left = count - rows
+            last = waiting.pop()
+            taken = [*waiting, last.slice(0, last.num_rows - left)]
+            yield taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+            waiting, count = ([last.slice(last.num_rows - left)] if left else []), left
+    if count:
+        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
 def arrow_table(connection: Any, query: str) -> pa.Table:

@@ -62,6 +62,9 @@ class DuckDBSource:
     def content_key(self) -> str | None:
         return None
 
+    def size(self) -> int:
+        return self._path.stat().st_size
+
     def table_names(self) -> list[str]:
         return self._names(
             "SELECT table_name FROM duckdb_tables() WHERE schema_name = ? AND NOT internal AND "

@@ -79,6 +79,21 @@ class FilesSource(StaticSource):
                 appended[name] = with_parts(table, new, self._read)
         return appended
 
+    # For other processes, which read these files: `state` tells whether they change meanwhile.
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self._paths())
+
+    def share(self) -> "FilesSource | None":
+        """Parquet's reader keeps several cores busy by itself."""
+        has_csv = any(not parts[0].is_parquet for parts in self._files.values())
+        return self if has_csv else None
+
+    def is_shared(self) -> bool:
+        return True
+
+    def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
+        return self._table(table.name, self._files[table.name]).batches()
+
     def content_key(self) -> str | None:
         names = "\n".join(
             f"{name}: {[part.name for part in parts]}" for name, parts in self._files.items()

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from gelgt.schema.model import ForeignKey, TableSchema
 from gelgt.sources.check import referred_columns
+from gelgt.sources.dangling import lost_keys
 from gelgt.sources.database import Database, parts
 from gelgt.sources.digest import DifferentRowsError
 from gelgt.sources.duckdb_engine import arrow_table, literal, numbered, quote
 from gelgt.sources.growth import moved
-from gelgt.sources.order import as_key, lost_keys
+from gelgt.sources.order import as_key
 from gelgt.sources.probe import StagedTypes
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.table_file import mapped_table

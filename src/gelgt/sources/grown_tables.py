@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.canonical import STRINGS
+from gelgt.sources.dangling import lost_keys
 from gelgt.sources.database import MORE, parts
 from gelgt.sources.grown_places import NewRows, Rows
 from gelgt.sources.growth import Growth
-from gelgt.sources.order import lost_keys
 from gelgt.sources.table_file import BATCH_ROWS, SCRATCH, TableFile, lasting
 
 MOST_PARTS = 16  # files of a table, above which they are written as one

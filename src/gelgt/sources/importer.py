@@ -29,8 +29,9 @@ from gelgt.sources.database import Database
 from gelgt.sources.dating import with_dating
 from gelgt.sources.digest import DifferentRowsError
 from gelgt.sources.duckdb_engine import LEAST_MEMORY, connect
-from gelgt.sources.order import TableWriter
+from gelgt.sources.order import Writing
 from gelgt.sources.probe import StagedProbe
+from gelgt.sources.processes import Processes
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.reading import Reading, read_source, stage_tables, unread_tables
 from gelgt.sources.resolve import Stated, resolve, stated_kinds
@@ -40,6 +41,7 @@ from gelgt.sources.stage import StagedTable
 from gelgt.sources.state import SourceState
 from gelgt.sources.table_file import batch_rows
 from gelgt.sources.unchanged import Import, Kept, Records, Watch, content_hash
+from gelgt.sources.write_tables import write_tables
 
 FORMAT = 5  # raise it when an import of the same rows would come out differently
 
@@ -68,12 +70,12 @@ def import_source(
     if out is None:
         return _import_to_cache(source, stated, only, fresh)
     _refuse_existing(out)
-    with scratch_folder(out.resolve().parent, "gelgt-import") as work:
+    with scratch_folder(out.resolve().parent, "gelgt-import") as work, Processes(work) as processes:
         watch = Watch(source, source.state())
-        reading = read_source(source, watch, only, lambda raw: stage_tables(raw, work, stated))
+        reading = _read(source, watch, only, stated, processes)
         if out.exists():
             out.rmdir()  # it is empty
-        build_folder(out, lambda folder: _write_whole(folder, reading, stated, source, work))
+        build_folder(out, lambda folder: _write_whole(folder, reading, stated, source, processes))
     return Import(out, reading.unread)
 
 
@@ -94,15 +96,30 @@ def _import_to_cache(source: Source, stated: Stated, only: list[str] | None, fre
             imported = Import(target, unread_tables(source, only))
             records.add(imported, state, watch.content)
             return imported
-    with scratch_folder(imports, "gelgt-import") as work:
-        reading = read_source(source, watch, only, lambda raw: stage_tables(raw, work, stated))
+    with scratch_folder(imports, "gelgt-import") as work, Processes(work) as processes:
+        reading = _read(source, watch, only, stated, processes)
         target = imports / text_key(f"{content or _staged_key(reading.tables)} {options}")
         if target.exists() and not records.is_whole(target):
             shutil.rmtree(target)
-        build_folder(target, lambda folder: _write_whole(folder, reading, stated, source, work))
+        build_folder(
+            target, lambda folder: _write_whole(folder, reading, stated, source, processes)
+        )
     imported = Import(target, reading.unread)
     records.add(imported, reading.state, watch.content, reading.census, reading.mark)
     return imported
+
+
+def _read(
+    source: Source, watch: Watch, only: list[str] | None, stated: Stated, processes: Processes
+) -> Reading:
+    """All rows of a source on disk."""
+    return read_source(
+        source,
+        watch,
+        only,
+        lambda raw: stage_tables(raw, processes.folder, stated, processes),
+        processes,
+    )
 
 
 def recorded_import(source: Source) -> Import | None:
@@ -221,15 +238,15 @@ def _needed_memory(staged: Mapping[str, StagedTable]) -> int:
 
 
 def _write_folder(
-    folder: Path, reading: Reading, stated: Stated, source: Source, work: Path
+    folder: Path, reading: Reading, stated: Stated, source: Source, processes: Processes
 ) -> None:
-    staged = reading.tables
+    staged, work = reading.tables, processes.folder
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
         tables = resolve(staged, stated, probe)
         check_keys(tables, probe)
         val, test = split_times(tables, probe) if source.splits is None else source.splits.times
-        written = TableWriter(tables, probe, folder, work, val).write()
+        written = write_tables(Writing(tables, folder, work, val), probe, processes)
     findings = reading.left_out + [f for t in staged.values() for f in t.findings]
     findings += [f for _, noticed in written.values() for f in noticed]
     schema = DatabaseSchema(

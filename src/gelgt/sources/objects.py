@@ -120,7 +120,7 @@ class ObjectsSource(StaticSource):
     # What tells whether something has changed.
     def state(self) -> SourceState | None:
         now = self._now()
-        digest = hashlib.blake2b(self._store.place.endpoint.encode(), digest_size=16)
+        digest = hashlib.blake2b(self._store.place.server.encode(), digest_size=16)
         for name in self._objects:
             digest.update(f"{name}\0{_look(now.get(name))}\n".encode())
         doubtful = [item.path for item in now.values() if self._is_recent(item)]

@@ -8,23 +8,21 @@ their children; where tables refer to each other in a cycle, a query for the key
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from gelgt.errors import some
 from gelgt.meter import Work
 from gelgt.schema.kinds import Sampler, infer_kind
 from gelgt.schema.model import Finding, ForeignKey, TableSchema
 from gelgt.sources.canonical import STRINGS, canonical_name
 from gelgt.sources.check import referred_columns
-from gelgt.sources.duckdb_engine import arrow_reader, literal
+from gelgt.sources.dangling import DanglingKeys, lost_keys
+from gelgt.sources.duckdb_engine import arrow_reader, exact_batches, literal
 from gelgt.sources.probe import StagedProbe
-from gelgt.sources.table_file import SCRATCH, KeyFiles, TableFile, batch_rows, lasting
+from gelgt.sources.table_file import BATCH_ROWS, KeyFiles, TableFile, batch_rows, lasting
 
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -34,50 +32,53 @@ _SQL_TYPES = {
     "timestamp": "TIMESTAMP",
     "list": "VARCHAR[]",
 }
-_EXAMPLES = 6  # values that are kept for a message, one more than it shows
+Written = tuple[TableSchema, list[Finding]]  # with kinds; about keys and numbers
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the tables of an import share when they are written.
+
+    Attributes:
+        tables: Their schemas.
+        folder: The RelBench folder.
+        work: A scratch folder, where the look-ups of keys go.
+        val: The validation time.
+    """
+
+    tables: Mapping[str, TableSchema]
+    folder: Path
+    work: Path
+    val: str | None
 
 
 class TableWriter:
-    """Writes resolved tables to a RelBench folder."""
+    """Writes resolved tables to a RelBench folder.
 
-    def __init__(
-        self,
-        tables: Mapping[str, TableSchema],
-        probe: StagedProbe,
-        folder: Path,
-        work: Path,
-        val: str | None,
-    ) -> None:
-        self.tables = tables
+    Attributes:
+        ordered: The tables, parents first.
+        early: Tables whose keys are written before all rows.
+    """
+
+    def __init__(self, writing: Writing, probe: StagedProbe) -> None:
+        self.tables, self.folder, self.val = writing.tables, writing.folder, writing.val
         self.probe = probe
-        self.folder = folder
-        self.val = val
         self._lookups: dict[str, Path] = {
-            fk.table: work / f"keys-{probe.tables[fk.table].path.stem}.parquet"
-            for table in tables.values()
+            fk.table: writing.work / f"keys-{probe.tables[fk.table].path.stem}.parquet"
+            for table in self.tables.values()
             for fk in table.foreign_keys
         }
-        self._order_of_tables = parents_first(tables)
-        self._early = _referred_early(tables, self._order_of_tables)
-        (folder / "db").mkdir()
-        (folder / "gelgt" / "keys").mkdir(parents=True)
+        self.ordered = parents_first(self.tables)
+        self.early = _referred_early(self.tables, self.ordered)
 
-    def write(self) -> dict[str, tuple[TableSchema, list[Finding]]]:
-        """Write all tables; returns, for each, its schema with kinds, and findings about its keys
-        and numbers."""
-        for name in self._early:
-            self._write_keys(name)
-        written = {name: self.write_rows(name) for name in self._order_of_tables}
-        return {name: written[name] for name in self.tables}
-
-    def _write_keys(self, name: str) -> None:
+    def write_keys(self, name: str) -> None:
         """Write the keys of a table in final row order, before its rows."""
         selected = ", ".join(self._selected_keys(name))
         order = self._order(self.tables[name])
         query = f"SELECT {selected} FROM {self.probe.relation(name)} ORDER BY {order}"
-        reader = arrow_reader(self.probe.connection, query)
+        reader = arrow_reader(self.probe.connection, query, BATCH_ROWS)
         with self._key_files(name, reader.schema) as files:
-            for batch in reader:
+            for batch in exact_batches(reader, BATCH_ROWS):
                 files.write(batch.columns)
 
     def _selected_keys(self, name: str) -> list[str]:
@@ -108,7 +109,7 @@ class TableWriter:
         ordered = [*times, *(c for c in key if c != table.time_col)]
         return ", ".join(f"{prefix}{staged.columns[c].stored} NULLS LAST" for c in ordered)
 
-    def write_rows(self, name: str) -> tuple[TableSchema, list[Finding]]:
+    def write_rows(self, name: str) -> Written:
         """Write one table in final form, with its keys unless they are written already."""
         table, types = self.tables[name], self._types(name)
         features = [c for c in types if c not in table.key_columns]
@@ -117,16 +118,17 @@ class TableWriter:
         texts = [c for c in features if types[c] in (pa.string(), STRINGS)]
         path = self.folder / "db" / f"{name}.parquet"
         query, work = self._query(table), Work(f"sorting {name}", self.probe.tables[name].rows)
-        reader = arrow_reader(self.probe.connection, query, batch_rows(len(types)))
+        size = batch_rows(len(types))
+        reader = arrow_reader(self.probe.connection, query, size)
         with ExitStack() as stack:
             rows = stack.enter_context(TableFile(path, schema, **lasting(schema, texts)))
             keys = self._keys_with_rows(name)
             files = stack.enter_context(self._key_files(name, reader.schema)) if keys else None
             dangling = [
-                stack.enter_context(_Dangling(lost_keys(self.folder, name, j)))
+                stack.enter_context(DanglingKeys(lost_keys(self.folder, name, j)))
                 for j in range(len(table.foreign_keys))
             ]
-            for batch in reader:
+            for batch in exact_batches(reader, size):
                 arrays = self._final_arrays(table, batch, schema, row)
                 rows.write(arrays)
                 if files is not None:
@@ -144,7 +146,7 @@ class TableWriter:
 
     def _keys_with_rows(self, name: str) -> list[str]:
         """The key columns that are written together with the rows."""
-        return [] if name in self._early else self._key_columns(name)
+        return [] if name in self.early else self._key_columns(name)
 
     def _types(self, name: str) -> dict[str, pa.DataType]:
         """The final columns: the user's in their order, then those that gelgt adds for composite
@@ -218,7 +220,7 @@ class TableWriter:
             )[0]
         )
 
-    def _findings(self, table: TableSchema, dangling: "list[_Dangling]") -> list[Finding]:
+    def _findings(self, table: TableSchema, dangling: "list[DanglingKeys]") -> list[Finding]:
         keys = zip(table.foreign_keys, dangling)
         findings = [
             Finding("dangling_key", table.name, fk.column, values.count, values.message(fk))
@@ -244,53 +246,6 @@ def as_key(value: str, child: pa.DataType, parent: str) -> str:
     if canonical_name(child) != parent:
         return f"TRY_CAST({value} AS {_SQL_TYPES[parent]})"
     return value
-
-
-class _Dangling:
-    """Counts the values of a foreign key that name no row, keeps the smallest ones for a message,
-    and writes all to a file: a row that comes later may have such a key."""
-
-    def __init__(self, path: Path) -> None:
-        self.count = 0
-        self._path, self._file = path, ExitStack()
-        self._writer: TableFile | None = None
-        self._smallest: pa.Table | None = None
-
-    def add(self, batch: pa.RecordBatch, number: int) -> None:
-        """Add the columns `d{number}_…` of a batch, which are null where a key is fine."""
-        names = [name for name in batch.schema.names if name.startswith(f"d{number}_")]
-        values = pa.Table.from_batches([batch.select(names)])
-        if (lost := batch.num_rows - values.column(0).null_count) == 0:
-            return
-        self.count += lost
-        values = values.filter(pc.is_valid(values.column(0)))
-        if self._writer is None:
-            self._path.parent.mkdir(exist_ok=True)
-            file = TableFile(self._path, values.schema, **SCRATCH)
-            self._writer = self._file.enter_context(file)
-        for part in values.to_batches():
-            self._writer.write(part.columns)
-        if self._smallest is not None:
-            values = pa.concat_tables([self._smallest, values])
-        values = values.group_by(names).aggregate([])
-        self._smallest = values.sort_by([(name, "ascending") for name in names])[:_EXAMPLES]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._file.__exit__(kind, error, trace)
-
-    def message(self, fk: ForeignKey) -> str:
-        assert self._smallest is not None
-        rows = list(zip(*(column.to_pylist() for column in self._smallest.columns)))
-        examples = [row[0] if len(fk.columns) == 1 else row for row in rows]
-        return f"no such row in '{fk.table}': {some(examples)}; kept as null"
-
-
-def lost_keys(folder: Path, table: str, number: int) -> Path:
-    """The file of the values of a table's foreign key that name no row."""
-    return folder / "gelgt" / "lost" / f"{table}.{number}.parquet"
 
 
 def parents_first(tables: Mapping[str, TableSchema]) -> list[str]:

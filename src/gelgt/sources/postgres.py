@@ -50,6 +50,7 @@ class PostgresSource(SQLSource):
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         super().__init__(url, namespace)
         self._snapshot: str | None = None
+        self._given: str | None = None  # the snapshot of another process
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
 
     def state(self) -> SourceState | None:
@@ -96,12 +97,31 @@ class PostgresSource(SQLSource):
         url = self.url if has_driver else self.url.set(drivername="postgresql+psycopg")
         return sa.create_engine(url, isolation_level="REPEATABLE READ")
 
+    # For other processes: they see the snapshot that this one has exported.
+    def size(self) -> int:
+        query = "SELECT pg_database_size(current_database())"
+        return self._ask(lambda server: int(server.exec_driver_sql(query).scalar_one())) or 0
+
+    def share(self) -> "PostgresSource":
+        copy = PostgresSource(self.url, self.namespace)
+        copy._given = self._snapshot
+        return copy
+
+    def is_shared(self) -> bool:
+        return True
+
+    def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
+        return self._table(sa.inspect(self._connection), table.name).batches()
+
     def _begin(self) -> None:
         self._connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+        if self._given is not None:
+            self._connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{self._given}'")
         self._connection.exec_driver_sql("SET LOCAL TIME ZONE 'UTC'")
-        self._snapshot = self._connection.exec_driver_sql(
-            "SELECT pg_export_snapshot()"
-        ).scalar_one()
+        self._snapshot = (
+            self._given
+            or self._connection.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one()
+        )
 
     def _views(self, inspector: Inspector) -> list[str]:
         return [

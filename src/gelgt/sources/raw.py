@@ -4,7 +4,7 @@ the source declares."""
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NoReturn, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -36,6 +36,11 @@ class RawTable:
     partitions: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = field(default=())
     is_view: bool = False
+
+
+def elsewhere() -> NoReturn:
+    """In place of the rows of a table that another process reads."""
+    raise AssertionError
 
 
 @dataclass(frozen=True)
@@ -97,3 +102,30 @@ class Source(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """A source that knows how large it is, before it is entered."""
+
+    def size(self) -> int:
+        """Bytes, about."""
+        ...
+
+
+@runtime_checkable
+class Shared(Sized, Protocol):
+    """A source of which several processes can read one state (processes.py)."""
+
+    def share(self) -> Source | None:
+        """A source that can be sent to another process and read there what this one, which is
+        entered, reads here; None where one process is as fast as several."""
+        ...
+
+    def is_shared(self) -> bool:
+        """Whether that is so; asked when the others have entered theirs."""
+        ...
+
+    def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
+        """The rows of a table that `tables` gave in another process."""
+        ...

@@ -1,13 +1,15 @@
 """Reads the tables of a source to disk in one state, and what tells later if it has changed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gelgt.errors import GelgtError, SourceError, did_you_mean
 from gelgt.schema.model import Finding
 from gelgt.sources.check import check_names
-from gelgt.sources.raw import RawTable, Source
+from gelgt.sources.processes import Processes
+from gelgt.sources.raw import RawTable, Source, elsewhere
 from gelgt.sources.resolve import Stated, check_stated, stated_kinds
 from gelgt.sources.stage import StagedTable, stage_table
 from gelgt.sources.state import SourceState
@@ -46,15 +48,23 @@ def read_source(
     watch: Watch,
     only: list[str] | None,
     stage: Callable[[dict[str, RawTable]], dict[str, StagedTable]],
+    processes: Processes | None = None,
 ) -> Reading:
-    """Enter a source and put its tables on disk by `stage`.
+    """Enter a source and put its tables on disk by `stage`; `processes`, where they are worth it,
+    enter it too.
 
     Raises:
         SourceError: ``source_changed`` where it has no snapshot and changed meanwhile, and others.
     """
+    if processes is not None:
+        processes.start_for(source)  # before: it takes longer than to enter a source
+        if source.has_snapshot:  # of which others should see the same, soon after
+            processes.are_ready()
     with source:
         try:
-            raw, left_out = _raw_tables(source, only)
+            if processes is not None:
+                processes.open(source)
+            raw, left_out = _raw_tables(source, only, processes)
             mark = source.mark(raw) if isinstance(source, Appended) else None
             tables = stage(raw)
         except (GelgtError, OSError):
@@ -74,23 +84,43 @@ def unread_tables(source: Source, only: list[str] | None) -> tuple[str, ...]:
     return () if only is None else tuple(n for n in source.table_names() if n not in only)
 
 
-def stage_tables(raw: Mapping[str, RawTable], work: Path, stated: Stated) -> dict[str, StagedTable]:
+def stage_tables(
+    raw: Mapping[str, RawTable], work: Path, stated: Stated, processes: Processes
+) -> dict[str, StagedTable]:
     """All rows of all tables on disk."""
     check_names({name: table.columns for name, table in raw.items()})
     check_stated(stated, {name: table.columns for name, table in raw.items()})
     kinds = {name: {c: k.kind for c, k in stated_kinds(stated, name).items()} for name in raw}
-    return {
-        name: stage_table(table, work, i, kinds[name])
-        for i, (name, table) in enumerate(raw.items())
-    }
+    numbered = list(enumerate(raw.items()))
+    if processes.has_source:
+        return processes.run(
+            {
+                name: ("stage", replace(table, batches=elsewhere), work, i, kinds[name])
+                for i, (name, table) in numbered
+            }
+        )
+    return {name: stage_table(table, work, i, kinds[name]) for i, (name, table) in numbered}
+
+
+def _described(
+    source: Source, only: list[str] | None, processes: Processes | None
+) -> Iterable[RawTable]:
+    """The tables of a source; by several processes where types show in the rows alone."""
+    has_help = processes is not None and processes.has_source
+    if not has_help or not getattr(source, "has_types_in_rows", False):
+        return source.tables(only)
+    assert processes is not None
+    names = source.table_names() if only is None else only
+    return processes.run({name: ("describe", name) for name in names}).values()
 
 
 def _raw_tables(
-    source: Source, only: list[str] | None
+    source: Source, only: list[str] | None, processes: Processes | None
 ) -> tuple[dict[str, RawTable], list[Finding]]:
     """The tables to read, and findings about those that are left out because none of their columns
     can be read."""
-    raw = {table.name: table for table in sorted(source.tables(only), key=lambda t: t.name)}
+    found = _described(source, only, processes)
+    raw = {table.name: table for table in sorted(found, key=lambda t: t.name)}
     if only is not None:
         for name in only:
             if name not in raw:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -24,6 +24,9 @@ from gelgt.sources.address import parse_url, safe_address, scrub
 from gelgt.sources.raw import RawTable, Splits
 from gelgt.sources.sql_types import arrow_type, plain_value
 from gelgt.sources.state import SourceState
+
+if TYPE_CHECKING:
+    from gelgt.sources.adbc import AdbcSource
 
 BATCH_ROWS = 50_000
 PARTITION = "a partition"
@@ -255,8 +258,9 @@ def _outside_key(table: str, key: Any) -> Finding:
     return Finding("outside_key", table, "+".join(key["constrained_columns"]), message=message)
 
 
-def open_sql(text: str, namespace: str | None = None) -> SQLSource:
+def open_sql(text: str, namespace: str | None = None) -> "SQLSource | AdbcSource":
     """The source for a database URL."""
+    from gelgt.sources.adbc import WAREHOUSES, AdbcSource
     from gelgt.sources.mysql import MySQLSource
     from gelgt.sources.postgres import PostgresSource
     from gelgt.sources.sqlite import SQLiteSource
@@ -270,10 +274,13 @@ def open_sql(text: str, namespace: str | None = None) -> SQLSource:
         "mysql": MySQLSource,
         "mariadb": MySQLSource,
     }
+    if dialect in ("adbc", *WAREHOUSES):
+        return AdbcSource(url, namespace)
     if dialect not in kinds:
         raise SourceError(
             "unknown_dialect",
             f"gelgt cannot read '{dialect}' databases.",
-            hint=f"{did_you_mean(dialect, [*kinds, 'duckdb'])} Or export the tables to Parquet.",
+            hint=f"{did_you_mean(dialect, [*kinds, 'duckdb', *WAREHOUSES])} Or use an ADBC driver "
+            "(adbc+DRIVER://…), or export the tables to Parquet.",
         )
     return kinds[dialect](url, namespace)

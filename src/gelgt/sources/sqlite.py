@@ -34,6 +34,8 @@ class _Values(NamedTuple):
 class SQLiteSource(SQLSource):
     """A SQLite file, opened read-only."""
 
+    has_types_in_rows = True
+
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         super().__init__(url, namespace)
         if not url.database or url.database == ":memory:":
@@ -43,6 +45,7 @@ class SQLiteSource(SQLSource):
                 hint="Save it to a file, or pass frames.",
             )
         self._path = Path(url.database).expanduser()
+        self._outside: sqlite3.Connection | None = None
         self._findings: dict[str, list[Finding]] = {}
         self._seen: dict[str, dict[str, _Values | None]] = {}
         if not self._path.is_file():
@@ -56,16 +59,46 @@ class SQLiteSource(SQLSource):
         return database_state(self._path, "-wal")
 
     def _engine(self) -> Engine:
+        return sa.create_engine("sqlite://", creator=self._connect)
+
+    # For other processes, each of which has a transaction of its own: these see one state if nobody
+    # has committed between the first that began and the last. SQLite tells that to a connection
+    # that has no transaction open, by a number that changes with the commits of others.
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def share(self) -> "SQLiteSource":
+        return SQLiteSource(self.url, self.namespace)
+
+    def is_shared(self) -> bool:
+        return self._changes is not None and self._changes == self._count_changes()
+
+    def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
+        return self._guarded(table.name, dict(table.columns))
+
+    def _count_changes(self) -> int | None:
+        try:
+            assert self._outside is not None
+            return int(self._outside.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
+
+    def _connect(self) -> sqlite3.Connection:
         address = f"{self._path.resolve().as_uri()}?mode=ro"
-        return sa.create_engine(
-            "sqlite://", creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False)
-        )
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
 
     def _begin(self) -> None:
+        self._outside = self._connect()
+        self._changes = self._count_changes()
         # Python's sqlite3 opens no transaction for reads by itself; without one, each table could
         # come from another state.
         self._connection.exec_driver_sql("BEGIN")
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+
+    def _close(self) -> None:
+        super()._close()
+        if self._outside is not None:
+            self._outside.close()
 
     def _time_columns(self, reflected: list[Any]) -> frozenset[str]:
         return frozenset(

@@ -1,17 +1,26 @@
 """A SQLite file before it is read. `SQLiteSource` reads it through SQLAlchemy, whose import takes
 longer than to see that a file has not changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from gelgt.sources.address import parse_url
 from gelgt.sources.raw import RawTable, Source, Splits
 from gelgt.sources.state import SourceState, database_state
 
+if TYPE_CHECKING:
+    from gelgt.sources.sqlite import SQLiteSource
+
 
 class SQLiteFile:
     """A SQLite file, which is opened when it is entered."""
+
+    has_types_in_rows = True
+    module = "gelgt.sources.sqlite"  # that reads it; see `Processes.start`
 
     splits: Splits | None = None
     has_snapshot = True
@@ -20,7 +29,7 @@ class SQLiteFile:
         self.address, self.namespace = address, namespace
         self.name = path.name.split(".")[0] or "database"
         self._path = path
-        self._reader: Source
+        self._reader: SQLiteSource
 
     def __enter__(self) -> "SQLiteFile":
         from gelgt.sources.sqlite import SQLiteSource
@@ -48,3 +57,16 @@ class SQLiteFile:
 
     def content_key(self) -> str | None:
         return None
+
+    # For other processes.
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def share(self) -> Source:
+        return self._reader.share()
+
+    def is_shared(self) -> bool:
+        return self._reader.is_shared()
+
+    def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
+        return self._reader.batches(table)

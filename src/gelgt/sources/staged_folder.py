@@ -52,9 +52,7 @@ def _is_part(name: str) -> bool:
 
 def _staged(store: Store, objects: dict[str, Object]) -> Path:
     tags = versions(store, [item.path for item in objects.values()])
-    key = text_key(
-        f"{store} {store.place.endpoint} {sorted(objects.items())} {sorted(tags.items())}"
-    )
+    key = text_key(f"{store} {store.place.server} {sorted(objects.items())} {sorted(tags.items())}")
     target = cache_root() / "staged" / key
     if target.exists() and not _is_whole(target):
         shutil.rmtree(target)

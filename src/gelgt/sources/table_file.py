@@ -26,7 +26,7 @@ SCRATCH: dict[str, Any] = {
     "use_dictionary": False,
     "write_statistics": False,
 }
-BATCH_ROWS = 1 << 17
+BATCH_ROWS = 60 << 11  # as many as DuckDB gives at once when several threads sort
 _BATCH_VALUES = 1 << 24
 _TEXTS = (pa.string(), STRINGS)
 _DICTIONARY = 1 << 18  # bytes: enough for categories; prose gives up its dictionary early

@@ -20,7 +20,9 @@ _DENIED = re.compile(
     r"|EXPIRED_TOKEN|PERMISSION_DENIED|UNAUTHENTICATED|[Aa]uthenticat|Authorization"
     r"|HTTP status 40[13]|\b40[13]\b|[Cc]redential|access token|Base64"
 )
-_ABSENT = re.compile(r"NO_SUCH|RESOURCE_NOT_FOUND|NOT_FOUND|HTTP status 404|NoSuch|NotFound")
+_ABSENT = re.compile(
+    r"NO_SUCH|RESOURCE_NOT_FOUND|NOT_FOUND|HTTP status 404|NoSuch|NotFound|No such file"
+)
 _UNREACHABLE = re.compile(r"curlCode: (6|7|28)\b|[Cc]ould ?n[o']t (resolve|connect)|Timeout was")
 _SECRET_NAMES = re.compile(r"SECRET|TOKEN|KEY|PASSWORD|SAS|CREDENTIAL")
 _QUERY = re.compile(r"\?\S+")

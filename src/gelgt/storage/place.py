@@ -5,7 +5,8 @@
     gs://bucket/prefix      GOOGLE_APPLICATION_CREDENTIALS, the role of the machine;
                             STORAGE_EMULATOR_HOST
     az://container/prefix   AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or
-                            AZURE_STORAGE_SAS_TOKEN, or Azure's default credentials
+                            AZURE_STORAGE_SAS_TOKEN, or Azure's default credentials;
+                            AZURE_STORAGE_ENDPOINT
 
 Credentials come from the environment of the process and from nowhere else; an address that holds
 some is refused, and nothing repeats it.
@@ -27,8 +28,9 @@ _TIMEOUT = "GELGT_STORAGE_TIMEOUT"
 _ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "gs": ("STORAGE_EMULATOR_HOST",),
-    "az": ("AZURE_STORAGE_ACCOUNT_NAME",),
+    "az": ("AZURE_STORAGE_ENDPOINT",),
 }
+_AZURE_ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _AZURE_SECRETS = {
     "account_key": "AZURE_STORAGE_ACCOUNT_KEY",
     "sas_token": "AZURE_STORAGE_SAS_TOKEN",
@@ -120,6 +122,12 @@ class Place:
         value = (os.environ.get(name) for name in _ENDPOINTS[self.scheme])
         return next(filter(None, value), "")
 
+    @property
+    def server(self) -> str:
+        """What tells apart objects of the same address: the endpoint and, at Azure, the account."""
+        account = os.environ.get(_AZURE_ACCOUNT, "") if self.scheme == "az" else ""
+        return f"{self.endpoint} {account}".strip()
+
     def file_system(self) -> Any:
         """pyarrow's file system for this provider, with bounded waits."""
         import pyarrow.fs
@@ -161,7 +169,7 @@ class Place:
         )
 
     def _az(self, kind: Any) -> Any:
-        account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+        account = os.environ.get(_AZURE_ACCOUNT)
         if not account:
             raise SourceError(
                 "no_access",
@@ -169,8 +177,12 @@ class Place:
                 hint="Set AZURE_STORAGE_ACCOUNT_NAME.",
             )
         options = {"account_name": account}
+        scheme, _, host = self.endpoint.rstrip("/").rpartition("://")
+        for kind_of in ("blob", "dfs") if host else ():
+            options |= {f"{kind_of}_storage_authority": host}
+            options |= {f"{kind_of}_storage_scheme": scheme or "https"}
         for option, variable in _AZURE_SECRETS.items():
-            if os.environ.get(variable) and len(options) == 1:
+            if os.environ.get(variable) and not {*_AZURE_SECRETS} & {*options}:
                 options[option] = os.environ[variable]
         return kind(**options)
 

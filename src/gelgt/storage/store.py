@@ -6,47 +6,17 @@ failed. An object appears under its name when all of it has arrived, or not at a
 completed by a last request, which a process that dies does not send.
 """
 
-import hashlib
-import io
-import random
-import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
 
 from gelgt.errors import SourceError
-from gelgt.storage.failures import is_lasting, storage_error
+from gelgt.storage.failures import storage_error
 from gelgt.storage.place import Place
-
-ATTEMPTS = 3
-FIRST_PAUSE = 0.5  # seconds, doubled after each attempt
-BLOCK = 8 << 20  # bytes of a copied piece
-# Names under which providers give the version of an object's content.
-_TAGS = ("ETag", "etag", "generation", "Generation", "crc32c", "md5Hash", "Content-MD5")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Object:
-    """An object as a listing shows it.
-
-    Attributes:
-        path: Bucket and key.
-        size: Bytes.
-        changed: When it was written, in nanoseconds since 1970, by the provider's clock.
-    """
-
-    path: str
-    size: int
-    changed: int
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
+from gelgt.storage.reader import BLOCK, Object, ObjectReader, changed, digest_of, tag_of
+from gelgt.storage.requests import tried
 
 
 class Store:
@@ -92,6 +62,66 @@ class Store:
         info = tried(lambda: self._system.get_file_info(path), self.address(path))
         return bool(info.type == FileType.File)
 
+    def at(self, name: str) -> "Store":
+        """The place of an object under this prefix."""
+        place = copy(self)
+        place.place = Place(self.place.scheme, f"{self.place.path}/{name}")
+        return place
+
+    def listed(self) -> list[Object]:
+        """All objects under this prefix, of which there may be none."""
+        try:
+            return self.objects()
+        except SourceError as error:
+            if error.code != "not_found":
+                raise
+        self.check_bucket()
+        return []
+
+    def read(self) -> bytes | None:
+        """The object at this place; None where there is none."""
+        path, where = self.place.path, str(self.place)
+
+        def read() -> bytes:
+            with self._system.open_input_file(path) as file:
+                content: bytes = file.read()
+                if len(content) != file.size():
+                    raise OSError(f"Connection reset: {len(content)} bytes arrived")
+                return content
+
+        try:
+            return tried(read, where)
+        except SourceError as error:
+            if error.code != "not_found":
+                raise
+            return None
+
+    def size(self) -> int | None:
+        """The size of the object at this place; None where there is none."""
+        info = tried(lambda: self._system.get_file_info(self.place.path), str(self.place))
+        size: int | None = info.size
+        return size
+
+    def version(self) -> str | None:
+        """The version of the object at this place; None where it is gone."""
+        return self.tag(self.place.path)
+
+    def checksum(self) -> str | None:
+        """A hash of the object at this place; None where it is gone."""
+        path, where = self.place.path, str(self.place)
+        try:
+            file = tried(lambda: self._system.open_input_file(path), where)
+            with file:
+                return digest_of(ObjectReader(file, Object(path, file.size(), 0), where))
+        except SourceError as error:
+            if error.code != "not_found":
+                raise
+            return None
+
+    def remove(self) -> None:
+        """Remove the object at this place."""
+        tried(lambda: self._system.delete_file(self.place.path), str(self.place))
+
     def check_bucket(self) -> None:
         """Raises where there is no such bucket, or nobody answers."""
         from pyarrow.fs import FileType
@@ -124,8 +154,8 @@ class Store:
                 raise
             return None
         with file:
-            told = _tag(file.metadata())
-            return told or _digest(ObjectReader(file, Object(path, file.size(), 0), where))
+            told = tag_of(file.metadata())
+            return told or digest_of(ObjectReader(file, Object(path, file.size(), 0), where))
 
     def download(self, item: Object, target: Path) -> None:
         """Copy an object to a file."""
@@ -165,101 +195,3 @@ class Store:
         arrived, size = self._system.get_file_info(path).size, file.stat().st_size
         if arrived != size:
             raise OSError(f"Connection reset: {arrived} of {size} bytes arrived")
-
-
-def changed(address: str) -> SourceError:
-    """The error of an object that is another one than was listed."""
-    return SourceError(
-        "source_changed",
-        f"{address} changed while it was read.",
-        hint="Try again when the files are complete.",
-    )
-
-
-def tried(work: Callable[[], Result], place: str) -> Result:
-    """The result of a request, made again with growing pauses where that may help.
-
-    Raises:
-        SourceError: it failed for good.
-    """
-    from pyarrow import ArrowException
-
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return work()
-        except (OSError, ArrowException) as error:
-            if attempt == ATTEMPTS or is_lasting(error):
-                raise storage_error(error, place, attempt) from None
-        # machines that failed together should not come back together
-        time.sleep(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
-    raise AssertionError  # the last attempt returns or raises
-
-
-class ObjectReader(io.RawIOBase):
-    """An object as a file that is read by ranges; several threads may ask for some.
-
-    Args:
-        file: pyarrow's file.
-        item: The object as it was listed.
-        address: How it is called in errors.
-    """
-
-    def __init__(self, file: Any, item: Object, address: str) -> None:
-        super().__init__()
-        self._file, self.item, self.address = file, item, address
-        self._place = 0
-
-    def range(self, start: int, length: int) -> bytes:
-        """So many bytes from a place on, all of which must be there."""
-
-        def read() -> bytes:
-            block: bytes = self._file.read_at(length, start)
-            if len(block) != length:
-                raise OSError(
-                    f"Connection reset: {len(block)} of {length} bytes from {start} on arrived"
-                )
-            return block
-
-        return tried(read, self.address) if length else b""
-
-    # The protocol of a file, for those who read from its beginning to its end.
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.item.size}[whence]
-        self._place = max(0, base + offset)
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        length = max(0, min(len(buffer), self.item.size - self._place))
-        buffer[:length] = self.range(self._place, length)
-        self._place += length
-        return length
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
-def _tag(metadata: Any) -> str | None:
-    """The version of a content among the headers of an object."""
-    values = {
-        (k.decode() if isinstance(k, bytes) else k): v for k, v in dict(metadata or {}).items()
-    }
-    found = next((values[name] for name in _TAGS if values.get(name)), None)
-    return found.decode() if isinstance(found, bytes) else found
-
-
-def _digest(reader: ObjectReader) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for start in range(0, reader.item.size, BLOCK):
-        digest.update(reader.range(start, min(BLOCK, reader.item.size - start)))
-    return digest.hexdigest()
