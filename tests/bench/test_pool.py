@@ -55,6 +55,7 @@ def test_two_at_once(db: Database, task: Task, out: Path, tiny: dict[str, Any]) 
     assert result["results"][0]["scores"] == alone["results"][0]["scores"]
 
 
+@pytest.mark.slow
 def test_stopping_leaves_runs_that_go_on(
     db: Database, task: Task, out: Path, tiny: dict[str, Any]
 ) -> None:

@@ -24,6 +24,7 @@ from gelgt.sampling import Sampler, task_seeds
 from gelgt.sampling.batch import from_sample
 
 
+@pytest.mark.slow
 @on_device
 def test_a_block_compiles_without_graph_breaks() -> None:
     """Kernels, bias and block as one graph (fullgraph raises at the first break), with dropout and

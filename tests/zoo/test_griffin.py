@@ -19,6 +19,7 @@ def test_the_cell_that_another_cell_names_is_found(tmp_path: Path) -> None:
     assert found.auc > 0.9
 
 
+@pytest.mark.slow
 def test_a_number_behind_a_bridge_is_found(tmp_path: Path) -> None:
     assert visits(tmp_path / "db", "weight").train("griffin", train__epochs=8).auc > 0.8
 

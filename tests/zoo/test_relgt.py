@@ -52,6 +52,7 @@ def test_attention_finds_the_lagged_row(trained: Outcome) -> None:
     assert trained.auc > trained.entity_mean + 0.25
 
 
+@pytest.mark.slow
 def test_gelgts_bias_and_refinement_can_be_switched_on(world: Planted) -> None:
     found = world.train("relgt", **SETTINGS | {"model__bias": "gaussian", "model__keep": 8})
     assert found.auc > 0.85

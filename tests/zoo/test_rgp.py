@@ -42,6 +42,7 @@ def test_the_structural_context_alone_says_nothing(world: Planted) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_bias_over_time_helps_the_latents(world: Planted) -> None:
     found = world.train("rgp", **SETTINGS | {"model__bias": "gaussian"})
     assert found.auc > 0.85

@@ -83,6 +83,7 @@ class Workers:
             content = torch.empty(length, dtype=torch.uint8)
             dist.broadcast(content, 0, self.orders)
         message: dict[str, Any] = json.loads(content.numpy().tobytes())
+        self.is_over = message["do"] == "end"
         return message
 
     def _broadcast(self, numbers: list[int]) -> list[int]:
@@ -174,6 +175,14 @@ class Workers:
             dist.all_gather(parts, padded, self.orders)
         return [part[: int(size)].numpy().tobytes() for part, size in zip(parts, sizes)]
 
+    def part(self) -> None:
+        """Leave the others: after all of them have heard the last word, unless one is lost."""
+        with suppress(RuntimeError):
+            if self.is_over:
+                dist.barrier(self.orders)
+            del self.orders, self.sums
+            dist.destroy_process_group()
+
     @contextmanager
     def lost(self) -> Iterator[None]:
         """A connection that breaks is a worker that died."""
@@ -221,12 +230,12 @@ def joined(device: str = "auto") -> Iterator[Workers | None]:
     is_ours = not dist.is_initialized()
     if is_ours:
         _meet(backend(on))
+    workers = Workers(on)
     try:
-        yield Workers(on)
+        yield workers
     finally:
         if is_ours:
-            with suppress(RuntimeError):
-                dist.destroy_process_group()
+            workers.part()
 
 
 def _meet(backend: str) -> None:
