@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import threading
 import time
 import uuid
@@ -64,6 +65,11 @@ class RemoteTraining:
             if error.code == "worker_lost":
                 raise  # Ray starts the workers again, and they go on from the last checkpoint
             return error.to_dict()
+        except OSError as error:
+            message = f"On the node {socket.gethostname()}: {error.strerror or error}"
+            named = f": {error.filename}" if error.filename else ""
+            hint = "Check that there is room, and that the folder can be read and written there."
+            return {"code": "cannot_use_file", "message": f"{message}{named}.", "hint": hint}
         except Exception as error:  # to start again would not mend it
             return {"code": "bug", "message": f"{type(error).__name__}: {error}", "hint": ""}
         return {}
