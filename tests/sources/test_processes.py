@@ -23,7 +23,7 @@ import gelgt
 from gelgt import GelgtError
 from gelgt.demo import Shop
 from gelgt.sources import processes
-from gelgt.sources.processes import Processes, process_count
+from gelgt.sources.processes import Processes, core_count, process_count
 from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet, to_sql
 from gelgt.testing.large import large
 
@@ -79,7 +79,7 @@ SOURCES: dict[str, Callable[[Shop, Path], Any]] = {
 
 # What several processes read; the others are sorted and written by them.
 READ = {"sqlite": ["describe", "stage"], "csv": ["stage"]}
-SLOW = ("parquet", "duckdb", "frames")
+SLOW = ("csv", "parquet", "duckdb", "frames")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def live(path: Path, mode: str) -> sqlite3.Connection:
     ("mode", "moment"),
     [
         ("WAL", "while they open"),
-        ("WAL", "after"),
+        pytest.param("WAL", "after", marks=pytest.mark.slow),
         pytest.param("WAL", "before", marks=pytest.mark.slow),
         pytest.param("DELETE", "while they open", marks=pytest.mark.slow),
         pytest.param("DELETE", "after", marks=pytest.mark.slow),
@@ -222,6 +222,7 @@ def sqlite_source() -> Any:
 
 
 @pytest.mark.postgres
+@pytest.mark.slow
 def test_postgres_is_read_in_one_state(
     postgres: Any, tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,9 +376,26 @@ def test_the_processes_end_with_the_one_that_is_killed(small_shop: Shop, tmp_pat
 
 def test_few_cores_or_little_memory_leave_it_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "core_count", lambda: 4)
-    for memory, count in {"64GiB": 4, "7GiB": 3, "3GiB": 1}.items():
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    for load, memory, count in [
+        (0.5, "64GiB", 4),
+        (0.5, "7GiB", 3),
+        (0.5, "3GiB", 1),
+        (0.5, "1GiB", 1),
+        (9.0, "64GiB", 2),  # more than half of the machine is busy
+        (30.0, "64GiB", 1),
+    ]:
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
         monkeypatch.setenv("GELGT_MEMORY", memory)
         assert process_count() == count
+
+
+def test_cores_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    for quota, cores in {"max 100000": 8, "250000 100000": 3, "50000 100000": 1, "": 8}.items():
+        (tmp_path / "cpu.max").write_text(quota)
+        assert core_count() == cores
 
 
 def test_errors_of_processes_are_those_of_one(

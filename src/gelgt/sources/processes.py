@@ -9,6 +9,7 @@ A process that is killed, by the system or by a person, ends the import with an 
 is in the scratch folder of the import, which goes with it.
 """
 
+import math
 import os
 import pickle
 import subprocess
@@ -26,8 +27,9 @@ from gelgt.meter import Work, is_heard
 from gelgt.sources.raw import Shared, Sized, Source
 
 MOST = 8  # processes; the connections to a server are twice as many
-LEAST_BYTES = 64 << 20  # of a source or of staged rows, below which starting processes takes longer
+LEAST_BYTES = 128 << 20  # of a source, below which the start of processes takes what they save
 EACH_MEMORY = 2 << 30  # bytes that a process may need
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # By its name: DuckDB shows progress bars where the main module has no file.
 COMMAND = ["-P", "-m", "gelgt.sources.worker"]
 Question = tuple[Any, ...]  # a method of `Worker` and its arguments
@@ -249,16 +251,30 @@ def _is_python(command: str | None) -> bool:
 def core_count() -> int:
     """Cores that this process may use."""
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
-        return os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+    try:  # "200000 100000": two cores' worth of time, in a container
+        quota, period = _QUOTA.read_text().split()
+        return max(1, min(cores, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # none, or "max"
+        return cores
+
+
+def free_share() -> float:
+    """The share of the machine that nobody used in the last minute: where all cores are busy,
+    further processes take time from each other."""
+    try:
+        return max(0.0, 1.0 - os.getloadavg()[0] / (os.cpu_count() or 1))
+    except (AttributeError, OSError):  # not on every system
+        return 1.0
 
 
 def process_count() -> int:
-    """How many processes cores and memory allow."""
+    """How many processes free cores and memory allow."""
     memory = available_memory()
     room = MOST if memory is None else memory // EACH_MEMORY
-    return min(core_count(), room, MOST)
+    return max(1, min(math.ceil(core_count() * free_share()), room, MOST))
 
 
 def _lost(when: str) -> SourceError:

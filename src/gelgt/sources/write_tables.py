@@ -18,7 +18,8 @@ def write_tables(
     (writing.folder / "gelgt" / "keys").mkdir(parents=True)
     writer = TableWriter(writing, probe)
     if len(writing.tables) > 1:
-        processes.start(sum(table.path.stat().st_size for table in probe.tables.values()))
+        # staged rows are about twice as large as where they come from
+        processes.start(sum(table.path.stat().st_size for table in probe.tables.values()) // 2)
     if processes.are_ready():
         written = _by_processes(writer, writing, processes)
     else:
