@@ -22,6 +22,7 @@ import sqlalchemy as sa
 import gelgt
 from gelgt import GelgtError
 from gelgt.demo import Shop
+from gelgt.sources import postgres as postgres_module
 from gelgt.sources import processes
 from gelgt.sources.processes import Processes, core_count, process_count
 from gelgt.testing import to_csv, to_duckdb, to_frames, to_parquet, to_sql
@@ -40,6 +41,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return run(self, questions, *rest)
 
     monkeypatch.setattr(processes, "LEAST_BYTES", 0)
+    monkeypatch.setattr(postgres_module, "LEAST_SHARED", 0)
     monkeypatch.setattr(processes, "process_count", lambda: 2)
     monkeypatch.setattr(Processes, "run", counted)
     return asked
@@ -340,6 +342,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
 SCRIPT = """
 import sys, time
 import gelgt
+from gelgt.sources import postgres as postgres_module
 from gelgt.sources import processes
 processes.LEAST_BYTES = 0
 processes.process_count = lambda: 2

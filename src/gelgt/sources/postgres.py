@@ -29,6 +29,7 @@ from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
 
 Answer = TypeVar("Answer")
+LEAST_SHARED = 1 << 30  # bytes from which several processes read it
 _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
 
 
@@ -102,7 +103,10 @@ class PostgresSource(SQLSource):
         query = "SELECT pg_database_size(current_database())"
         return self._ask(lambda server: int(server.exec_driver_sql(query).scalar_one())) or 0
 
-    def share(self) -> "PostgresSource":
+    def share(self) -> "PostgresSource | None":
+        """A small database is read sooner than further processes have connected."""
+        if self.size() < LEAST_SHARED:
+            return None
         copy = PostgresSource(self.url, self.namespace)
         copy._given = self._snapshot
         return copy
