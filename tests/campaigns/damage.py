@@ -12,8 +12,9 @@ import yaml
 
 Random = np.random.Generator
 ODD: list[Any] = [
-    None, True, -1, 0, 2, 10**30, 0.5, float("nan"), float("inf"), "", "x", "é", "../../outside/secret.parquet",
-    "/etc/passwd", "..", ".", "~", [], {}, [1], [[]], {"a": 1}, "2024-01-01", "9999-12-31", "\x00", "a" * 5000,
+    None, True, -1, 0, 2, 10**30, 0.5, float("nan"), float("inf"), [], {}, [1], [[]], {"a": 1},
+    "", "x", "é", "../../outside/secret.parquet", "/etc/passwd", "..", ".", "~", "\x00", "a" * 5000,
+    "2024-01-01", "9999-12-31",
 ]  # fmt: skip
 
 
@@ -153,8 +154,9 @@ def newer(path: Path, random: Random, folder: Path) -> str:
 
 
 DAMAGES: list[tuple[Callable[[Path, Random, Path], str], float]] = [
-    (flip, 5), (cut, 2), (empty, 0.5), (garbage, 3), (longer, 0.5), (remove, 0.5), (swap, 2), (folder_instead, 0.3),
-    (link_same, 0.3), (link_elsewhere, 0.5), (pipe, 0.3), (forbid, 0.3), (edit, 5), (newer, 0.5),
+    (flip, 5), (cut, 2), (empty, 0.5), (garbage, 3), (longer, 0.5), (remove, 0.5), (swap, 2),
+    (folder_instead, 0.3), (link_same, 0.3), (link_elsewhere, 0.5), (pipe, 0.3), (forbid, 0.3),
+    (edit, 5), (newer, 0.5),
 ]  # fmt: skip
 _WEIGHTS = np.array([weight for _, weight in DAMAGES]) / sum(weight for _, weight in DAMAGES)
 

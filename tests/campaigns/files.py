@@ -24,7 +24,7 @@ from campaigns.world import World, cached_in, make_world
 from gelgt.errors import GelgtError
 
 NOBODY = 65_534  # a user without rights, for files that may not be read
-SECONDS = 60  # a reader that takes longer waits for something
+SECONDS = 30  # a reader that takes longer waits for something
 
 
 def digest(*parts: object) -> str:
@@ -214,7 +214,11 @@ def case(prepared: Prepared, number: int, random: np.random.Generator) -> str:
             _reseal(copy)
         outside = _state(folder / "outside")
         try:
-            with _as_nobody("forbidden" in done, folder), _at_most(SECONDS), cached_in(folder / "cache"):
+            with (
+                _as_nobody("forbidden" in done, folder),
+                _at_most(SECONDS),
+                cached_in(folder / "cache"),
+            ):
                 answer = artifact.read(copy, world)
         except GelgtError as error:
             assert error.code, "an error without a code"

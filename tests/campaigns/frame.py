@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 STRETCH = 100  # cases between two records of what is done
-HANGS = 180.0  # seconds after which a case counts as hanging
+HANGS = 60.0  # seconds after which a case counts as hanging
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def supervise(name: str, cases: int, seed: int, out: Path, seconds: float) -> Re
         if worker.returncode == 0:
             return Record.read(out, name, seed)
         if not now.exists():
-            raise RuntimeError(f"{name} cannot start: see {out / name}.log")
+            raise RuntimeError(f"{name} cannot start ({worker.returncode}): see {out / name}.log")
         _skip(name, seed, out, int(now.read_text()), f"{worker.returncode}{hung}")
 
 

@@ -108,7 +108,7 @@ def _checkpoint(folder: Path, weights: dict) -> None:
     from gelgt.training.checkpoint import Snapshot, State, save_checkpoint
 
     state = State(epoch=1, step=1, total=3, loss=0.5, best=0.6, best_epochs=[(1, 0.6)])
-    few = {name: tensor for name, tensor in sorted(weights.items())[:6]}
+    few = dict(sorted(weights.items())[:6])
     tensors = {f"{part}/{name}": t for part in ("model", "best/0") for name, t in few.items()}
     folder.mkdir()
     save_checkpoint(folder, state, Snapshot.of(tensors, 1), "key")

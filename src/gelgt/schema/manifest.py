@@ -51,7 +51,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file, or a SchemaError that says where it breaks."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise SchemaError(
             "bad_manifest",
             f"{path} is not readable YAML: {error}",
