@@ -170,7 +170,8 @@ def damage(folder: Path, random: Random) -> str:
     """Damage one file of a folder, or now and then two; what was done."""
     words = []
     for _ in range(1 if random.random() < 0.9 else 2):
-        files = files_of(folder)
+        if not (files := files_of(folder)):
+            break
         # Small files that steer the rest as often as large ones that are many.
         kinds = sorted({path.suffix for path in files})
         kind = kinds[random.integers(len(kinds))]

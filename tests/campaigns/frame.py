@@ -146,6 +146,7 @@ def work(campaign: Campaign, cases: int, seed: int, out: Path, until: float) -> 
         outcomes, traces = run_cases(campaign, world, seed, numbers, now)
         note(out, campaign.name, seed, traces)
         record.add(numbers, outcomes, list(traces), time.perf_counter() - start)
+        now.unlink(missing_ok=True)
 
 
 def note(out: Path, name: str, seed: int, traces: dict[int, str]) -> None:

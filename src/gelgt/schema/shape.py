@@ -1,5 +1,5 @@
-"""Files that people edit: where one does not have the shape that its reader expects, that is told as
-an error of the file."""
+"""Files that people edit: where one does not have the shape that its reader expects, that is told
+as an error of the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
