@@ -8,7 +8,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-NAMES = ("files", "sentences", "queries")
+NAMES = ("files", "future", "sentences", "queries")
 
 
 def main() -> int:
