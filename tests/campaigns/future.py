@@ -191,6 +191,8 @@ def _settings(model: str, random: Random) -> dict[str, Any]:
         wanted |= {"layers": layers[0], "gnn_layers": layers[1]}
         names = np.array(["table", "hop", "age", "row", "structure", "recency"])
         wanted["encoders"] = tuple(names[random.permutation(6)[: random.integers(1, 7)]].tolist())
+    if model == "griffin":
+        del wanted["bias"]  # it attends over cells, which have no ages
     known = find_model(model).config_type.model_fields
     return {name: value for name, value in wanted.items() if name in known}
 
