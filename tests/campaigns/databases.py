@@ -204,6 +204,8 @@ def _predict(db: gelgt.Database) -> None:
     rows = np.arange(db.num_rows(table))
     times = np.full(len(rows), np.datetime64("2200-01-01", "s"))
     known = graph.node_time[graph.nodes(table, rows)] < times.astype(np.int64)
+    if not known.any():
+        return
     seeds = make_seeds(db, graph, table, rows[known], times[known])
     sample = Sampler(graph, SamplingConfig(budget=20)).sample(seeds.node, seeds.time, seeds.key)
     batch = from_sample(sample, graph, seeds.time, seeds.key, rows[known])

@@ -151,4 +151,4 @@ def _disguised(sql: str, random: np.random.Generator) -> str:
     return sql
 
 
-CAMPAIGN = Campaign("queries", prepare, case, long=10_000, short=40)
+CAMPAIGN = Campaign("queries", prepare, case, long=10_000, short=25)

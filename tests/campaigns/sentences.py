@@ -113,4 +113,4 @@ def _mutated(opened: Opened, text: str) -> str:
     return "mutated: understood"
 
 
-CAMPAIGN = Campaign("sentences", prepare, case, long=100_000, short=150)
+CAMPAIGN = Campaign("sentences", prepare, case, long=100_000, short=80)

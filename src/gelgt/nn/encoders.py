@@ -143,8 +143,6 @@ class RowEncoder(nn.Module):
             for name, module in zip(self.names, self.tables)
             if name in rows.frames
         }
-        if not parts:  # no seeds, no rows
-            return next(self.parameters()).new_zeros(rows.num_rows, self.width)
         out: Tensor = next(iter(parts.values())).new_zeros(rows.num_rows, self.width)
         for name, encoded in parts.items():
             out = out.index_copy(0, rows.places[name], encoded)

@@ -116,7 +116,15 @@ def load_run(folder: str | Path) -> Run:
 
 def check_run(path: Path) -> None:
     """Whether a folder is a whole run of a format that we read."""
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise GelgtError(
+            "damaged_file",
+            f"{path} cannot be looked into: {error.strerror or error}.",
+            hint="Get permission to read it, or copy the run folder elsewhere.",
+        ) from None
+    if not is_folder:
         raise GelgtError(
             "no_run",
             f"There is no run folder {path}.",

@@ -164,7 +164,7 @@ def _stated_key(
 
 
 def _check_usable(table: StagedTable, columns: Iterable[str], role: str) -> None:
-    """Whether stated columns are among those that are read, and have values that can be compared."""
+    """Whether stated columns are read, and have values that can be compared."""
     types = table.types()
     for column in columns:
         if types.get(column, "list") == "list":
