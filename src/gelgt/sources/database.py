@@ -241,7 +241,14 @@ def _timestamp(text: str | None) -> pd.Timestamp | None:
         return None
     import pandas as pd
 
-    stamp = pd.Timestamp(text)
+    try:
+        stamp = pd.Timestamp(text)
+    except (ValueError, TypeError, OverflowError):
+        raise SchemaError(
+            "bad_manifest",
+            f"The split time {str(text)[:40]!r} is no time.",
+            hint="Write val_timestamp and test_timestamp like '2025-09-01'.",
+        ) from None
     return stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
 
 
