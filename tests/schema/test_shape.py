@@ -33,14 +33,18 @@ DATABASE: list[Callable[[dict[str, Any]], Any]] = [
 ]
 
 
+def use(folder: Path) -> None:
+    gelgt.open(folder).features()
+    gelgt.open(folder).task(SENTENCE)
+
+
 @pytest.mark.parametrize("number", range(len(DATABASE)))
 def test_manifests_of_databases(imported: Path, number: int) -> None:
     content = load_yaml(imported / "manifest.yaml")
     DATABASE[number](content)
     dump_yaml(content, imported / "manifest.yaml")
     with pytest.raises(GelgtError):
-        gelgt.open(imported).features()
-        gelgt.open(imported).task(SENTENCE)
+        use(imported)
 
 
 def test_an_entry_about_another_key_does_not_count(imported: Path) -> None:
