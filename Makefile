@@ -4,12 +4,13 @@
 # make lint    the same without the test suite
 # make docs    the documentation site, with search and an API reference, in site/
 # make dist    wheel and source distribution, in dist/
+# make campaigns  an hour of generated cases against each promise; counts go to docs/reliability.md
 # make results docs/results.md, from the studies' files in docs/results
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test docs dist results lint clean
+.PHONY: setup demo test campaigns docs dist results lint clean
 
 setup: .venv/.ready
 
@@ -30,6 +31,10 @@ demo: setup
 # What takes seconds comes first. pytest comes last, so that its counts are the last line.
 test: .venv/.kernels lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
+
+# Goes on where it was stopped; remove campaigns-out to begin anew.
+campaigns: setup
+	PYTHONPATH=src:tests $(BIN)/python -m campaigns all --minutes 60; status=$$?; PYTHONPATH=src:tests $(BIN)/python -m campaigns.counts campaigns-out; exit $$status
 
 # A link that leads nowhere fails. What a page loads comes from the site itself, so it can be read without a network.
 docs: setup

@@ -51,7 +51,7 @@ class TaskError(GelgtError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the closest known word, or lists what there is."""
-    known = [str(k) for k in known]
+    name, known = str(name), [str(k) for k in known]
     lowered = {k.lower(): k for k in reversed(known)}
     close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
     if close:

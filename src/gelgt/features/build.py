@@ -64,7 +64,7 @@ def open_features(
         if not grow_features(db, folder, name, statistics, until, chosen):
             build_features(db, folder, statistics or fit_statistics(db, until, chosen), chosen)
 
-    return Features(build_folder(db.cache_dir / name, build))
+    return Features(build_folder(db.cache_dir / name, build, is_sealed=True))
 
 
 def _fitted_embedder(statistics: FeatureStatistics, embedder: TextEmbedder | None) -> TextEmbedder:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from gelgt.features.statistics import (
 )
 from gelgt.graph.arrays import hash_arrays, load_array
 from gelgt.schema.model import Finding
+from gelgt.sources.seal import is_whole
 
 if TYPE_CHECKING:
     from torch_frame import TensorFrame
@@ -132,6 +134,8 @@ def find_features(cache: Path, statistics: FeatureStatistics) -> Path | None:
     whatever their name: a model that was trained there finds those of its training."""
     key = statistics.key()
     for folder in sorted(cache.glob(f"features-v{FORMAT}-*")):
-        if (path := folder / "stats.json").exists() and statistics_key(path.read_bytes()) == key:
-            return folder
+        path = folder / "stats.json"
+        with suppress(OSError):  # removed in this moment, or not for us to read
+            if path.is_file() and statistics_key(path.read_bytes()) == key and is_whole(folder):
+                return folder
     return None

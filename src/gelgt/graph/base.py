@@ -9,20 +9,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.sources.database import Database
+from gelgt.sources.seal import is_whole
 
 _NO_ROWS = np.zeros(0, np.int64)
 
 
 def base_entry(db: Database, name: str) -> Path | None:
     """A folder in the cache of the older import; None where there is no older one, or it lacks the
-    folder."""
+    folder or has it damaged."""
     if db.growth is None:
         return None
     try:
         entry = Database(db.growth.base, db.schema, db.source).cache_dir / name
     except OSError:  # a file of the older import is gone
         return None
-    return entry if entry.is_dir() else None
+    is_usable = entry.is_dir() and (name == "." or is_whole(entry))
+    return entry if is_usable else None
 
 
 def new_rows(db: Database, table: str) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ def open_graph(db: Database) -> Graph:
         if not grow_graph(db, folder):
             build_graph(db, folder)
 
-    return Graph(build_folder(db.cache_dir / f"graph-v{FORMAT}", build))
+    return Graph(build_folder(db.cache_dir / f"graph-v{FORMAT}", build, is_sealed=True))
 
 
 def build_graph(db: Database, folder: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gelgt.inference.source import open_for
@@ -22,6 +21,7 @@ from gelgt.runs.folder import Run
 from gelgt.scoring.load import run_data, run_scorer
 from gelgt.scoring.parts import TREES, Parts, part_scores
 from gelgt.scoring.scorer import choose_device
+from gelgt.sources.readable import read_parquet
 from gelgt.tasks import Task
 from gelgt.tasks.times import seconds, timestamp
 from gelgt.training import TrainingData
@@ -178,7 +178,7 @@ def _is_learned(run: Run, task: Task, times: NDArray[np.int64]) -> NDArray[np.bo
     ours, retrained = run.task.get("gelgt") or {}, run.record.retrain
     if retrained is not None and retrained.labels == "all":
         path = run.folder / "labels" / "test.parquet"
-        test_times = pq.read_table(path, columns=[run.task["time_col"]]).column(0)
+        test_times = read_parquet(path).column(run.task["time_col"])
         return np.asarray(times <= seconds(pc.max(test_times).as_py()), np.bool_)
     end = ours.get("test_timestamp" if retrained else "val_timestamp")
     if end is None:

@@ -102,22 +102,31 @@ class LocalFolder:
             return {}
         found: dict[str, int] = {}
         for path in self.path.iterdir():
-            with suppress(FileNotFoundError):  # a temporary file
-                if not path.name.startswith("."):
+            with suppress(OSError):  # a temporary file, or a link that leads nowhere
+                if not path.name.startswith(".") and path.is_file():
                     found[path.name] = path.stat().st_size
         return found
 
     def size(self, name: str) -> int | None:
+        path = self.path / name
         try:
-            return (self.path / name).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
+            return path.stat().st_size if path.is_file() else None
+        except OSError:
             return None
 
     def read(self, name: str) -> str | None:
+        path = self.path / name
         try:
-            return (self.path / name).read_text(encoding="utf-8", errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
+            # a pipe would be waited for
+            return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+        except FileNotFoundError:
             return None
+        except OSError as error:
+            raise GelgtError(
+                "cannot_open",
+                f"{path} cannot be read: {error.strerror or error}.",
+                hint="Get permission to read it, or give another folder.",
+            ) from None
 
     def write(self, name: str, text: str) -> None:
         with self._written():

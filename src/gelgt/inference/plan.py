@@ -215,7 +215,9 @@ def _check_empty(folder: PartFolder) -> None:
 
 def _differing(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any]:
     """The first option that differs."""
-    name = next(n for n in sorted({*mine, *theirs}) if mine.get(n) != theirs.get(n))
+    names = sorted({*mine, *theirs})
+    # an option that is there as null differs from one that is not there
+    name = next((n for n in names if (n in mine, mine.get(n)) != (n in theirs, theirs.get(n))), "?")
     return f"option {name.replace('_', '-')}", mine.get(name), theirs.get(name)
 
 

@@ -3,13 +3,11 @@
 from dataclasses import fields
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from gelgt.errors import GelgtError
 from gelgt.runs.folder import Run
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
+from gelgt.sources.readable import read_parquet
 from gelgt.tasks import Task
 from gelgt.tasks.manifest import parse_manifest
 from gelgt.tasks.saved import task_from_manifest
@@ -97,14 +95,7 @@ def _own_task(run: Run, db: Database) -> Task:
     labels = {}
     for split in SPLITS:
         path = run.folder / "labels" / f"{split}.parquet"
-        try:
-            labels[split] = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise GelgtError(
-                "damaged_file",
-                f"{path} is not readable: {error}.",
-                hint="Copy the run folder again.",
-            ) from None
+        labels[split] = read_parquet(path)
     classes = run.target.space.labels if ours.get("classes") else ()
     return Task(
         **known, val_timestamp=val, test_timestamp=test, classes=classes, database=db, labels=labels

@@ -42,6 +42,7 @@ from gelgt.runs.record import FORMAT, RunRecord, read_record
 from gelgt.runs.tensors import load_tensors
 from gelgt.schema.manifest import load_yaml, parse_schema
 from gelgt.schema.model import DatabaseSchema
+from gelgt.schema.shape import WRONG_SHAPE
 
 MARK = ".gelgt-run"
 SUCCESS = "_SUCCESS"
@@ -105,7 +106,7 @@ def load_run(folder: str | Path) -> Run:
             FeatureStatistics.from_dict(read_json(path / "features.json")),
             read_record(path / "metrics.json", RunRecord),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except WRONG_SHAPE as error:
         raise GelgtError(
             "bad_run",
             f"A file of the run {path} does not hold what it should ({error}).",
@@ -115,7 +116,15 @@ def load_run(folder: str | Path) -> Run:
 
 def check_run(path: Path) -> None:
     """Whether a folder is a whole run of a format that we read."""
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise GelgtError(
+            "damaged_file",
+            f"{path} cannot be looked into: {error.strerror or error}.",
+            hint="Get permission to read it, or copy the run folder elsewhere.",
+        ) from None
+    if not is_folder:
         raise GelgtError(
             "no_run",
             f"There is no run folder {path}.",
@@ -182,17 +191,29 @@ def _files(path: Path) -> list[str]:
 
 
 def checksum(path: Path) -> str:
+    """A checksum of a file.
+
+    Raises:
+        GelgtError: ``damaged_file``: it cannot be read.
+    """
     digest = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    except OSError as error:
+        raise GelgtError(
+            "damaged_file",
+            f"{path} cannot be read: {error.strerror or error}.",
+            hint="Get permission to read it, or copy its folder again.",
+        ) from None
     return digest.hexdigest()
 
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise GelgtError(
             "damaged_file",
             f"{path} is not readable: {error}.",

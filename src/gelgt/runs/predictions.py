@@ -108,6 +108,8 @@ def read_table(path: Path) -> "pa.Table":
     import pyarrow.parquet as pq
 
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError("there is no such file")
         names = pq.read_schema(path).names
         columns = [
             name

@@ -31,6 +31,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """
     hint = "Copy the run folder again, or train again."
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError("there is no such file")
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)

@@ -1,5 +1,6 @@
 """Bundles of arrays and numbers that the compiled sampler takes (numba reads named tuples)."""
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ class GraphArrays(NamedTuple):
             and no child table refers to it by two keys: then no row can be met twice in its lists.
         is_timeless: (R,) whether the relation's parent table has no times.
         guide: See `table_guide`.
+        by_time: (N,) the nodes of each table in the order of their times, ties by node; empty where
+            they are numbered so in every table, or nobody asks for the newest rows of a table.
     """
 
     indptr: NDArray[np.int64]
@@ -49,6 +52,7 @@ class GraphArrays(NamedTuple):
     has_leaves: NDArray[np.bool_]
     is_timeless: NDArray[np.bool_]
     guide: NDArray[np.int16]
+    by_time: NDArray[np.int64]
 
 
 class SeedArrays(NamedTuple):
@@ -130,8 +134,9 @@ class Children(NamedTuple):
     key: Any
 
 
-def graph_arrays(graph: Graph) -> GraphArrays:
-    """The arrays of a graph, and what follows from its tables and relations."""
+def graph_arrays(graph: Graph, has_newest: bool = False) -> GraphArrays:
+    """The arrays of a graph, and what follows from its tables and relations; `by_time` where
+    somebody asks for the newest rows of a table."""
     children = [[r.child for r in graph.relations if r.parent == t] for t in graph.tables]
     parents = {r.parent for r in graph.relations}
     has_leaves = [parents.isdisjoint(c) and len(set(c)) == len(c) for c in children]
@@ -160,7 +165,18 @@ def graph_arrays(graph: Graph) -> GraphArrays:
         has_leaves=np.array(has_leaves, np.bool_),
         is_timeless=np.array(is_timeless, np.bool_),
         guide=table_guide(graph.offsets),
+        by_time=nodes_by_time(graph) if has_newest else np.zeros(0, np.int64),
     )
+
+
+def nodes_by_time(graph: Graph) -> NDArray[np.int64]:
+    """`GraphArrays.by_time`. Tables with a time column are numbered by it; one that is dated by the
+    rows that it refers to is not."""
+    tables = [graph.node_time[first:stop] for first, stop in pairwise(graph.offsets.tolist())]
+    if all(np.all(times[1:] >= times[:-1]) for times in tables):
+        return np.zeros(0, np.int64)
+    orders = [np.argsort(times, kind="stable") for times in tables]
+    return np.concatenate([first + order for first, order in zip(graph.offsets, orders)])
 
 
 def table_guide(offsets: NDArray[np.int64]) -> NDArray[np.int16]:

@@ -100,29 +100,30 @@ def add_newest(
     hop: int, count: int, end: int,
 ) -> int:  # fmt: skip
     """Fill up to position `end` with the newest rows of any table before the seed's limit, linked
-    or not; tables are sorted by time. Returns where the rows end."""
-    tables = graph.offsets.shape[0] - 1
+    or not. `newest` holds the place of the newest row of each table that is left, in the order of
+    their times. Returns where the rows end."""
+    tables, is_numbered = graph.offsets.shape[0] - 1, graph.by_time.shape[0] == 0
     for t in range(tables):
         low, high = graph.offsets[t], graph.offsets[t + 1]
         if low == high or graph.node_time[low] == TIMELESS:
             high = low
         while low < high:
             middle = (low + high) >> 1
-            if graph.node_time[middle] < query.limit:
+            node = middle if is_numbered else graph.by_time[middle]
+            if graph.node_time[node] < query.limit:
                 low = middle + 1
             else:
                 high = middle
         newest[t] = low - 1
     while count < end:
-        best = -1
+        best, other = -1, -1
         for t in range(tables):
-            if newest[t] >= graph.offsets[t] and (
-                best < 0 or graph.node_time[newest[t]] > graph.node_time[newest[best]]
-            ):
-                best = t
+            if newest[t] >= graph.offsets[t]:
+                node = newest[t] if is_numbered else graph.by_time[newest[t]]
+                if best < 0 or graph.node_time[node] > graph.node_time[other]:
+                    best, other = t, node
         if best < 0:
             break
-        other = newest[best]
         newest[best] -= 1
         slot = slot_of(other, visited)
         if is_free(slot, visited):

@@ -68,7 +68,7 @@ class Sampler:
     @cached_property
     def _arrays(self) -> GraphArrays:
         """Made when the first subgraph is asked for: limits and references need none of it."""
-        return graph_arrays(self.graph)
+        return graph_arrays(self.graph, has_newest=self.config.strategy == "recent")
 
     def limits(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each seed time, the first second whose rows are not visible."""

@@ -51,7 +51,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file, or a SchemaError that says where it breaks."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise SchemaError(
             "bad_manifest",
             f"{path} is not readable YAML: {error}",
@@ -192,13 +192,12 @@ class _TableEntry:
             )
         entry = (self.extra.get("foreign_keys") or {}).get(column) or {}
         is_same = entry.get("table") == table
-        return ForeignKey(
-            tuple(entry["columns"]) if is_same and "columns" in entry else (column,),
-            table,
-            tuple(entry.get("referred", ())) if is_same else (),
-            *self._origin(entry, is_same),
-            column if is_same and entry.get("stored") else "",
-        )
+        columns = tuple(entry["columns"]) if is_same and "columns" in entry else (column,)
+        stored = column if is_same and entry.get("stored") else ""
+        if not stored and "+".join(columns) != column:
+            columns = (column,)  # an entry that is about another key
+        referred = tuple(entry.get("referred", ())) if is_same else ()
+        return ForeignKey(columns, table, referred, *self._origin(entry, is_same), stored)
 
     def _origin(self, entry: Mapping[str, Any], is_same: bool) -> tuple[Origin, str]:
         """Origin and evidence of a key or time."""

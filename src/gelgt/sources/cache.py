@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gelgt.errors import SourceError
+from gelgt.sources.seal import is_whole, seal
 
 _YOUNG = 60.0  # seconds in which a new scratch folder may not be locked yet
 
@@ -28,17 +29,56 @@ def cache_root() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gelgt"
 
 
-def build_folder(target: Path, build: Callable[[Path], None]) -> Path:
+def build_folder(target: Path, build: Callable[[Path], None], is_sealed: bool = False) -> Path:
     """Fill a folder by `build` and put it in place whole; if another process was faster, its result
-    stays. Nobody removes the folder around it (`remove_unused`) while this process uses it."""
+    stays. Nobody removes the folder around it (`remove_unused`) while this process uses it.
+
+    Args:
+        target: The folder.
+        build: Fills an empty folder.
+        is_sealed: Nobody edits the folder. It is sealed (`seal.py`), and one that holds anything
+            else than was written is built again.
+
+    Raises:
+        SourceError: the folder cannot be written, or is damaged and cannot be replaced.
+    """
     for _ in range(3):  # a folder that was just about to be removed is built again
+        if is_sealed and target.exists() and not is_whole(target):
+            _discard(target)
         if not target.exists():
-            _build(target, build)
+            _build(target, _sealing(build) if is_sealed else build)
         _use(target.parent)
         if target.exists():
             break
         release(target.parent)
     return target
+
+
+def _sealing(build: Callable[[Path], None]) -> Callable[[Path], None]:
+    def build_and_seal(folder: Path) -> None:
+        build(folder)
+        seal(folder)
+
+    return build_and_seal
+
+
+def _discard(target: Path) -> None:
+    """Remove a damaged entry; who has mapped its files keeps them."""
+    hidden = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        os.replace(target, hidden)
+    except FileNotFoundError:
+        return  # another process has noticed it too
+    except OSError as error:
+        raise SourceError(
+            "damaged_cache",
+            f"{target} in the cache is damaged and cannot be replaced: {error.strerror or error}.",
+            hint="Remove it, or choose another cache (GELGT_CACHE).",
+        ) from None
+    if hidden.is_dir() and not hidden.is_symlink():
+        shutil.rmtree(hidden, ignore_errors=True)
+    else:
+        hidden.unlink(missing_ok=True)
 
 
 def _build(target: Path, build: Callable[[Path], None]) -> None:

@@ -28,6 +28,7 @@ from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
 from gelgt.sources.cache import cache_root, stat_key
 from gelgt.sources.canonical import canonical_array, canonical_type
 from gelgt.sources.growth import Growth, read_growth
+from gelgt.sources.readable import open_parquet, parquet_rows, parquet_schema, read_parquet
 from gelgt.sources.some_rows import read_rows
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Database:
         # A fresh reader each time: batches() may be used from several threads at once.
         skipped = first_row
         for path in self.paths(table):
-            with pq.ParquetFile(path, memory_map=True) as file:
+            with open_parquet(path) as file:
                 if skipped >= file.metadata.num_rows:
                     skipped -= file.metadata.num_rows
                     continue
@@ -123,7 +124,7 @@ class Database:
     def column_from_end(self, table: str, column: str) -> Iterator[pa.Array]:
         """A column in parts from the last rows to the first; within a part rows are in order."""
         for path in reversed(self.paths(table)):
-            with pq.ParquetFile(path, memory_map=True) as file:
+            with open_parquet(path) as file:
                 for group in reversed(range(file.num_row_groups)):
                     values = file.read_row_group(group, columns=[column]).column(0)
                     for chunk in reversed(values.chunks):
@@ -132,7 +133,7 @@ class Database:
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table (or some columns of it) in memory, in canonical types."""
         names = list(self.table(table).columns) if columns is None else list(columns)
-        fields = pq.read_schema(self.paths(table)[0])
+        fields = parquet_schema(self.paths(table)[0])
         schema = pa.schema([pa.field(c, canonical_type(fields.field(c).type)) for c in names])
         return pa.Table.from_batches(list(self.batches(table, names)), schema=schema)
 
@@ -151,8 +152,7 @@ class Database:
         files = self._key_files(table)
         if not files:
             return None
-        # partitioning=None: a folder called a=b would add a column a
-        return pa.concat_tables(pq.read_table(path, partitioning=None) for path in files)
+        return pa.concat_tables(read_parquet(path) for path in files)
 
     def keys_of(self, table: str, rows: NDArray[np.int64]) -> pa.Table | None:
         """The user's keys of some rows (n,), in their order; the keys of a large table are not all
@@ -174,7 +174,7 @@ class Database:
         if table in self._held_keys:
             return self._held_keys[table].schema
         files = self._key_files(table)
-        return pq.read_schema(files[0]) if files else None
+        return parquet_schema(files[0]) if files else None
 
     def _key_files(self, table: str) -> list[Path]:
         path = self.folder / "gelgt" / "keys" / f"{table}.parquet"
@@ -203,8 +203,7 @@ class Database:
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {
-            name: sum(pq.read_metadata(path).num_rows for path in self.paths(name))
-            for name in self.table_names
+            name: sum(parquet_rows(path) for path in self.paths(name)) for name in self.table_names
         }
 
     # The verbs of later stages, imported when they are used.
@@ -242,7 +241,14 @@ def _timestamp(text: str | None) -> pd.Timestamp | None:
         return None
     import pandas as pd
 
-    stamp = pd.Timestamp(text)
+    try:
+        stamp = pd.Timestamp(text)
+    except (ValueError, TypeError, OverflowError):
+        raise SchemaError(
+            "bad_manifest",
+            f"The split time {str(text)[:40]!r} is no time.",
+            hint="Write val_timestamp and test_timestamp like '2025-09-01'.",
+        ) from None
     return stamp.tz_convert("UTC").tz_localize(None) if stamp.tzinfo else stamp
 
 

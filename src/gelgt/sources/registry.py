@@ -185,8 +185,15 @@ def _starts(source: Any, test: Callable[[bytes], bool]) -> bool:
     path = Path(source).expanduser()
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        return test(file.read(16))
+    try:
+        with path.open("rb") as file:
+            return test(file.read(16))
+    except OSError as error:
+        raise SourceError(
+            "cannot_open",
+            f"{path} cannot be read: {error.strerror or error}.",
+            hint="Get permission to read it, or copy it again.",
+        ) from None
 
 
 def _open_frames(source: Any, namespace: str | None) -> Source:

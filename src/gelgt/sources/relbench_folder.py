@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from gelgt.errors import SourceError, did_you_mean
+from gelgt.errors import SchemaError, SourceError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, load_yaml, parse_schema
 from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, Finding, TableSchema
+from gelgt.schema.shape import shaped
 from gelgt.sources.cache import build_folder, cache_root
 from gelgt.sources.canonical import canonical_name, canonical_type
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
 from gelgt.sources.dating import needs_dating, with_dating
+from gelgt.sources.readable import parquet_schema
 from gelgt.sources.row_times import RowTimes
 
 DERIVED = 3  # raise it when what is derived from the same rows would come out differently
@@ -37,15 +38,16 @@ def read_folder(folder: Path, source: str) -> Database:
     """The database of a folder as its manifest states it; `follows_contract` says whether it can be
     used in place."""
     content = load_yaml(folder / MANIFEST)
-    extra: dict[str, Any] = content.get("gelgt") or {}
-    findings = [Finding(**entry) for entry in extra.get("findings") or []]
-    db = Database(folder, read_schema(folder, content), source, findings)
-    is_imported = "format" in extra
-    if is_imported:
-        db.follows_contract = not _is_edited(content)
-        has_kinds = all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values())
-        if db.follows_contract and has_kinds and not needs_dating(db.schema):
-            return db
+    with shaped(str(folder / MANIFEST), kind=SchemaError):
+        extra: dict[str, Any] = content.get("gelgt") or {}
+        findings = [Finding(**entry) for entry in extra.get("findings") or []]
+        db = Database(folder, read_schema(folder, content), source, findings)
+        is_imported = "format" in extra
+        if is_imported:
+            db.follows_contract = not _is_edited(content)
+            has_kinds = all(set(_features(t)) <= set(t.kinds) for t in db.schema.tables.values())
+            if db.follows_contract and has_kinds and not needs_dating(db.schema):
+                return db
     return _with_derived(db, is_imported)
 
 
@@ -64,14 +66,7 @@ def _columns(folder: Path, table: str) -> dict[str, str]:
             f"{folder.name}/{MANIFEST} lists the table '{table}', but there is no db/{path.name}.",
             hint=did_you_mean(table, stems),
         )
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SourceError(
-            "unreadable_file",
-            f"{path} is not a readable Parquet file: {error}",
-            hint="Write it again.",
-        ) from None
+    schema = parquet_schema(path)
     types = {field.name: canonical_type(field.type) for field in schema}
     return {name: canonical_name(arrow) for name, arrow in types.items() if arrow is not None}
 
@@ -115,7 +110,7 @@ def _with_derived(db: Database, is_imported: bool) -> Database:
     Derived once and cached.
     """
     target = cache_root() / f"derived-v{DERIVED}" / db.cache_dir.name
-    build_folder(target, lambda folder: _derive(db, folder))
+    build_folder(target, lambda folder: _derive(db, folder), is_sealed=True)
     derived = json.loads((target / "derived.json").read_text())
     if not is_imported and not derived["follows_contract"]:
         db.follows_contract = False

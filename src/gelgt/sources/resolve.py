@@ -111,6 +111,7 @@ def _primary_key(
 ) -> PrimaryKey | None:
     if "pkey" in entry:
         columns = _as_tuple(entry["pkey"])
+        _check_usable(table, columns, "a primary key")
         key = PrimaryKey(columns, "manifest", "stated by the user") if columns else None
     elif table.primary_key and set(table.primary_key) <= set(table.columns):
         key = PrimaryKey(table.primary_key, "declared", "PRIMARY KEY of the database")
@@ -136,7 +137,7 @@ def _foreign_keys(
 ) -> tuple[ForeignKey, ...]:
     if "fkeys" in entry:
         foreign = [
-            _stated_key(column, str(target), table.columns, staged)
+            _stated_key(column, str(target), table, staged)
             for column, target in (entry["fkeys"] or {}).items()
         ]
     else:
@@ -153,12 +154,26 @@ def _foreign_keys(
 
 
 def _stated_key(
-    column: str, target: str, names: Iterable[str], staged: Mapping[str, StagedTable]
+    column: str, target: str, table: StagedTable, staged: Mapping[str, StagedTable]
 ) -> ForeignKey:
     parent, referred = _target(target, staged)
     # the name of a column may hold a plus
-    columns = (column,) if column in names else tuple(column.split("+"))
+    columns = (column,) if column in table.columns else tuple(column.split("+"))
+    _check_usable(table, columns, "a foreign key")
     return ForeignKey(columns, parent, referred, "manifest", "stated by the user")
+
+
+def _check_usable(table: StagedTable, columns: Iterable[str], role: str) -> None:
+    """Whether stated columns are read, and have values that can be compared."""
+    types = table.types()
+    for column in columns:
+        if types.get(column, "list") == "list":
+            kind = "a list" if column in types else "of a type that is not read"
+            raise SchemaError(
+                "unusable_column",
+                f"'{table.name}.{column}' cannot be {role}: it is {kind}.",
+                hint="State another column, or none.",
+            )
 
 
 def _target(target: str, tables: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -209,6 +224,7 @@ def _time_column(
     column = entry["time_col"]
     if column is None:
         return None
+    _check_usable(table, [column], "the time column")
     kind = table.types()[column]
     if kind != "timestamp":
         raise SchemaError(

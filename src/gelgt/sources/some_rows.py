@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from gelgt.sources.readable import open_parquet
 
 
 def read_rows(files: Sequence[Path], rows: NDArray[np.int64]) -> pa.Table:
@@ -21,7 +22,7 @@ def read_rows(files: Sequence[Path], rows: NDArray[np.int64]) -> pa.Table:
     places = np.full(len(rows), -1, np.int64)  # of each row in the parts, one after the other
     start = read = 0
     for path in files:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with open_parquet(path) as file:
             for group in range(file.num_row_groups):
                 count = file.metadata.row_group(group).num_rows
                 is_here = (rows >= start) & (rows < start + count)

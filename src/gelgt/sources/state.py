@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gelgt.errors import SourceError
 from gelgt.sources.cache import hash_files
 
 DOUBT = 3.0  # seconds; the coarsest clock in use, FAT's, counts in steps of two
@@ -84,6 +85,12 @@ def _look(path: Path, is_log: bool = False) -> _Look | None:
             head = hashlib.blake2b(file.read(_HEAD), digest_size=16).hexdigest()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise SourceError(
+            "cannot_open",
+            f"{path} cannot be read: {error.strerror or error}.",
+            hint="Get permission to read it, or copy it again.",
+        ) from None
     # The time of the inode shows a change even where that of the content was set back. Whoever
     # opens SQLite's log as root changes it, by giving the log the owner that it has.
     changed = (stat.st_mtime_ns,) if is_log else (stat.st_mtime_ns, stat.st_ctime_ns)

@@ -47,6 +47,7 @@ def lasting(schema: pa.Schema, coded: list[str]) -> dict[str, Any]:
         "use_dictionary": coded,
         "dictionary_pagesize_limit": _DICTIONARY,
         "compression": compression,
+        "write_page_checksum": True,  # compared by `readable.py`
     }
 
 

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import pairwise
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ import pyarrow as pa
 from gelgt.errors import TaskError, did_you_mean
 from gelgt.sources.duckdb_engine import limits
 from gelgt.tasks.split import Times
-from gelgt.tasks.sql_text import quote
+from gelgt.tasks.sql_text import TIMEDELTA, quote
 from gelgt.tasks.views import create_views, parquet_files
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 RESULT = "gelgt_labels"
 BATCH_ROWS = 1 << 17
+_WRITES = re.compile(rb"(insert|update|delete|merge|copy|truncate)\b", re.IGNORECASE)
+SECONDS = "GELGT_SQL_SECONDS"  # in the environment: after which label SQL is stopped
+_SECONDS = 3600.0  # minutes are normal for large tables; what never ends is stopped
 
 
 class Engine:
@@ -45,7 +50,7 @@ class Engine:
         """Run a query for some seed times; the result stays in DuckDB. Returns its columns and
         their types."""
         if timedelta is not None:
-            sql = sql.replace("{timedelta}", str(timedelta))
+            sql = sql.replace(TIMEDELTA, str(timedelta))
         statement = self._single_select(sql)
         seed_times = pa.array(np.unique(times), pa.timestamp("us"))
         self._con.register("gelgt_times", pa.table({"timestamp": seed_times}))
@@ -78,7 +83,8 @@ class Engine:
             statements = self._con.extract_statements(sql)
         except duckdb.Error as error:
             raise self._failed(error) from None
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        is_select = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
+        if not is_select or _has_writing_part(sql):
             raise TaskError(
                 "bad_sql",
                 "The label SQL must be one SELECT statement.",
@@ -89,8 +95,17 @@ class Engine:
     def _execute(self, sql: str) -> None:
         import duckdb
 
+        timer = Timer(seconds := _seconds(), self._con.interrupt)
+        timer.daemon = True
+        timer.start()
         try:
             self._con.execute(sql)
+        except duckdb.InterruptException:
+            raise TaskError(
+                "slow_sql",
+                f"The label SQL took more than {seconds:,.0f} seconds and was stopped.",
+                hint=f"Make it cheaper, ask for fewer seed times, or set {SECONDS} to more.",
+            ) from None
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise TaskError(
                 "cannot_write",
@@ -100,6 +115,8 @@ class Engine:
             ) from None
         except duckdb.Error as error:
             raise self._failed(error) from None
+        finally:
+            timer.cancel()
 
     def _failed(self, error: Exception) -> TaskError:
         tables = ", ".join(quote(t) for t in self._tables)
@@ -147,6 +164,26 @@ def engine(
             con.close()
 
 
+def _has_writing_part(sql: str) -> bool:
+    """Whether a table expression of a SELECT writes: WITH x AS (DELETE FROM …) SELECT …"""
+    import duckdb
+
+    tokens = [t for t in duckdb.tokenize(sql) if t[1] != duckdb.token_type.comment]
+    text = sql.encode()  # places are counted in bytes
+    return any(
+        text[before : before + 1] == b"(" and _WRITES.match(text, place) is not None
+        for (before, _), (place, _) in pairwise(tokens)
+    )
+
+
+def _seconds() -> float:
+    """How long label SQL may take."""
+    try:
+        return max(0.001, float(os.environ.get(SECONDS) or _SECONDS))
+    except ValueError:
+        return _SECONDS
+
+
 def _limits() -> dict[str, Any]:
     """At most a quarter of the machine's memory or 2 GB, whichever is more: the caller needs memory
     too."""
@@ -171,7 +208,7 @@ def tables_read(db: Database, sql: str, timedelta: pd.Timedelta | None = None) -
 
     try:
         with duckdb.connect() as con:
-            names = con.get_table_names(sql.replace("{timedelta}", str(timedelta)))
+            names = con.get_table_names(sql.replace(TIMEDELTA, str(timedelta)))
     except duckdb.Error:
         return []
     read = {name.lower() for name in names}

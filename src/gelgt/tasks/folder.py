@@ -16,6 +16,7 @@ from gelgt.errors import TaskError, did_you_mean
 from gelgt.files import whole_folder
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
 from gelgt.sources.canonical import canonical_array
+from gelgt.sources.readable import read_parquet
 from gelgt.sources.relbench_folder import is_relbench_folder
 from gelgt.tasks.labels import Raw
 from gelgt.tasks.manifest import manifest
@@ -58,14 +59,7 @@ def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
     labels = {}
     for split in SPLITS:
         path = folder / f"{split}.parquet"
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise TaskError(
-                "unreadable_file",
-                f"{path} is not a readable Parquet file: {error}",
-                hint="Make the labels again.",
-            ) from None
+        table = read_parquet(path)
         columns = [name for name in _columns(task).values() if name is not None]
         missing = [name for name in columns if name not in table.column_names]
         if missing:
@@ -202,7 +196,7 @@ def _check_same(task: Task, folder: Path) -> None:
         different = [
             split
             for split in SPLITS
-            if not pq.read_table(folder / f"{split}.parquet").equals(_original(task, split))
+            if not read_parquet(folder / f"{split}.parquet").equals(_original(task, split))
         ]
     if different:
         raise TaskError(

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from gelgt.errors import SchemaError, TaskError, did_you_mean
 from gelgt.schema.manifest import MANIFEST, load_yaml
+from gelgt.schema.shape import shaped
 from gelgt.tasks.sql_text import ROW_NUMBER
 from gelgt.tasks.task import KINDS, MAX_ROWS, TASK_TYPES, Definition, Task
 from gelgt.tasks.times import duration, duration_text, time_text
@@ -53,7 +54,11 @@ def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any
         content = load_yaml(folder / MANIFEST)
     except SchemaError as error:
         raise TaskError("bad_manifest", error.message, hint=error.hint) from None
-    return parse_manifest(db, content, folder.name), content.get("gelgt") or {}
+    with shaped(str(folder / MANIFEST), kind=TaskError):
+        extra = dict(content.get("gelgt") or {})
+        labels, classes = dict(extra.get("labels") or {}), list(extra.get("classes") or ())
+        extra |= {"labels": labels, "classes": classes, "notices": list(extra.get("notices") or ())}
+    return parse_manifest(db, content, folder.name), extra
 
 
 def parse_manifest(db: Database, content: Mapping[str, Any], name: str = "") -> Definition:
@@ -63,6 +68,11 @@ def parse_manifest(db: Database, content: Mapping[str, Any], name: str = "") -> 
         TaskError: a key is missing, or has a value that no task has.
     """
     name = str(content.get("name") or name)
+    with shaped(f"The manifest of task '{name}'", kind=TaskError):
+        return _parsed(db, content, name)
+
+
+def _parsed(db: Database, content: Mapping[str, Any], name: str) -> Definition:
     where = f"The manifest of task '{name}'"
     kind, task_type = content.get("kind"), content.get("task_type")
     for value, values, key in ((kind, KINDS, "kind"), (task_type, TASK_TYPES, "task_type")):

@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.errors import TaskError, some
+from gelgt.sources.readable import read_parquet
 from gelgt.sources.relbench_folder import is_relbench_folder
 from gelgt.tasks.keys import row_numbers
 from gelgt.tasks.labels import Raw, sort_rows
@@ -186,14 +187,7 @@ def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArra
     does; None where neither does."""
     path, root = _key_file(folder, table), database_of(folder)
     if path.is_file():
-        try:
-            stored = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise TaskError(
-                "unreadable_file",
-                f"{path} is not a readable Parquet file: {error}",
-                hint="Make the task again.",
-            ) from None
+        stored = read_parquet(path)
         places = pc.index_in(pa.array(numbers), value_set=stored.column("row").combine_chunks())
         if places.null_count:
             missing = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
@@ -208,7 +202,7 @@ def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArra
     if root is None:
         return None
     keys = root / KEYS / f"{table}.parquet"
-    return _user_keys(pq.read_table(keys) if keys.is_file() else None, numbers)
+    return _user_keys(read_parquet(keys) if keys.is_file() else None, numbers)
 
 
 def _user_keys(keys: pa.Table | None, numbers: Rows) -> list[pa.ChunkedArray]:

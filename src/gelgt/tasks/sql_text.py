@@ -7,6 +7,7 @@ import numpy as np
 
 # RelBench's name for the position of a row in a table without a primary key
 ROW_NUMBER = "primary_key"
+TIMEDELTA = "{timedelta}"  # stands for the window in label SQL
 
 # Words that DuckDB does not take everywhere as the name of a table, column or alias; a test tries
 # all of its keywords.
@@ -40,10 +41,16 @@ def quote(name: str) -> str:
 def text_literal(value: str) -> str:
     """A DuckDB string.
 
+    Label SQL has its window put in for ``{timedelta}``, which a value must keep: it is written in
+    two parts.
+
     Example:
         >>> text_literal("O'Neil")
         "'O''Neil'"
     """
+    if TIMEDELTA in value:
+        parts = re.split(r"(?<=\{)(?=timedelta\})", value)
+        return f"({' || '.join(text_literal(part) for part in parts)})"
     return "'" + value.replace("'", "''") + "'"
 
 

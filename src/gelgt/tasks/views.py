@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from gelgt.sources.duckdb_engine import numbered
+from gelgt.sources.readable import parquet_schema
 from gelgt.sources.row_times import NEVER, RowTimes
 from gelgt.tasks.sql_text import ROW_NUMBER, quote, text_literal, time_literal
 
@@ -122,7 +122,7 @@ def _view(
 
 def _columns(db: Database, table: str) -> dict[str, str]:
     """The columns of a table as the SQL sees them."""
-    arrow = pq.read_schema(db.paths(table)[0])
+    arrow = parquet_schema(db.paths(table)[0])
     return {
         name: _column(name, canonical, arrow.field(name).type)
         for name, canonical in db.table(table).columns.items()

@@ -18,6 +18,7 @@ from torch import Tensor
 from gelgt.errors import GelgtError
 from gelgt.runs.folder import CHECKPOINT
 from gelgt.runs.tensors import load_tensors, save_tensors
+from gelgt.schema.shape import shaped
 from gelgt.training.weights import Weights
 
 FORMAT = 4
@@ -180,8 +181,9 @@ def load_checkpoint(folder: Path, key: str, member: int = 0) -> tuple[State, Sna
             hint="Use the gelgt that wrote it.",
         )
     check_key(meta.get("key"), key, folder)
-    state = State(**json.loads(meta["state"]))
-    return state, Snapshot.of(tensors, len(state.best_epochs))
+    with shaped(str(path), "damaged_file", "Start the training again, without --resume."):
+        state = State(**json.loads(meta["state"]))
+        return state, Snapshot.of(tensors, len(state.best_epochs))
 
 
 def check_key(stored: str | None, key: str, folder: Path) -> None:

@@ -6,6 +6,7 @@ compared with a key are translated here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from gelgt.tasks.sql_text import quote, text_literal
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
 
+_COMMENT = re.compile(r"/\*|\*/")  # comments nest in DuckDB: one that is opened in a key stays open
 _TYPES = {
     "int64": "number",
     "float64": "number",
@@ -245,7 +247,7 @@ class Scope:
             ) from None
         shown = [_shown(literal.value) for literal in literals]
         return [
-            f"{row} /* {text} */" if has_user_keys and "*/" not in text else str(row)
+            f"{row} /* {text} */" if has_user_keys and not _COMMENT.search(text) else str(row)
             for row, text in zip(rows, shown)
         ]
 

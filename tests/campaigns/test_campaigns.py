@@ -1,0 +1,45 @@
+"""The short form of the campaigns: the first cases of each, and the frame itself."""
+
+import json
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaigns.__main__ import NAMES
+from campaigns.frame import Campaign, Record, run_cases, work
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_cases_keep_the_promise(name: str, tmp_path: Path) -> None:
+    campaign: Campaign = import_module(f"campaigns.{name}").CAMPAIGN
+    world = campaign.prepare(tmp_path)
+    outcomes, traces = run_cases(campaign, world, 1, range(campaign.short))
+    assert not traces, next(iter(traces.values()))
+    assert sum(outcomes.values()) == campaign.short
+
+
+def _fragile(world: list[int], number: int, random: np.random.Generator) -> str:
+    world.append(number)
+    if number % 50 == 7:
+        raise ValueError(f"{random.integers(1000)}")
+    return "even" if number % 2 == 0 else "odd"
+
+
+def test_finished_cases_are_not_run_again_and_failures_are_kept(tmp_path: Path) -> None:
+    seen: list[int] = []
+    campaign = Campaign("fragile", lambda folder: seen, _fragile, long=300, short=1)
+    work(campaign, 130, 5, tmp_path, float("inf"))
+    work(campaign, 300, 5, tmp_path, float("inf"))
+    assert sorted(seen) == list(range(300)) == seen
+    record = Record.read(tmp_path, "fragile", 5)
+    assert (record.cases, record.failed) == (300, [7, 57, 107, 157, 207, 257])
+    assert record.outcomes == Counter(even=150, odd=144, broken=6)
+    lines = (tmp_path / "fragile.failures.jsonl").read_text().splitlines()
+    assert [json.loads(line)["case"] for line in lines] == record.failed
+    # a case is the same by its number alone
+    again = run_cases(campaign, seen, 5, [207])[1]
+    assert json.loads(lines[4])["trace"].splitlines()[-1] == again[207].splitlines()[-1]
+    assert Record.read(tmp_path, "fragile", 6).cases == 0
