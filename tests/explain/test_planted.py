@@ -48,6 +48,7 @@ def finds_the_truths(why: Explanation, order: int, lines: dict[int, str]) -> boo
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)  # training alone takes four minutes
 @pytest.mark.usefixtures("whole_forests")
 def test_nine_in_ten_explanations_find_the_truths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -64,15 +65,23 @@ def test_nine_in_ten_explanations_find_the_truths(
         "SELECT DISTINCT customer_id FROM orders WHERE placed_at < ? ORDER BY customer_id", (at,)
     ).fetchall()
     drawn = np.random.default_rng(0).choice([key for (key,) in buyers], CUSTOMERS, replace=False)
-    found, areas = 0, []
+    found, noise, areas = 0, [], []
     for why in Explainer(Predictor(run, demo.db, device="cpu")).explain_all(drawn.tolist(), at):
         found += finds_the_truths(why, *last_order(shop, int(why.entity), at))
-        strongest = [effect for effect in why.effects[:3] if NOISE & set(effect.path)]
-        assert len(strongest) <= 1
+        noise.append(sum(bool(NOISE & set(effect.path)) for effect in why.effects[:3]))
         areas.append([why.check[name] for name in ("area", "area_attention", "area_random")])
         assert abs(why.prediction - why.base - sum(e.effect for e in why.effects)) < 1e-3
-    assert found >= 0.9 * CUSTOMERS
     own, attention, random = np.array(areas).T
-    for other in (attention, random):
+    counts = (
+        f"truths found for {found} of {CUSTOMERS} customers, noise among the three strongest "
+        f"effects of {sum(map(bool, noise))}; area {own.mean():.3f}"
+    )
+    print(counts)
+    assert found >= 0.9 * CUSTOMERS, counts
+    assert max(noise) <= 1, counts
+    for name, other in (("attention", attention), ("random", random)):
         gain = own - other
-        assert gain.mean() - 1.96 * gain.std() / np.sqrt(len(gain)) > 0
+        margin = 1.96 * gain.std() / np.sqrt(len(gain))
+        ahead = f"{gain.mean():.3f} ± {margin:.3f} over {name} ({other.mean():.3f})"
+        print(ahead)
+        assert gain.mean() - margin > 0, ahead

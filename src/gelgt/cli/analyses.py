@@ -17,7 +17,7 @@ from gelgt.cli.options import (
     VisibilityOption,
 )
 from gelgt.cli.output import note, print_json, say
-from gelgt.cli.parse import address_of, check_visibility, sizes, typed_command
+from gelgt.cli.parse import address_of, check_visibility, one_of, sizes, typed_command
 from gelgt.cli.study import INTERRUPTED, StudyOptions, run_study_command
 from gelgt.errors import GelgtError
 
@@ -107,8 +107,12 @@ def temporal_command(options: StudyOptions, as_json: JsonFlag = False) -> None:
 def explain_command(
     run: RunArg,
     rows: Annotated[
-        int, typer.Option("--rows", min=2, metavar="N", help="Test rows that are explained.")
+        int, typer.Option("--rows", min=2, metavar="N", help="Rows of labels that are explained.")
     ] = 60,
+    split: Annotated[
+        str,
+        typer.Option("--split", metavar="test|val|train", help="Split whose rows are explained."),
+    ] = "test",
     device: DeviceOption = "auto",
     as_json: JsonFlag = False,
 ) -> None:
@@ -116,9 +120,10 @@ def explain_command(
 
     Prints the area between adding and removing rows, beside the orders by attention and at random,
     with bootstrap intervals, and the seconds of an explanation."""
+    one_of("--split", split, ("test", "val", "train"))
     from gelgt.bench.explain import bench_explain
 
-    show(bench_explain(run, rows, device, progress=note), as_json)
+    show(bench_explain(run, rows, device, split, progress=note), as_json)
 
 
 def results_command(

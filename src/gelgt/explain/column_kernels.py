@@ -1,5 +1,6 @@
-"""Compiled loops that make history columns of lists of events which variants of a seed share. The
-sums are those of `history/kernels.py`, in the same order."""
+"""Compiled loops that make history columns of rows, and of lists of events which variants of a seed
+share. The numbers are those of `history/kernels.py`, summed in the same order; what no column of
+the plan asks for is not computed."""
 
 from typing import Any, NamedTuple
 
@@ -7,37 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
-from gelgt.graph import NEVER, TIMELESS
-from gelgt.history.kernels import (
-    block_sums,
-    first_from,
-    sweep_codes,
-    sweep_numbers,
-    window_means,
+from gelgt.explain.event_kernels import (
+    EventLists,
+    Times,
+    age_of,
+    fill_events,
+    first_since,
+    give,
 )
+from gelgt.history.kernels import LONGER, RECENT
 
-DAY = 86_400
-
-
-class Lists(NamedTuple):
-    """m lists of events as variants share them: (N,) times and read rows, (m + 1,) where each list
-    begins, and (V,) the list of each variant."""
-
-    time: Any
-    read: Any
-    bounds: Any
-    which: Any
-
-
-class Times(NamedTuple):
-    """The time from which ages are measured, seconds of a window, and over how many windows means
-    are taken and events are counted; which of the newest events have an age."""
-
-    reference: Any
-    window: Any
-    mean_windows: Any
-    count_windows: Any
-    back: Any
+STATISTICS = 9  # of a number: `NUMBERS` of history/columns.py
 
 
 class Table(NamedTuple):
@@ -50,133 +31,198 @@ class Table(NamedTuple):
     places: Any
 
 
+class Tables(NamedTuple):
+    """The columns of a table by kind, and (K,) how many categories of each are counted."""
+
+    numbers: Any
+    codes: Any
+    times: Any
+    tops: Any
+
+
 @compiled
 def fill_path(
-    lists: Lists,
+    lists: EventLists,
     times: Times,
-    numbers: Table,
-    codes: Table,
-    tops: NDArray[np.int64],
+    tables: Tables,
     event_places: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
     """Write the columns of one path for all variants, computed once for each list.
 
     Args:
-        numbers: Places: nine statistics (`sweep_numbers`), then the means of windows.
-        codes: Places: shares of the first categories, and last the newest.
-        tops: (C,) categories of each column whose share is counted.
+        tables: Places of numbers: nine statistics, then the means of windows. Of codes: shares of
+            the first categories, and last the newest. Of times: the age of the newest.
         event_places: Of the number of events, of those in windows, of ages, and of mean gap, last
-            gap and overdue; empty for none.
+            gap and overdue; -1 for none.
         out: (V, F), written.
     """
-    first, last = lists.bounds[:-1].copy(), lists.bounds[1:].copy()
-    order, made = np.arange(len(first)), np.empty(len(first), np.float32)
-    since = np.empty((len(times.mean_windows), len(first)), np.int64)
-    for w in range(len(times.mean_windows)):
-        since[w] = _since(lists, times, times.mean_windows[w], first, last)
-    swept = np.empty((len(first), 9), np.float32)
+    numbers, codes = tables.numbers, tables.codes
+    windows = len(times.mean_windows)
+    made = np.empty((len(lists.bounds) - 1, STATISTICS + windows), np.float32)
+    since = np.empty((windows, len(made)), np.int64)
+    if len(numbers.columns) and windows and numbers.places[:, STATISTICS:].max() >= 0:
+        for w in range(windows):
+            first_since(lists, times, times.mean_windows[w], since[w])
     for c in range(len(numbers.columns)):
-        column, places = _gathered(numbers, c, lists.read), numbers.places[c]
-        if places[:9].max() >= 0:
-            sweep_numbers(column, first, last, order, swept)
-            for s in range(9):
-                _give(swept[:, s], lists.which, places[s], out)
-        if len(since) and places[9:].max() >= 0:
-            small = column.astype(np.float32)
-            sums, counts = block_sums(small, lists.bounds)
-            for w in range(len(since)):
-                if places[9 + w] >= 0:
-                    means = window_means(small, sums, counts, first, since[w], last)
-                    _give(means, lists.which, places[9 + w], out)
+        _sweep_numbers(_column(numbers, c, lists.row), lists, since, numbers.places[c], made)
+        give(made, lists.which, numbers.places[c], out)
     for c in range(len(codes.columns)):
-        shares = np.empty((len(first), tops[c] + 1), np.float32)
-        sweep_codes(_gathered(codes, c, lists.read), first, last, order, shares)
-        for k in range(tops[c]):
-            _give(shares[:, k], lists.which, codes.places[c, k], out)
-        _give(shares[:, tops[c]], lists.which, codes.places[c, -1], out)
-    if len(event_places) and event_places.max() >= 0:
-        _fill_events(lists, times, first, last, event_places, made, out)
+        top = tables.tops[c]
+        _sweep_codes(_column(codes, c, lists.row), lists, top, made)
+        give(made[:, :top], lists.which, codes.places[c, :top], out)
+        give(made[:, top : top + 1], lists.which, codes.places[c, -1:], out)
+    for c in range(len(tables.times.columns)):
+        column = _column(tables.times, c, lists.row)
+        for m in range(len(made)):
+            first, last = lists.bounds[m], lists.bounds[m + 1]
+            is_there = last > first
+            made[m, 0] = (
+                age_of(column[lists.read[last - 1]], times.reference) if is_there else np.nan
+            )
+        give(made[:, :1], lists.which, tables.times.places[c], out)
+    if event_places.max() >= 0:
+        fill_events(lists, times, event_places, out)
 
 
 @compiled
-def _fill_events(
-    lists: Lists,
-    times: Times,
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-    places: NDArray[np.int64],
-    made: NDArray[np.float32],
+def fill_rows(
+    rows: NDArray[np.int64],
+    read: NDArray[np.int64],
+    moments: NDArray[np.int64],
+    reference: int,
+    tables: Tables,
+    own: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
-    """Numbers and times of events, as `SeedColumns.of_events` has them."""
-    count, at = last - first, 1
-    made[:] = count
-    _give(made, lists.which, places[0], out)
-    for w in range(len(times.count_windows)):
-        if places[at] >= 0:
-            made[:] = last - _since(lists, times, times.count_windows[w], first, last)
-            _give(made, lists.which, places[at], out)
-        at += 1
-    for b in range(len(times.back)):
-        if places[at] >= 0:
-            back = times.back[b]
-            for m in range(len(first)):
-                is_there = count[m] >= back
-                made[m] = _age(lists.time[last[m] - back], times.reference) if is_there else np.nan
-            _give(made, lists.which, places[at], out)
-        at += 1
-    for what in range(3):  # mean gap, last gap, overdue
-        if places[at + what] < 0:
-            continue
-        for m in range(len(first)):
-            made[m] = np.nan
-            if count[m] > 1:
-                newest, oldest = lists.time[last[m] - 1], lists.time[first[m]]
-                mean_gap = (newest - oldest) / DAY / (count[m] - 1)
-                if what == 0:
-                    made[m] = mean_gap
-                elif what == 1:
-                    made[m] = (newest - lists.time[last[m] - 2]) / DAY
-                elif mean_gap > 0:
-                    made[m] = np.float32(_age(newest, times.reference)) / mean_gap
-        _give(made, lists.which, places[at + what], out)
+    """Write the columns of one row for each variant.
+
+    Args:
+        rows: (V,) rows of a table, -1 for none.
+        read: (V,) the rows whose columns are read; from R on, stand-ins.
+        moments: (R,) the times of the table's rows.
+        reference: The time from which ages are measured.
+        tables: Each column has one place.
+        own: (1,) the place of the row's own age, -1 for none.
+        out: (V, F), written.
+    """
+    numbers, codes, times = tables.numbers, tables.codes, tables.times
+    for v in range(len(rows)):
+        if own[0] >= 0:
+            out[v, own[0]] = age_of(moments[rows[v]], reference) if rows[v] >= 0 else np.nan
+        for c in range(len(numbers.columns)):
+            is_there = read[v] >= 0
+            out[v, numbers.places[c, 0]] = _cell(numbers, c, read[v]) if is_there else np.nan
+        for c in range(len(codes.columns)):
+            code = _cell(codes, c, read[v]) if read[v] >= 0 else -1
+            out[v, codes.places[c, 0]] = code if code >= 0 else np.nan
+        for c in range(len(times.columns)):
+            is_there = read[v] >= 0
+            age = age_of(_cell(times, c, read[v]), reference) if is_there else np.nan
+            out[v, times.places[c, 0]] = age
 
 
 @compiled
-def _gathered(table: Table, c: int, rows: NDArray[np.int64]) -> NDArray[Any]:
-    """(n,) a column of rows and stand-ins, which are numbered from R on."""
+def _sweep_numbers(
+    column: NDArray[Any],
+    lists: EventLists,
+    since: NDArray[np.int64],
+    places: NDArray[np.int64],
+    made: NDArray[np.float32],
+) -> None:
+    """What `sweep_numbers` and `window_means` make of a column, for each list.
+
+    Args:
+        column: (n + E,) values of events and stand-ins.
+        since: (W, m) the first event of each list in the last windows, of which each is longer than
+            the one before.
+        places: (9 + W,) -1 for what nobody reads, which may stay unwritten.
+        made: (m, 9 + W), written.
+    """
+    read, windows = lists.read, len(since)
+    has_windows = windows > 0 and places[STATISTICS:].max() >= 0
+    has_deviation, is_swept = places[3] >= 0, has_windows or places[:4].max() >= 0
+    totals, counts = np.zeros(windows), np.zeros(windows, np.int64)
+    for m in range(len(made)):
+        first, last = lists.bounds[m], lists.bounds[m + 1]
+        at, count, total, low, high = first, 0, 0.0, np.inf, -np.inf
+        mean, squares = 0.0, 0.0
+        for w in range(windows if has_windows else 0, -1, -1):
+            end = since[w - 1, m] if w else last
+            for i in range(at, end if is_swept else at):
+                value = column[read[i]]
+                if not np.isnan(value):
+                    count += 1
+                    total += value
+                    low, high = min(low, value), max(high, value)
+                    if has_deviation:
+                        step = value - mean
+                        mean += step / count
+                        squares += step * (value - mean)
+            at = max(at, end)
+            if w:
+                totals[w - 1], counts[w - 1] = total, count
+        made[m, 0] = total / count if count else np.nan
+        made[m, 1] = low if count else np.nan
+        made[m, 2] = high if count else np.nan
+        made[m, 3] = np.sqrt(squares / (count - 1)) if count > 1 else np.nan
+        if places[4] >= 0:
+            made[m, 4] = _mean_of_newest(column, read, first, last, RECENT)
+        if places[5] >= 0:
+            made[m, 5] = _mean_of_newest(column, read, first, last, LONGER)
+        for back in range(3):
+            there = last - 1 - back
+            made[m, 6 + back] = column[read[there]] if there >= first else np.nan
+        for w in range(windows if has_windows else 0):
+            inside = count - counts[w]
+            made[m, STATISTICS + w] = (total - totals[w]) / inside if inside else np.nan
+
+
+@compiled
+def _mean_of_newest(
+    column: NDArray[Any], read: NDArray[np.int64], first: int, last: int, most: int
+) -> float:
+    total, count = 0.0, 0
+    for i in range(max(first, last - most), last):
+        value = column[read[i]]
+        if not np.isnan(value):
+            total += value
+            count += 1
+    return total / count if count else np.nan
+
+
+@compiled
+def _sweep_codes(
+    column: NDArray[Any], lists: EventLists, most: int, made: NDArray[np.float32]
+) -> None:
+    """The shares of the codes 0 … most - 1 in each list, then the newest code."""
+    counts = np.zeros(most, np.int64)
+    for m in range(len(made)):
+        first, last = lists.bounds[m], lists.bounds[m + 1]
+        counts[:] = 0
+        for i in range(first, last):
+            code = column[lists.read[i]]
+            if 0 <= code < most:
+                counts[code] += 1
+        for k in range(most):
+            made[m, k] = counts[k] / (last - first) if last > first else np.nan
+        newest = column[lists.read[last - 1]] if last > first else -1
+        made[m, most] = newest if newest >= 0 else np.nan
+
+
+@compiled
+def _column(table: Table, c: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """(n + E,) a column of some rows, and of all stand-ins of their table."""
     array, further, column = table.array, table.further, table.columns[c]
-    out, size = np.empty(len(rows), array.dtype), len(array)
+    out = np.empty(len(rows) + len(further), array.dtype)
     for i in range(len(rows)):
-        row = rows[i]
-        out[i] = array[row, column] if row < size else further[row - size, column]
+        out[i] = array[rows[i], column]
+    for i in range(len(further)):
+        out[len(rows) + i] = further[i, column]
     return out
 
 
 @compiled
-def _since(
-    lists: Lists,
-    times: Times,
-    windows: int,
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """(m,) the first event of each list in the last windows."""
-    moment = times.reference - windows * times.window
-    return first_from(lists.time, first, last, np.full(len(first), moment))
-
-
-@compiled
-def _give(
-    made: NDArray[np.float32], which: NDArray[np.int64], place: int, out: NDArray[np.float32]
-) -> None:
-    """Give every variant the value of its list."""
-    if place >= 0:
-        for v in range(len(which)):
-            out[v, place] = made[which[v]]
-
-
-@compiled
-def _age(time: int, reference: int) -> float:
-    return np.nan if time in (NEVER, TIMELESS) else (reference - time) / DAY
+def _cell(table: Table, c: int, row: int) -> Any:
+    size, column = len(table.array), table.columns[c]
+    return table.array[row, column] if row < size else table.further[row - size, column]

@@ -8,6 +8,7 @@ check removes and adds rows in that order (`explain/check.py`).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gelgt.explain.clock import Clock
 from gelgt.explain.counterfactual import counterfactual
 from gelgt.explain.explanation import Effect, Explanation
 from gelgt.explain.levels import Part
-from gelgt.explain.naming import Keys, Names
+from gelgt.explain.naming import Cells, Keys, Names
 from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.owen import Division, Effort
 from gelgt.explain.sentences import key_text, summary
@@ -53,7 +54,8 @@ class Explainer:
             )
         self.predictor, self.scorer = predictor, predictor.scorer
         self.data, self.effort = predictor.scorer.data, effort or Effort()
-        self.keys, self.clock = Keys(self.data.db), Clock()
+        self.keys, self.cells = Keys(self.data.db), Cells(self.data.features)
+        self.clock = Clock()
         self.columns = readable_columns(
             predictor.db, self.data.features, self.data.hide, self.data.task_data.hidden
         )
@@ -138,7 +140,7 @@ class Explainer:
     ) -> Explanation:
         """An explanation in the user's own terms."""
         hood, now = variants.hood, variants.outputs(variants.full[None])
-        names = Names(self.data, hood, list(now.parts), self.keys)
+        names = Names(self.data, hood, list(now.parts), self.keys, self.cells)
         what = self.what(variants.output)
         effects = sorted(
             (names.effect(leaf, what) for part in parts for leaf in part.leaves),
@@ -275,19 +277,20 @@ def _by_path(names: Names, paths: list[Part], what: str) -> tuple[Effect, ...]:
 
 
 def _timeline(names: Names, hood: Neighbourhood, score: Floats) -> tuple[dict[str, Any], ...]:
+    ages, effects = hood.ages.tolist(), score.tolist()
     return tuple(
         {
             "table": hood.paths[unit].table,
             "path": list(hood.paths[unit].tables),
             "key": names.key(unit),
             "time": names.time(unit),
-            "age_days": _finite(hood.ages[unit]),
-            "via_days": _finite(hood.via_age(unit)),
-            "effect": float(score[unit]),
+            "age_days": _finite(ages[unit]),
+            "via_days": _finite(hood.via_ages[unit]),
+            "effect": effects[unit],
         }
         for unit in range(1, hood.num_rows)
     )
 
 
 def _finite(value: float) -> float | None:
-    return round(float(value), 3) if np.isfinite(value) else None
+    return round(float(value), 3) if isfinite(value) else None

@@ -1,30 +1,17 @@
 """What a plan of history columns asks for, in a form that all seeds and variants of a run share:
-the columns of each path as places in one table, and the steps along the foreign keys, written down
+the columns of each path (`explain/blocks.py`), and the steps along the foreign keys, written down
 once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.features.encode import columns_of
+from gelgt.explain.blocks import Block, event_block, row_block
 from gelgt.history.aggregates import PathColumns, aggregates
-from gelgt.history.columns import (
-    BACK,
-    COUNT_WINDOWS,
-    MEAN_WINDOWS,
-    NUMBERS,
-    TIMELESS_NUMBERS,
-    TOP,
-    Choice,
-    Column,
-    SeedColumns,
-    TaskData,
-    Values,
-    window_name,
-)
+from gelgt.history.columns import Choice, Column, SeedColumns, TaskData, Values
 from gelgt.history.keys import Key
 from gelgt.history.lists import Lists
 from gelgt.sampling import Seeds
@@ -32,88 +19,6 @@ from gelgt.scoring.seed_data import SeedData
 
 PROGRAM = "_explained_program"
 Numbers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Which columns of the events on one path are read.
-
-    Attributes:
-        numbers: (C,) numerical columns of the table.
-        number_places: (C, 13) where each statistic of each stands in the plan, -1 for none.
-        codes: (K,) categorical columns.
-        tops: (K,) how many of their categories are counted.
-        code_places: (K, 6) likewise for the shares, and last for the newest category.
-        times: Timestamp columns, each with its place.
-        event_places: (17,) likewise for number, times and gaps of the events.
-    """
-
-    numbers: Numbers
-    number_places: Numbers
-    codes: Numbers
-    tops: Numbers
-    code_places: Numbers
-    times: tuple[tuple[int, int], ...]
-    event_places: Numbers
-
-    @classmethod
-    def of(
-        cls,
-        data: TaskData,
-        plan: Mapping[str, int],
-        path: str,
-        table: str,
-        is_timed: bool,
-        has_events: bool,
-    ) -> "Block":
-        """The block of a path whose events are rows of a table.
-
-        Args:
-            plan: The place of each column that is read.
-            has_events: Whether the events themselves have columns, beside those of their rows.
-        """
-
-        def place(name: str, is_given: bool = True) -> int:
-            return plan.get(name, -1) if is_given else -1
-
-        given = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
-        numbers, codes, tops, times = {}, {}, {}, []
-        for column, name in _columns(data, table, "numerical"):
-            places = [place(f"{path}: {name} {s}", s in given) for s in NUMBERS]
-            means = (f"{path}: {name} mean in {window_name(w)}" for w in MEAN_WINDOWS)
-            numbers[column] = places + [place(mean, is_timed) for mean in means]
-        for column, name in _columns(data, table, "categorical"):
-            top = data.categories(table, name)[:TOP]
-            shares = [place(f"{path}: {name} share of {category}") for category in top]
-            rest = [-1] * (TOP - len(top))
-            codes[column] = [*shares, *rest, place(f"{path}: {name} last", is_timed)]
-            tops[column] = len(top)
-        time_col = data.db.table(table).time_col
-        for column, name in _columns(data, table, "timestamp"):
-            there = place(f"{path}: {name} last age", is_timed and name != time_col)
-            times += [(column, there)] if there >= 0 else []
-        counted = [f"count in {window_name(w)}" for w in COUNT_WINDOWS]
-        since = ["days since", *(f"days since {word} last" for word in BACK)]
-        events = [place(f"{path}: count", has_events)]
-        for what in (*counted, *since, "mean gap", "last gap", "overdue"):
-            events.append(place(f"{path}: {what}", has_events and is_timed))
-        numbers, codes = ({c: p for c, p in d.items() if max(p) >= 0} for d in (numbers, codes))
-        return cls(
-            np.array(list(numbers), np.int64),
-            np.array(list(numbers.values()), np.int64).reshape(
-                -1, len(NUMBERS) + len(MEAN_WINDOWS)
-            ),
-            np.array(list(codes), np.int64),
-            np.array([tops[column] for column in codes], np.int64),
-            np.array(list(codes.values()), np.int64).reshape(-1, TOP + 1),
-            tuple(times),
-            np.array(events, np.int64),
-        )
-
-
-def _columns(data: TaskData, table: str, kind: str) -> Iterator[tuple[int, str]]:
-    names = columns_of(data.features.statistics.tables[table], kind)
-    return ((c, name) for c, name in enumerate(names) if (table, name) not in data.hidden)
 
 
 class Program:
@@ -124,6 +29,7 @@ class Program:
         self.choice, self.size = Choice(frozenset(names)), len(names)
         self.places = {name: place for place, name in enumerate(names)}
         self._blocks: dict[tuple[str, str, bool, bool], Block] = {}
+        self._row_blocks: dict[tuple[str, str], Block] = {}
         self._steps: list[Step] | None = None
 
     @classmethod
@@ -135,13 +41,21 @@ class Program:
         assert isinstance(made, cls)
         return made
 
-    def block(
+    def event_block(
         self, data: TaskData, path: str, table: str, is_timed: bool, has_events: bool
     ) -> Block:
+        """Of the events on a path."""
         key = path, table, is_timed, has_events
         if key not in self._blocks:
-            self._blocks[key] = Block.of(data, self.places, *key)
+            self._blocks[key] = event_block(data, self.places, *key)
         return self._blocks[key]
+
+    def row_block(self, data: TaskData, path: str, table: str) -> Block:
+        """Of a row at the end of a path."""
+        key = path, table
+        if key not in self._row_blocks:
+            self._row_blocks[key] = row_block(data, self.places, *key)
+        return self._row_blocks[key]
 
     def steps(self, data: SeedData, seed: Seeds) -> "list[Step]":
         """How the paths are followed, which is the same for all seeds: what `PathColumns` asks for,

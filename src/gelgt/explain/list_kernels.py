@@ -29,6 +29,23 @@ class KeyLists(NamedTuple):
     first_parent: Any
 
 
+class UnitLists(NamedTuple):
+    """The nodes of units, ascending, the unit of each, and the unit of all other nodes."""
+
+    nodes: Any
+    units: Any
+    rest: Any
+
+
+class Known(NamedTuple):
+    """The units that events depend on: (2, n) of their own rows, and of the rows on the way to
+    them, -1 for none; those of each owner's events, each once, and (O + 1,) where these begin."""
+
+    units: Any
+    each: Any
+    starts: Any
+
+
 @compiled
 def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A number of 64 bits for each row (n, K), the same for equal rows, as `fingerprints`."""
@@ -39,6 +56,35 @@ def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
             value += np.uint64(kinds[v, k]) * weight[k]
         prints[v] = value ^ (value >> np.uint64(32))
     return prints
+
+
+@compiled
+def place_keys(
+    keys: NDArray[np.uint64], slots: NDArray[np.uint64], numbers: NDArray[np.int64], count: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Look keys up in a hash table, and number those that are new.
+
+    Args:
+        keys: (n,) what is looked for.
+        slots: (S,) the table's keys, where numbers are not negative; S is a power of 2. Written.
+        numbers: (S,) of the keys, -1 for free. Written.
+        count: Numbers that are given away already.
+
+    Returns:
+        (n,) the number of each key, and the places of the new ones, each once.
+    """
+    found, new = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    added, last = 0, np.uint64(len(slots) - 1)
+    for k in range(len(keys)):
+        slot = np.int64(keys[k] & last)
+        while numbers[slot] >= 0 and slots[slot] != keys[k]:
+            slot = (slot + 1) & np.int64(last)
+        if numbers[slot] < 0:
+            slots[slot], numbers[slot] = keys[k], count + added
+            new[added] = k
+            added += 1
+        found[k] = numbers[slot]
+    return found, new[:added].copy()
 
 
 @compiled
@@ -80,15 +126,19 @@ def read_children(
 
 
 @compiled
-def units_of(
-    known: NDArray[Any], units: NDArray[np.int64], nodes: NDArray[np.int64], rest: int
-) -> NDArray[np.int64]:
-    """(n,) the unit of each node by the known ones, which ascend; `rest` for the others."""
+def unit_of(units: UnitLists, node: int) -> int:
+    """The unit of a node."""
+    place = np.searchsorted(units.nodes, node)
+    is_known = place < len(units.nodes) and units.nodes[place] == node
+    return units.units[place] if is_known else units.rest
+
+
+@compiled
+def units_of(units: UnitLists, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) the units of some nodes."""
     out = np.empty(len(nodes), np.int64)
     for i in range(len(nodes)):
-        place = np.searchsorted(known, nodes[i])
-        is_known = place < len(known) and known[place] == nodes[i]
-        out[i] = units[place] if is_known else rest
+        out[i] = unit_of(units, nodes[i])
     return out
 
 
@@ -137,45 +187,87 @@ def shared_lists(
 def seen_lists(
     state: NDArray[np.int64],
     owner: NDArray[np.int64],
-    first: NDArray[np.int64],
+    known: Known,
     row: NDArray[np.int64],
-    time: NDArray[np.int64],
-    units: NDArray[np.int64],
     starts: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The events that are there in each of m lists.
+    stand_ins: NDArray[np.int64],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The events that each variant sees, variants that see the same together.
 
     Args:
         state: (V, U) of the units.
         owner: (V,) whose events each variant looks at; -1 for nobody's.
-        first: (m,) a variant that sees each list.
+        known: The units that the events depend on.
         row: (n,) rows of the events, owner after owner.
-        time: (n,) their times.
-        units: (2, n) units of their own rows, and of the rows on the way to them; -1 for none.
         starts: (O + 1,) where the events of each owner begin.
-        numbers: The row that each stand-in is.
+        stand_ins: The place of each stand-in among those of its table.
 
     Returns:
-        Rows, times and read rows, list after list, and (m + 1,) where each list begins.
+        Events and what is read of each, list after list: its own place, or n plus a place among the
+        stand-ins of the table; (m + 1,) where each list begins; (V,) the list of each variant; and
+        (m,) the row of each list's newest event, -1 for none.
     """
+    which, first = shared_lists(state, owner, known.each, known.starts)
     most = 0
     for v in first:
         if owner[v] >= 0:
             most += starts[owner[v] + 1] - starts[owner[v]]
-    rows, bounds = np.empty(most, np.int64), np.zeros(len(first) + 1, np.int64)
-    times, read = np.empty_like(rows), np.empty_like(rows)
+    events, read = np.empty(most, np.int64), np.empty(most, np.int64)
+    bounds, newest = np.zeros(len(first) + 1, np.int64), np.full(len(first), -1, np.int64)
     at = 0
     for number in range(len(first)):
         v = first[number]
         if owner[v] >= 0:
             for e in range(starts[owner[v]], starts[owner[v] + 1]):
-                own, way = units[0, e], units[1, e]
+                own, way = known.units[0, e], known.units[1, e]
                 seen = state[v, own] if own >= 0 else 1
                 if seen == 0 or (way >= 0 and state[v, way] == 0):
                     continue
-                rows[at], times[at] = row[e], time[e]
-                read[at] = numbers[seen - 2] if seen >= 2 else row[e]
+                events[at], newest[number] = e, row[e]
+                read[at] = len(row) + stand_ins[seen - 2] if seen >= 2 else e
                 at += 1
         bounds[number + 1] = at
-    return rows[:at], times[:at], read[:at], bounds
+    return events[:at], read[:at], bounds, which, newest
+
+
+@compiled
+def named_rows(
+    rows: NDArray[np.int64],
+    graph: GraphLists,
+    key: KeyLists,
+    limit: int,
+    units: UnitLists,
+    state: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """(V,) the row that a row of each variant names by a key; -1 for the row -1, where there is
+    none, where it is not before a limit, and where it is absent."""
+    out = np.full(len(rows), -1, np.int64)
+    for v in range(len(rows)):
+        node = np.int64(key.named[rows[v], key.place]) if rows[v] >= 0 else np.int64(-1)
+        if node >= 0 and graph.node_time[node] < limit:
+            unit = unit_of(units, node)
+            if unit < 0 or state[v, unit] != 0:
+                out[v] = node - key.first_parent
+    return out
+
+
+@compiled
+def read_rows(
+    rows: NDArray[np.int64],
+    first: int,
+    units: UnitLists,
+    state: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """(V,) the rows whose columns are read for a row of each variant, -1 for none.
+
+    Args:
+        first: The node of the table's first row.
+        numbers: The row that each stand-in is in its table.
+    """
+    out = rows.copy()
+    for v in range(len(rows)):
+        unit = unit_of(units, rows[v] + first) if rows[v] >= 0 else -1
+        if unit >= 0 and state[v, unit] >= 2:
+            out[v] = numbers[state[v, unit] - 2]
+    return out

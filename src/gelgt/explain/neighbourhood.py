@@ -8,14 +8,19 @@ read. A row belongs to one unit, that of the shortest path to it, and is absent 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from math import isnan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.explain.paths import OWN, Path, step_down, step_up
+from gelgt.explain.paths import OWN, Path, parsed, step_down, step_up
+from gelgt.explain.reader import PathReader
 from gelgt.graph import Graph
 from gelgt.sampling import Sample, Seeds
+
+if TYPE_CHECKING:
+    from gelgt.explain.list_kernels import UnitLists
 
 DAY = 86_400
 
@@ -70,6 +75,7 @@ class Neighbourhood:
         sample: Its sampled subgraph.
         hops: Depth of the sampler.
         rests: What the sample left out.
+        reader: What has been read of the paths around the seed.
     """
 
     graph: Graph
@@ -77,6 +83,7 @@ class Neighbourhood:
     sample: Sample
     hops: int
     rests: tuple[Rest, ...] = ()
+    reader: PathReader | None = None
 
     @property
     def num_rows(self) -> int:
@@ -125,22 +132,30 @@ class Neighbourhood:
     @cached_property
     def search(self) -> "Search":
         """Breadth-first search over all rows."""
-        starts, others, relations = self.lists
+        starts, others, relations = (values.tolist() for values in self.lists)
         order, depth = [0], [-1] * self.num_rows
         paths, via = [OWN] * self.num_rows, [0] * self.num_rows
+        longer: dict[tuple[str, int], Path] = {}  # by the path before, and the step
         depth[0] = 0
         for row in order:
             if depth[row] == self.hops:
                 continue
             for e in range(starts[row], starts[row + 1]):
-                other = int(others[e])
+                other, way = others[e], relations[e]
                 if depth[other] < 0:
-                    depth[other], way = depth[row] + 1, int(relations[e])
-                    step = step_up if way >= 0 else step_down
-                    key = self.graph.relations[way if way >= 0 else -1 - way]
-                    paths[other], via[other] = step(paths[row], key), row
+                    depth[other], via[other] = depth[row] + 1, row
+                    key = paths[row].name, way
+                    if key not in longer:
+                        longer[key] = self._step(paths[row], way)
+                    paths[other] = longer[key]
                     order.append(other)
         return Search(order, depth, paths, via)
+
+    def _step(self, path: Path, way: int) -> Path:
+        """A path and one step more, along a relation of `lists`."""
+        if way >= 0:
+            return step_up(path, self.graph.relations[way])
+        return step_down(path, self.graph.relations[-1 - way])
 
     @cached_property
     def is_loose(self) -> NDArray[np.bool_]:
@@ -168,9 +183,7 @@ class Neighbourhood:
 
     @cached_property
     def rest_paths(self) -> list[Path]:
-        names = {rest.path for rest in self.rests}
-        paths = {name: Path.parse(name, self.table(0), self.graph) for name in names}
-        return [paths[rest.path] for rest in self.rests]
+        return [parsed(rest.path, self.table(0), self.graph) for rest in self.rests]
 
     @cached_property
     def groups(self) -> dict[Path, NDArray[np.int64]]:
@@ -190,12 +203,22 @@ class Neighbourhood:
         rests = [np.min(rest.ages, initial=np.inf) for rest in self.rests]
         return np.concatenate([sampled, [a if np.isfinite(a) else np.nan for a in rests]])
 
-    def via_age(self, row: int) -> float:
-        """The age of a sampled row, or of the row that leads to it where it has none of its own;
-        NaN where that is the entity."""
-        while row and np.isnan(self.ages[row]):
-            row = self.search.via[row]
-        return float(self.ages[row]) if row else float("nan")
+    @cached_property
+    def oldest(self) -> NDArray[np.float64]:
+        """(U,) the same; of a rest, those of its oldest row."""
+        rests = [rest.ages.max(initial=-np.inf) for rest in self.rests]
+        return np.concatenate([self.ages[: self.num_rows], rests])
+
+    @cached_property
+    def via_ages(self) -> list[float]:
+        """(K,) the age of each sampled row, or of the row that leads to it where it has none of its
+        own; NaN where that is the entity."""
+        ages: list[float] = self.ages[: self.num_rows].tolist()
+        ages[0] = float("nan")
+        for row in self.search.order[1:]:  # what leads to a row comes before it
+            if isnan(ages[row]):
+                ages[row] = ages[self.search.via[row]]
+        return ages
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -207,22 +230,26 @@ class Neighbourhood:
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The nodes of all units, ascending, and the unit of each."""
-        nodes, units = [self.sample.node], [np.arange(self.num_rows)]
-        for place, (rest, path) in enumerate(zip(self.rests, self.rest_paths)):
-            nodes.append(self.graph.nodes(path.table, rest.rows))
-            units.append(np.full(len(rest.rows), self.num_rows + place))
-        every, of = np.concatenate(nodes), np.concatenate(units)
+        firsts = [self.graph.offsets[self.graph.table_number(p.table)] for p in self.rest_paths]
+        nodes = [rest.rows + first for rest, first in zip(self.rests, firsts)]
+        every = np.concatenate([self.sample.node, *nodes])
+        of = np.repeat(np.arange(self.num_units), self.sizes)
         order = np.argsort(every, kind="stable")
         return every[order], of[order]
 
     def units(self, path: str, nodes: NDArray[Any]) -> NDArray[np.int64]:
-        """(n,) the units of some nodes at the end of a path. A row that is met only where others
-        are absent belongs to the rest of that path; -1 where there is none."""
+        """(n,) the units of some nodes at the end of a path, -1 for none."""
         from gelgt.explain.list_kernels import units_of
 
-        rest = self._first_rests.get(Path.name_of(path), -1)
-        units: NDArray[np.int64] = units_of(*self._sorted, np.asarray(nodes, np.int64), rest)
+        units: NDArray[np.int64] = units_of(self.unit_lists(path), np.asarray(nodes, np.int64))
         return units
+
+    def unit_lists(self, path: str) -> "UnitLists":
+        """The units of nodes at the end of a path. A row that is met only where others are absent
+        belongs to the rest of that path; -1 where there is none."""
+        from gelgt.explain.list_kernels import UnitLists
+
+        return UnitLists(*self._sorted, self._first_rests.get(Path.name_of(path), -1))
 
     @cached_property
     def _first_rests(self) -> dict[str, int]:

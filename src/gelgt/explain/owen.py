@@ -222,17 +222,19 @@ class Division:
         is_own: bool,
     ) -> StateOf:
         table, row = self.hood.table(unit), int(self.hood.row_numbers[unit])
+        stand_ins = self.variants.stand_ins
+        places = stand_ins.bits(table, names)
+        bits = np.array(places, np.int64 if max(places) < 1 << 62 else object)
 
         def state(there: Mask) -> States:
             made = np.repeat(contexts[:, None], there.shape[1], 1)
-            for context, coalitions in enumerate(there.tolist()):
+            hidden = (~there[:, :, : len(names)]).astype(bits.dtype) @ bits  # (contexts, n) masks
+            shown = np.empty(hidden.shape, np.int64)
+            for context, masks in enumerate(hidden.tolist()):
                 donor = int(donors[context // 2 % len(donors)])
-                for place, shown in enumerate(coalitions):
-                    if is_own or shown[-1]:
-                        hidden = [n for n, is_shown in zip(names, shown) if not is_shown]
-                        made[context, place, unit] = self.variants.stand_ins.state(
-                            table, row, donor, hidden
-                        )
+                shown[context] = [stand_ins.masked_state(table, row, donor, m) for m in masks]
+            is_there = np.ones_like(shown, bool) if is_own else there[:, :, -1]
+            made[:, :, unit] = np.where(is_there, shown, made[:, :, unit])
             return made
 
         return state
@@ -240,20 +242,22 @@ class Division:
     def _other_columns(self) -> tuple[States, list[int]]:
         """Everything as it is, then states in which each of some sampled rows alone shows another's
         columns; and these rows."""
-        full, donors = self.variants.full, dict[str, NDArray[np.int64]]()
-        states, units = [full], []
+        stand_ins = self.variants.stand_ins
+        drawn: dict[str, tuple[list[int], int]] = {}  # donors of a table, and its columns
+        rows: list[int] = self.hood.row_numbers.tolist()
+        units, shown = list[int](), list[int]()
         for unit in range(1, self.hood.num_rows):
-            table, row = self.hood.table(unit), int(self.hood.row_numbers[unit])
-            if table not in donors:
-                donors[table] = self._draw(table, self.hood.num_rows)
-            names = self.columns.get(table, [])
-            if names and len(donors[table]):
-                other = full.copy()
-                donor = int(donors[table][unit])
-                other[unit] = self.variants.stand_ins.state(table, row, donor, names)
-                states.append(other)
+            table = self.hood.table(unit)
+            if table not in drawn:
+                donors = self._draw(table, self.hood.num_rows).tolist()
+                drawn[table] = donors, sum(stand_ins.bits(table, self.columns.get(table, [])))
+            donors, mask = drawn[table]
+            if mask and donors:
                 units.append(unit)
-        return np.stack(states), units
+                shown.append(stand_ins.masked_state(table, rows[unit], donors[unit], mask))
+        states = np.repeat(self.variants.full[None], 1 + len(units), 0)
+        states[np.arange(1, len(states)), units] = shown
+        return states, units
 
     # Draws and values.
     def _draw(self, table: str, count: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ here."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from gelgt.graph import Graph
 from gelgt.graph.store import Relation
@@ -47,6 +48,15 @@ class Path:
 
 
 OWN = Path("", ())
+_parsed: WeakKeyDictionary[Graph, dict[tuple[str, str], Path]] = WeakKeyDictionary()
+
+
+def parsed(name: str, entity: str, graph: Graph) -> Path:
+    """`Path.parse`, once for each name."""
+    known = _parsed.setdefault(graph, {})
+    if (name, entity) not in known:
+        known[name, entity] = Path.parse(name, entity, graph)
+    return known[name, entity]
 
 
 def _paths(path: Path, name: str, graph: Graph) -> Iterator[Path]:

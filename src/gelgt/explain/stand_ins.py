@@ -2,9 +2,8 @@
 of a row of the same table that was known before the seed's time, drawn at random: what the column
 might as well have said, never a zero that no row has."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,15 +16,10 @@ from torch_frame.data import MultiEmbeddingTensor, MultiNestedTensor
 from gelgt.features import Features
 from gelgt.features.encode import columns_of
 from gelgt.graph import Graph
-from gelgt.history.columns import TaskData, Values
 from gelgt.history.events import row_times
-from gelgt.history.patched import Patched
 from gelgt.nn.rows import row_frame
-from gelgt.scoring.variants import StandIn
+from gelgt.scoring.stand_in import StandIn, unpacked
 from gelgt.sources.database import Database
-
-if TYPE_CHECKING:
-    from gelgt.explain.column_kernels import Table
 
 ABSENT, ITSELF, STAND_IN = 0, 1, 2  # states of a unit; from STAND_IN on, places of stand-ins
 
@@ -44,6 +38,33 @@ _NONE = {
 }
 
 
+def cells_of(features: Features, table: str, kind: str) -> NDArray[Any]:
+    """(rows, columns) the features of a kind."""
+    return features.arrays(table).get(kind, _NONE[kind])
+
+
+class _OfTable:
+    """The stand-ins of one table, as they come.
+
+    Args:
+        columns: The features of the table.
+        size: Rows of the table.
+    """
+
+    def __init__(self, columns: Collection[str], size: int) -> None:
+        self.places = {name: place for place, name in enumerate(columns)}
+        self.size = size
+        self.numbers: list[int] = []  # of each among all stand-ins
+        self.rows: list[int] = []
+        self.donors: list[int] = []
+        self.masks: list[int] = []
+
+    def is_given(self, names: Collection[str], start: int = 0) -> NDArray[np.bool_]:
+        """(n - start, columns) which columns of the stand-ins from one on are the donors'."""
+        bits = unpacked(self.masks[start:], len(self.places) + 1)  # the last bit is never set
+        return bits[:, [self.places.get(name, len(self.places)) for name in names]]
+
+
 class StandIns:
     """The stand-ins of one seed, numbered as they come. In its table a stand-in has a row number
     behind the table's own."""
@@ -52,8 +73,8 @@ class StandIns:
         self.features = features
         self._all: list[StandIn] = []
         self._places: dict[StandIn, int] = {}
-        self._numbers: list[int] = []
-        self._of_table: dict[str, list[tuple[int, StandIn]]] = {}
+        self._numbers: list[tuple[int, int]] = []
+        self._of_table: dict[str, _OfTable] = {}
         self._shown: dict[tuple[str, str], NDArray[Any]] = {}
 
     def __len__(self) -> int:
@@ -61,67 +82,76 @@ class StandIns:
 
     def state(self, table: str, row: int, donor: int, columns: Collection[str]) -> int:
         """The state of a unit that shows a row with columns of a donor."""
-        if not columns:
-            return ITSELF
-        stand_in = StandIn(table, row, donor, frozenset(columns))
-        if stand_in not in self._places:
-            self._places[stand_in] = len(self._all)
-            self._all.append(stand_in)
-            of_table = self._of_table.setdefault(table, [])
-            self._numbers.append(self.features.rows[table] + len(of_table))
-            of_table.append((len(self._all) - 1, stand_in))
-        return STAND_IN + self._places[stand_in]
+        return self.masked_state(table, row, donor, sum(self.bits(table, set(columns))))
 
-    def numbers(self, states: NDArray[np.int64], rows: NDArray[Any]) -> NDArray[np.int64]:
-        """The rows whose columns are read, for some rows in some states."""
-        if not self._all:
-            return rows.astype(np.int64)
-        places = np.maximum(states - STAND_IN, 0)
-        return np.where(states >= STAND_IN, np.array(self._numbers, np.int64)[places], rows)
+    def bits(self, table: str, columns: Iterable[str]) -> list[int]:
+        """The bits that stand for columns of a table in a mask of them."""
+        places = self.of_table(table).places
+        return [1 << places[name] for name in columns]
+
+    def masked_state(self, table: str, row: int, donor: int, mask: int) -> int:
+        """The same as `state`, of the columns whose bits are set."""
+        if not mask:
+            return ITSELF
+        stand_in = StandIn(table, row, donor, mask)
+        place = self._places.get(stand_in)
+        if place is None:
+            place = self._places[stand_in] = len(self._all)
+            self._all.append(stand_in)
+            of_table = self.of_table(table)
+            place_there = len(of_table.rows)
+            self._numbers.append((of_table.size + place_there, place_there))
+            of_table.numbers.append(place)
+            of_table.rows.append(row)
+            of_table.donors.append(donor)
+            of_table.masks.append(mask)
+        return STAND_IN + place
 
     @property
     def all(self) -> list[StandIn]:
         """All of them, in the order in which they came."""
         return self._all
 
-    @property
-    def row_numbers(self) -> NDArray[np.int64]:
-        """The row that each stand-in is in its table."""
-        return np.array(self._numbers, np.int64)
+    def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The row that each stand-in is in its table, and its place among those of its table."""
+        numbers = np.array(self._numbers, np.int64).reshape(-1, 2)
+        return np.ascontiguousarray(numbers[:, 0]), np.ascontiguousarray(numbers[:, 1])
 
-    def of_table(self, table: str) -> list[tuple[int, StandIn]]:
-        """The stand-ins of a table with their places."""
-        return self._of_table.get(table, [])
+    def of_table(self, table: str) -> _OfTable:
+        """The stand-ins of a table."""
+        found = self._of_table.get(table)
+        if found is None:
+            columns = self.features.statistics.tables[table]
+            found = self._of_table[table] = _OfTable(columns, self.features.rows[table])
+        return found
 
     def shown(self, table: str, kind: str) -> NDArray[Any]:
         """(n, columns) what the stand-ins of a table show of a kind."""
         own, known = self.of_table(table), self._shown.get((table, kind))
-        if known is not None and len(known) == len(own):
+        if known is not None and len(known) == len(own.rows):
             return known
-        array = self.features.arrays(table).get(kind, _NONE[kind])
+        array = cells_of(self.features, table, kind)
         if known is None:
             known = np.zeros((0, array.shape[1]), array.dtype)
-        if len(known) < len(own) and array.shape[1]:
-            new = [s for _, s in own[len(known) :]]
-            names = columns_of(self.features.statistics.tables[table], kind)
-            is_given = np.array([[name in s.columns for name in names] for s in new])
-            given, shown = (array[[getattr(s, one) for s in new]] for one in ("donor", "row"))
+        begin = len(known)
+        if begin < len(own.rows) and array.shape[1]:
+            is_given = own.is_given(columns_of(self.features.statistics.tables[table], kind), begin)
+            given, shown = array[own.donors[begin:]], array[own.rows[begin:]]
             known = np.concatenate([known, np.where(is_given, given, shown)])
         self._shown[table, kind] = known
         return known
 
     def frame(self, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
         """The features of some rows, and behind them those of the table's stand-ins."""
-        own = [s for _, s in self.of_table(table)]
-        every = np.concatenate([rows, [s.row for s in own]]).astype(np.int64)
+        own = self.of_table(table)
+        every = np.concatenate([rows, own.rows]).astype(np.int64)
         frame = row_frame(self.features, table, every, hidden)
-        if own:
-            donors = np.array([s.donor for s in own], np.int64)
+        if own.rows:
+            donors = np.array(own.donors, np.int64)
             shown = row_frame(self.features, table, donors, hidden)
             for kind, names in frame.col_names_dict.items():
-                chosen = np.array([[name in s.columns for name in names] for s in own])
                 frame.feat_dict[kind] = _replaced(
-                    frame.feat_dict[kind], shown.feat_dict[kind], chosen
+                    frame.feat_dict[kind], shown.feat_dict[kind], own.is_given(names)
                 )
         return frame
 
@@ -145,31 +175,6 @@ def _replaced(values: Any, donors: Any, chosen: NDArray[np.bool_]) -> Any:
 def _mixed(values: Tensor, donors: Tensor, mask: Tensor, first: int) -> Tensor:
     mask = mask.reshape(*mask.shape, *([1] * (values.ndim - 2)))
     return torch.cat([values[:first], torch.where(mask, donors, values[first:])])
-
-
-@dataclass(frozen=True)
-class StandInData(TaskData):
-    """A task's database in which stand-ins are rows too."""
-
-    stand_ins: StandIns
-
-    def columns(self, table: str, kind: str) -> Iterator[tuple[str, Values]]:
-        own = [s for _, s in self.stand_ins.of_table(table)]
-        for name, values in super().columns(table, kind):
-            if not own or isinstance(values, Patched):
-                yield name, values
-                continue
-            read = [s.donor if name in s.columns else s.row for s in own]
-            yield name, Patched(values, values[np.array(read, np.int64)])
-
-    def table(
-        self, table: str, kind: str, columns: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> "Table":
-        """Some columns of a kind as compiled loops read them."""
-        from gelgt.explain.column_kernels import Table
-
-        array = self.features.arrays(table).get(kind, _NONE[kind])
-        return Table(array, self.stand_ins.shown(table, kind), columns, places)
 
 
 def readable_columns(

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gelgt.explain.asked import Asked
 from gelgt.explain.clock import Clock
 from gelgt.explain.history import VariantHistory, surveyed
 from gelgt.explain.neighbourhood import Neighbourhood
@@ -41,7 +42,7 @@ def neighbourhood(scorer: Scorer, seed: Seeds) -> Neighbourhood:
     hood = Neighbourhood(data.graph, seed, sample, data.sampling.hops)
     if not data.plan.hops:
         return hood
-    return Neighbourhood(data.graph, seed, sample, hood.hops, surveyed(data, hood))
+    return surveyed(data, hood)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Variants:
         self.limit = int(self.data.sampler.limits(hood.seed.time)[0])
         self.history = VariantHistory(scorer.data, hood, self.stand_ins)
         self.output, self.asked = 0, 0
-        self._places: dict[int, int] = {}  # of the states that were asked for, in `_known`
+        self._states = Asked()  # numbers rows of `_known`
         self._known, self._names = np.zeros((0, 1)), tuple[str, ...]()
 
     @property
@@ -119,15 +120,11 @@ class Variants:
 
     def outputs(self, states: States) -> Outputs:
         """(V, U) → predictions and what each part adds."""
-        from gelgt.explain.list_kernels import row_prints
-
-        keys = row_prints(np.ascontiguousarray(states, np.int64)).tolist()
-        new = {key: place for place, key in enumerate(keys) if key not in self._places}
-        if new:
-            table = self._run(states[list(new.values())])
-            self._places.update(zip(new, range(len(self._places), len(self._places) + len(new))))
+        places, new = self._states.places(states)
+        if len(new):
+            table = self._run(states[new])
             self._known = np.concatenate([self._known, table]) if len(self._known) else table
-        return Outputs(self._known[[self._places[key] for key in keys]], self._names)
+        return Outputs(self._known[places], self._names)
 
     def _run(self, states: States) -> Floats:
         """(V, 1 + P) as `Outputs.table`. What the networks say of the subgraphs and what the other
@@ -264,12 +261,12 @@ class Variants:
         for number, name in enumerate(graph.tables):
             begin, end = int(borders[number]), int(borders[number + 1])
             own = self.stand_ins.of_table(name)
-            if begin == end and not own:
+            if begin == end and not own.rows:
                 continue
             hidden = self.data.hide.get(name, ())
             rows = nodes[begin:end] - graph.offsets[number]
             frames[name] = self.stand_ins.frame(name, rows, hidden)
-            behind = [len(nodes) + place for place, _ in own]
+            behind = [len(nodes) + place for place in own.numbers]
             places[name] = torch.tensor([*range(begin, end), *behind], dtype=torch.int64)
         return places, frames
 

@@ -29,6 +29,7 @@ from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.parts import COLUMNS, TREES
 from gelgt.scoring.replay import Context, RecordedTensor, Replay, low_precision
 from gelgt.scoring.seed_data import SeedData
+from gelgt.scoring.stand_in import StandIn, unpacked
 
 VARIANTS = 512  # of one pass
 ROOM = 2_048  # stand-ins of a table
@@ -36,16 +37,6 @@ AT_ONCE = 256  # stand-ins of a table that are written together
 DISTINCT = 512  # stand-ins of a table in one pass
 LEVELS = 5  # of shapes; each has half the rows of the next
 MESSAGES = 4  # for each row; the largest shape has room for all
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """A row of a table with some columns of another row, the donor."""
-
-    table: str
-    row: int
-    donor: int
-    columns: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -102,7 +93,8 @@ class RecordedVariants:
         self.packer = Packer(shapes, *same)
         self._one = Packer(make_shapes(data, form.keep, len(self.rows), 1)[-1:], *same)
         self._masks = [
-            _masks(cells, model.first, name) for cells, name in zip(self.cells, data.graph.tables)
+            _masks(cells, model.first, name, list(data.features.statistics.tables[name]))
+            for cells, name in zip(self.cells, data.graph.tables)
         ]
         self._tables = {name: number for number, name in enumerate(data.graph.tables)}
         self._stand_ins: Sequence[StandIn] = ()
@@ -225,7 +217,7 @@ class RecordedVariants:
                     pairs[2, : len(some)] = first + np.arange(len(some))
                     self._counts[table] += len(some)
                 words.append(pairs.ravel())
-                words += [_chosen(some, *room).ravel() for room in (numbers, places)]
+                words += [_chosen(some, cells_of).ravel() for cells_of in (numbers, places)]
             self._written(torch.from_numpy(np.concatenate(words)), sum(map(len, words)))
 
     @torch.no_grad()
@@ -245,13 +237,12 @@ class RecordedVariants:
         return words[:1]
 
 
-def _chosen(some: Sequence[StandIn], width: int, places: Mapping[str, slice]) -> NDArray[np.int32]:
-    """(AT_ONCE, width) 1 for the cells of stand-ins that are those of their donors."""
-    chosen = np.zeros((AT_ONCE, width), np.int32)
-    for number, stand_in in enumerate(some):
-        for name in stand_in.columns:
-            if name in places:
-                chosen[number, places[name]] = 1
+def _chosen(some: Sequence[StandIn], cells: NDArray[np.int32]) -> NDArray[np.int32]:
+    """(AT_ONCE, width) 1 for the cells of stand-ins that are those of their donors; the cells
+    (columns, width) of each column are given."""
+    chosen = np.zeros((AT_ONCE, cells.shape[1]), np.int32)
+    if some and chosen.size:
+        chosen[: len(some)] = unpacked([s.columns for s in some], len(cells)) @ cells
     return chosen
 
 
@@ -264,22 +255,28 @@ def _with_room(cells: TableCells) -> TableCells:
 
 
 def _masks(
-    cells: TableCells, model: RelationalModel, table: str
-) -> tuple[tuple[int, dict[str, slice]], ...]:
-    """For numbers and for categories: how many there are of a row, and which each column has."""
-    numbers: dict[str, slice] = {}
-    places: dict[str, slice] = {}
+    cells: TableCells, model: RelationalModel, table: str, columns: Sequence[str]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For numbers and for categories: (columns, width) the cells of a row that each column of a
+    table has."""
+    numbers, places = (
+        np.zeros((len(columns), values.shape[1]), np.int32)
+        for values in (cells.numbers, cells.places)
+    )
+    of_column = {name: place for place, name in enumerate(columns)}
     names: dict[str, Any] = {
         kind.value: columns for kind, columns in model.columns[table].names.items()
     }
     for kind in cells.kinds:
         for place, name in enumerate(names[kind.name]):
+            if name not in of_column:
+                continue  # the constant of a table without columns
             if kind.name == "categorical":
-                places[name] = slice(place, place + 1)
+                places[of_column[name], place] = 1
             else:
                 start = kind.start + place * kind.width
-                numbers[name] = slice(start, start + kind.width)
-    return (cells.numbers.shape[1], numbers), (cells.places.shape[1], places)
+                numbers[of_column[name], start : start + kind.width] = 1
+    return numbers, places
 
 
 def make_shapes(

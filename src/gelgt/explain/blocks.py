@@ -1,0 +1,167 @@
+"""Blocks: the columns that a plan reads of the rows or events at the end of one path, as places in
+one table, the same for all seeds of a run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gelgt.explain.stand_ins import StandIns, cells_of
+from gelgt.features.encode import columns_of
+from gelgt.history.columns import (
+    BACK,
+    COUNT_WINDOWS,
+    MEAN_WINDOWS,
+    NUMBERS,
+    TIMELESS_NUMBERS,
+    TOP,
+    TaskData,
+    window_name,
+)
+
+if TYPE_CHECKING:
+    from gelgt.explain.column_kernels import Tables
+
+Numbers = NDArray[np.int64]
+KINDS = ("numerical", "categorical", "timestamp")
+
+
+class Read(NamedTuple):
+    """The columns of one kind that are read of a table.
+
+    Attributes:
+        array: (R, …) of the table.
+        columns: (C,) those of it that are read.
+        places: (C, S) where each thing that is made of each stands in the plan, -1 for none.
+    """
+
+    array: NDArray[Any]
+    columns: Numbers
+    places: Numbers
+
+    @classmethod
+    def of(
+        cls, data: TaskData, table: str, kind: str, places: Mapping[int, list[int]], width: int
+    ) -> "Read":
+        """Those of which something has a place."""
+        read = {column: there for column, there in places.items() if max(there) >= 0}
+        return cls(
+            cells_of(data.features, table, kind),
+            np.array(list(read), np.int64),
+            np.array(list(read.values()), np.int64).reshape(-1, width),
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is read at the end of one path: of one row the columns, or of events statistics of them.
+
+    Attributes:
+        table: Whose rows they are.
+        numbers: One place for each column; of events, one for each of 13 statistics.
+        codes: Likewise; of events, for the shares of five categories, and last the newest category.
+        times: Likewise, for the age; of events, that of the newest.
+        tops: (K,) how many categories of each of the codes are counted.
+        own: Places of what no column says: the age of the row; of events (17,) number, times and
+            gaps.
+    """
+
+    table: str
+    numbers: Read
+    codes: Read
+    times: Read
+    tops: Numbers
+    own: Numbers
+
+    def tables(self, stand_ins: StandIns) -> "Tables":
+        """As compiled loops read them, with what stand-ins show."""
+        from gelgt.explain.column_kernels import Table, Tables
+
+        tables = (
+            Table(read.array, stand_ins.shown(self.table, kind), read.columns, read.places)
+            for read, kind in zip((self.numbers, self.codes, self.times), KINDS)
+        )
+        return Tables(*tables, self.tops)
+
+
+def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) -> Block:
+    """The block of a row at the end of a path.
+
+    Args:
+        plan: The place of each column that is read.
+    """
+    time_col = data.db.table(table).time_col
+    reads = []
+    for kind in KINDS:
+        suffix = " age" if kind == "timestamp" else ""
+        places = {
+            column: [plan.get(f"{path}{name}{suffix}", -1)]
+            for column, name in _columns(data, table, kind)
+            if kind != "timestamp" or name != time_col
+        }
+        reads.append(Read.of(data, table, kind, places, 1))
+    has_age = data.is_timed(table) and (table, time_col) not in data.hidden
+    age = plan.get(f"{path}age", -1) if has_age else -1
+    return Block(table, *reads, np.zeros(0, np.int64), np.array([age]))
+
+
+def event_block(
+    data: TaskData,
+    plan: Mapping[str, int],
+    path: str,
+    table: str,
+    is_timed: bool,
+    has_events: bool,
+) -> Block:
+    """The block of a path whose events are rows of a table.
+
+    Args:
+        plan: The place of each column that is read.
+        has_events: Whether the events themselves have columns, beside those of their rows.
+    """
+
+    def place(name: str, is_given: bool = True) -> int:
+        return plan.get(f"{path}: {name}", -1) if is_given else -1
+
+    given = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
+    numbers, codes, tops = {}, {}, {}
+    for column, name in _columns(data, table, "numerical"):
+        places = [place(f"{name} {s}", s in given) for s in NUMBERS]
+        means = (f"{name} mean in {window_name(w)}" for w in MEAN_WINDOWS)
+        numbers[column] = places + [place(mean, is_timed) for mean in means]
+    for column, name in _columns(data, table, "categorical"):
+        top = data.categories(table, name)[:TOP]
+        shares = [place(f"{name} share of {category}") for category in top]
+        rest = [-1] * (TOP - len(top))
+        codes[column] = [*shares, *rest, place(f"{name} last", is_timed)]
+        tops[column] = len(top)
+    time_col = data.db.table(table).time_col
+    times = {
+        column: [place(f"{name} last age", is_timed and name != time_col)]
+        for column, name in _columns(data, table, "timestamp")
+    }
+    widths = (len(NUMBERS) + len(MEAN_WINDOWS), TOP + 1, 1)
+    reads = [
+        Read.of(data, table, kind, places, width)
+        for kind, places, width in zip(KINDS, (numbers, codes, times), widths)
+    ]
+    counted = [tops[column] for column in reads[1].columns.tolist()]
+    own = [place("count", has_events)] + [place(n, has_events and is_timed) for n in _EVENTS]
+    return Block(table, *reads, np.array(counted, np.int64), np.array(own, np.int64))
+
+
+_EVENTS = (
+    *(f"count in {window_name(w)}" for w in COUNT_WINDOWS),
+    "days since",
+    *(f"days since {word} last" for word in BACK),
+    "mean gap",
+    "last gap",
+    "overdue",
+)
+
+
+def _columns(data: TaskData, table: str, kind: str) -> Iterator[tuple[int, str]]:
+    names = columns_of(data.features.statistics.tables[table], kind)
+    return ((c, name) for c, name in enumerate(names) if (table, name) not in data.hidden)
