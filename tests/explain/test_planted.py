@@ -48,12 +48,14 @@ def finds_the_truths(why: Explanation, order: int, lines: dict[int, str]) -> boo
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200)  # training alone takes four minutes
+@pytest.mark.timeout(7200)  # training alone takes minutes
 @pytest.mark.usefixtures("whole_forests")
 def test_nine_in_ten_explanations_find_the_truths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gelgt.training.columns_fit.EPOCH", 40)  # as users get it
+    # four minutes on a quiet machine; a busy one must not leave the model half trained
+    monkeypatch.setattr("gelgt.demo.run.TIME_LIMIT", 600)
     demo = Demo(tmp_path)
     demo.write_shop()
     demo.import_shop()

@@ -1,14 +1,14 @@
 """Blocks: the columns that a plan reads of the rows or events at the end of one path, as places in
 one table, the same for all seeds of a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.explain.stand_ins import StandIns, cells_of
+from gelgt.explain.stand_ins import KINDS, cells_of
 from gelgt.features.encode import columns_of
 from gelgt.history.columns import (
     BACK,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gelgt.explain.column_kernels import Tables
 
 Numbers = NDArray[np.int64]
-KINDS = ("numerical", "categorical", "timestamp")
 
 
 class Read(NamedTuple):
@@ -75,15 +74,17 @@ class Block:
     tops: Numbers
     own: Numbers
 
-    def tables(self, stand_ins: StandIns) -> "Tables":
-        """As compiled loops read them, with what stand-ins show."""
+    def tables(self, shown: Sequence[NDArray[Any]]) -> "Tables":
+        """As compiled loops read them, with what stand-ins show, by kind."""
         from gelgt.explain.column_kernels import Table, Tables
 
-        tables = (
-            Table(read.array, stand_ins.shown(self.table, kind), read.columns, read.places)
-            for read, kind in zip((self.numbers, self.codes, self.times), KINDS)
+        number, code, time = self.numbers, self.codes, self.times
+        return Tables(
+            Table(number.array, shown[0], number.columns, number.places),
+            Table(code.array, shown[1], code.columns, code.places),
+            Table(time.array, shown[2], time.columns, time.places),
+            self.tops,
         )
-        return Tables(*tables, self.tops)
 
 
 def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) -> Block:

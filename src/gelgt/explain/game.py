@@ -68,28 +68,16 @@ class Game:
 
     def shares(self, values: Floats) -> Shares:
         """The shares from the values (contexts · n, C) of `states`."""
-        found = self._of_contexts(values.reshape(self.contexts, -1, values.shape[1]))
-        mean = found.mean(0)
-        pairs = found[:, :, 0]
-        if self.contexts % 2 == 0:
-            pairs = pairs.reshape(-1, 2, self.players).mean(1)
-        spread = pairs.std(0, ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else None
-        return Shares(mean, np.zeros(self.players) if spread is None else spread)
+        from gelgt.explain.game_kernels import averaged, shares_of_coalitions, shares_of_orders
 
-    def _of_contexts(self, values: Floats) -> Floats:
-        """(contexts, n, C) → (contexts, k, C)."""
+        values = np.ascontiguousarray(values.reshape(self.contexts, -1, values.shape[1]))
         k = self.players
-        shares = np.zeros((self.contexts, k, values.shape[2]))
         if self.orders is not None:
-            np.put_along_axis(shares, self.orders[:, :, None], np.diff(values, axis=1), 1)
-            return shares
-        number, size = np.arange(2**k), self.coalitions[0].sum(1)
-        weight = np.array([1 / (k * comb(k - 1, s)) for s in range(k)] + [0.0])[size]
-        for player in range(k):
-            without = number[(number >> player & 1) == 0]
-            gain = values[:, without | 1 << player] - values[:, without]
-            shares[:, player] = (weight[without, None] * gain).sum(1)
-        return shares
+            shares = shares_of_orders(values, self.orders)
+        else:
+            weight = np.array([1 / (k * comb(k - 1, s)) for s in range(k)] + [0.0])
+            shares = shares_of_coalitions(values, weight)
+        return Shares(*averaged(shares))
 
 
 def play(variants: Variants, games: Sequence[Game]) -> list[Shares]:

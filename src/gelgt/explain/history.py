@@ -9,11 +9,12 @@ list. The numbers are those of `history/columns.py`, to the bit.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.explain.blocks import Block
 from gelgt.explain.history_plan import Made, Numbers, Program, Step
 from gelgt.explain.lists import SharedLists, Units, VariantLists
 from gelgt.explain.neighbourhood import Neighbourhood
@@ -25,6 +26,9 @@ from gelgt.history.seed_history import calendar
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 
+if TYPE_CHECKING:
+    from gelgt.explain.column_kernels import Tables
+
 MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at once
 LEAST_VARIANTS = 8
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
@@ -32,48 +36,57 @@ _MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
 
 
 class SharedColumns(SeedColumns):
-    """Writes the columns of V variants, computed once for each list that some of them share.
+    """Writes the columns of variants of one seed, computed once for each list that some of them
+    share.
 
     Args:
         data: The task's database.
         seed: The one seed.
         program: Which columns, and where they stand.
         stand_ins: What rows show in some variants.
-        out: (V, F) is written.
     """
 
-    def __init__(
-        self,
-        data: TaskData,
-        seed: Seeds,
-        program: Program,
-        stand_ins: StandIns,
-        out: NDArray[np.float32],
-    ) -> None:
+    def __init__(self, data: TaskData, seed: Seeds, program: Program, stand_ins: StandIns) -> None:
+        from gelgt.explain.event_kernels import Times
+
         super().__init__(data, seed.time, program.choice)
-        self.program, self.stand_ins, self.out = program, stand_ins, out
-        self.reference = int(self.references[0])
-        self.times = GraphKeys.of(data.graph).times
+        self.program, self.stand_ins = program, stand_ins
+        self.reference, self.graph_keys = int(self.references[0]), GraphKeys.of(data.graph)
+        self._times = {
+            is_timed: Times(self.reference, self._window, means, _COUNTS, _BACK)
+            for is_timed, means in ((True, _MEANS), (False, _MEANS[:0]))
+        }
+        self._shown: dict[str, tuple[NDArray[Any], ...]] = {}
+
+    def begin(self, out: NDArray[np.float32]) -> None:
+        """The columns of V variants are written next, to (V, F)."""
+        self.out = out
+        self._shown.clear()  # there may be further stand-ins
 
     def write_rows(self, path: str, table: str, rows: Numbers, read: Numbers) -> None:
         """The columns of one row for each variant."""
         from gelgt.explain.column_kernels import fill_rows
 
-        block = self.program.row_block(self.data, path, table)
-        tables, moments = block.tables(self.stand_ins), self.times(table)
-        fill_rows(rows, read, moments, self.reference, tables, block.own, self.out)
+        block, moments = (
+            self.program.row_block(self.data, path, table),
+            self.graph_keys.times(table),
+        )
+        fill_rows(rows, read, moments, self.reference, self._tables(block), block.own, self.out)
 
     def write(
         self, path: str, shared: SharedLists, table: str, is_timed: bool, has_events: bool
     ) -> None:
         """The columns of events."""
         from gelgt.explain.column_kernels import fill_path
-        from gelgt.explain.event_kernels import Times
 
         block = self.program.event_block(self.data, path, table, is_timed, has_events)
-        means = _MEANS if is_timed else _MEANS[:0]
-        times = Times(self.reference, self._window, means, _COUNTS, _BACK)
-        fill_path(shared.lists, times, block.tables(self.stand_ins), block.own, self.out)
+        fill_path(shared.lists, self._times[is_timed], self._tables(block), block.own, self.out)
+
+    def _tables(self, block: Block) -> "Tables":
+        shown = self._shown.get(block.table)
+        if shown is None:
+            shown = self._shown[block.table] = self.stand_ins.shown(block.table)
+        return block.tables(shown)
 
 
 class VariantHistory:
@@ -104,11 +117,16 @@ class VariantHistory:
         return np.concatenate([own, np.repeat(self._calendar, len(states), 0)], 1)
 
     def _fill(self, program: Program, states: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-        seed = self.hood.seed
-        columns = SharedColumns(self.data.task_data, seed, program, self.stand_ins, out)
+        seed, columns = self.hood.seed, self._columns
+        columns.begin(out)
         lists = VariantLists(self.units, states, self.stand_ins)
         own = lists.rows if self.data.exists(seed)[0] else np.full_like(lists.rows, -1)
         followed(program.steps(self.data, seed), lists, own, columns)
+
+    @cached_property
+    def _columns(self) -> SharedColumns:
+        program = Program.of(self.data, self.hood.seed)
+        return SharedColumns(self.data.task_data, self.hood.seed, program, self.stand_ins)
 
     @cached_property
     def _calendar(self) -> NDArray[np.float32]:

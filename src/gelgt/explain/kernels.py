@@ -16,22 +16,23 @@ def reach(
     is_loose: NDArray[np.bool_],
     hop: NDArray[np.int64],
     hops: int,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Breadth-first search from the seed over the rows that a variant has, in the sampler's order.
 
     Args:
         starts: (K + 1,) where the neighbours of each row begin.
         neighbours: Rows, in the order in which the sampler looks at them.
-        state: (V, K) 0 where a variant lacks a row.
+        state: (V, U) of the units, rows first; 0 where a variant lacks one.
         is_loose: (K,) rows that no key links to the seed within the hops: they need no path.
         hop: (K,) distance at which the sampler found each row; where it looks at few children of
             a row, that is more than the keys say.
         hops: Depth of the search.
 
     Returns:
-        (T,) rows and (T,) their distances, variant after variant, and (V + 1,) where each begins.
+        (T,) rows, their distances and states, variant after variant, and (V + 1,) where each
+        begins.
     """
-    variants, count_of = state.shape
+    variants, count_of = len(state), len(hop)
     rows = np.empty(variants * count_of, np.int64)
     depth = np.empty(variants * count_of, np.int64)
     offsets = np.zeros(variants + 1, np.int64)
@@ -57,7 +58,11 @@ def reach(
                 rows[count], depth[count] = other, hop[other]
                 count += 1
         offsets[v + 1] = count
-    return rows[:count], depth[:count], offsets
+    seen = np.empty(count, np.int64)
+    for v in range(variants):
+        for t in range(offsets[v], offsets[v + 1]):
+            seen[t] = state[v, rows[t]]
+    return rows[:count], depth[:count], seen, offsets
 
 
 @compiled

@@ -31,6 +31,11 @@ class Part:
         return float(self.values[0])
 
     @property
+    def strength(self) -> float:
+        """Sum of the absolute effects of what it was divided into, which may cancel."""
+        return sum(part.strength for part in self.inside) if self.inside else abs(self.effect)
+
+    @property
     def leaves(self) -> list["Part"]:
         """What it was divided into, or itself."""
         return [leaf for part in self.inside for leaf in part.leaves] if self.inside else [self]
@@ -104,13 +109,14 @@ class ColumnGames:
 
 def coalition(players: Sequence[Player], bases: States) -> StateOf:
     """The states of coalitions over bases (contexts, U)."""
-    player = np.full(bases.shape[1], len(players))  # of each unit
+    player, bases = np.full(bases.shape[1], len(players)), np.ascontiguousarray(bases)
     for place, each in enumerate(players):
         player[each.units] = place
 
     def state(there: Mask) -> States:
-        nobody = np.zeros((*there.shape[:2], 1), bool)
-        is_there = np.concatenate([there, nobody], 2)[:, :, player]
-        return np.where(is_there, ITSELF, bases[:, None])
+        from gelgt.explain.game_kernels import coalition_states
+
+        states: States = coalition_states(there, player, bases, ITSELF)
+        return states
 
     return state

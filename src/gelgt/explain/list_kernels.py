@@ -143,6 +143,43 @@ def units_of(units: UnitLists, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @compiled
+def known_units(
+    nodes: NDArray[np.int64],
+    ways: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    own: UnitLists,
+    way: UnitLists,
+    size: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The units that events depend on, as `Known` has them.
+
+    Args:
+        nodes: (n,) of the events' own rows.
+        ways: (n,) of the rows on the way to them; empty on paths of one step.
+        starts: (O + 1,) where the events of each owner begin.
+        own: The units of nodes.
+        way: The units of ways.
+        size: Units in all.
+    """
+    units = np.full((2, len(nodes)), -1, np.int64)
+    each, each_starts = np.empty(2 * len(nodes), np.int64), np.zeros(len(starts), np.int64)
+    owner_of = np.full(size, -1, np.int64)  # for which a unit was last seen
+    count = 0
+    for owner in range(len(starts) - 1):
+        for e in range(starts[owner], starts[owner + 1]):
+            units[0, e] = unit_of(own, nodes[e])
+            if len(ways):
+                units[1, e] = unit_of(way, ways[e])
+            for unit in units[:, e]:
+                if unit >= 0 and owner_of[unit] != owner:
+                    owner_of[unit] = owner
+                    each[count] = unit
+                    count += 1
+        each_starts[owner + 1] = count
+    return units, each[:count].copy(), each_starts
+
+
+@compiled
 def shared_lists(
     state: NDArray[np.int64],
     owner: NDArray[np.int64],

@@ -36,27 +36,38 @@ class Units:
     def known(self, path: str, table: str, found: Found, key: Key) -> "Known":
         """The units that the events of a path to a table depend on; its first step is a key's."""
         before = self._known.get(path)
-        if before is not None and before[0] is found:
+        if before is None:
+            made = self._of(path, table, found, key)
+        elif before[0] is found:
             return before[1]
-        from gelgt.explain.list_kernels import Known
-
-        units = np.full((2, len(found.row)), -1, np.int64)
-        first = self.reader.lists.first
-        units[0] = self.hood.units(path, found.row + first(table))
-        if found.via is not None:
-            step = f"< {key.child}.{key.column}"
-            units[1] = self.hood.units(step, found.via + first(key.child))
-        made = Known(units, *_each_once(units, found.starts))
+        else:  # there are further owners
+            made = _joined(before[1], self._of(path, table, found.behind(before[0]), key))
         self._known[path] = found, made
         return made
 
+    def _of(self, path: str, table: str, found: Found, key: Key) -> "Known":
+        from gelgt.explain.list_kernels import Known, known_units
 
-def _each_once(units: Numbers, starts: Numbers) -> tuple[Numbers, Numbers]:
-    """The units of each owner's events, each once, and (O + 1,) where those of each begin."""
-    owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    size = int(units.max(initial=0)) + 1
-    pairs = np.unique((owner * size + units)[units >= 0])
-    return pairs % size, np.searchsorted(pairs, np.arange(len(starts)) * size)
+        first, hood = self.reader.lists.first, self.hood
+        own, way, ways = hood.unit_lists(path), hood.unit_lists(""), _NOBODY
+        if found.via is not None:
+            ways = found.via + first(key.child)
+            way = hood.unit_lists(f"< {key.child}.{key.column}")
+        nodes = found.row + first(table)
+        return Known(*known_units(nodes, ways, found.starts, own, way, hood.num_units))
+
+
+_NOBODY = np.zeros(0, np.int64)
+
+
+def _joined(known: "Known", more: "Known") -> "Known":
+    from gelgt.explain.list_kernels import Known
+
+    return Known(
+        np.concatenate([known.units, more.units], 1),
+        np.concatenate([known.each, more.each]),
+        np.concatenate([known.starts, known.starts[-1] + more.starts[1:]]),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -147,7 +147,7 @@ class Names:
             keys=player.path.keys,
             effect=part.effect,
             error=part.error,
-            strength=sum(abs(leaf.effect) for leaf in part.leaves),
+            strength=part.strength,
             key=self.key(unit) if is_one else None,
             column=part.column,
             value=None if part.column is None else self._value(unit, part.column),

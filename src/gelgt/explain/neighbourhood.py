@@ -247,9 +247,17 @@ class Neighbourhood:
     def unit_lists(self, path: str) -> "UnitLists":
         """The units of nodes at the end of a path. A row that is met only where others are absent
         belongs to the rest of that path; -1 where there is none."""
-        from gelgt.explain.list_kernels import UnitLists
+        known = self._unit_lists.get(path)
+        if known is None:
+            from gelgt.explain.list_kernels import UnitLists
 
-        return UnitLists(*self._sorted, self._first_rests.get(Path.name_of(path), -1))
+            rest = self._first_rests.get(Path.name_of(path), -1)
+            known = self._unit_lists[path] = UnitLists(*self._sorted, rest)
+        return known
+
+    @cached_property
+    def _unit_lists(self) -> "dict[str, UnitLists]":
+        return {}
 
     @cached_property
     def _first_rests(self) -> dict[str, int]:

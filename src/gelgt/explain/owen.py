@@ -177,9 +177,13 @@ class Division:
                 alone.append(node)
             if len(players) < 2:
                 continue
-            count = len(node.contexts)
-            orders = None if len(players) <= FEW else paired_orders(len(players), count, self.rng)
-            games.append(Game(len(players), count, coalition(players, node.contexts), orders))
+            orders, contexts = None, node.contexts
+            if len(players) > FEW:
+                # An order and its reverse in each context, not in two: what lies behind other
+                # groups is cut off in the contexts without them, where no order says anything.
+                orders = paired_orders(len(players), 2 * len(contexts), self.rng)
+                contexts = np.repeat(contexts, 2, 0)
+            games.append(Game(len(players), len(contexts), coalition(players, contexts), orders))
             divided.append((node, players))
         for node, players in divided:
             node.inside = self._nodes(players, node.contexts)

@@ -42,6 +42,11 @@ class Found:
             np.concatenate([self.starts, self.starts[-1] + more.starts[1:]]),
         )
 
+    def behind(self, before: "Found") -> "Found":
+        """The events of the owners that were joined to others."""
+        begin, owners = len(before.row), len(before.starts) - 1
+        return Found(self.row[begin:], self.time[begin:], self.starts[owners:] - begin)
+
 
 class PathReader:
     """Reads the paths around one seed.

@@ -31,6 +31,7 @@ def _no_columns(kind: type) -> NDArray[Any]:
     return array
 
 
+KINDS = ("numerical", "categorical", "timestamp")  # that history columns are made of
 _NONE = {
     "numerical": _no_columns(np.float32),
     "categorical": _no_columns(np.int32),
@@ -47,21 +48,28 @@ class _OfTable:
     """The stand-ins of one table, as they come.
 
     Args:
-        columns: The features of the table.
-        size: Rows of the table.
+        features: Of the rows.
+        table: The table.
+
+    Attributes:
+        cells: (rows, columns) the features of each of `KINDS`.
+        columns: The places of their columns among all of the table.
     """
 
-    def __init__(self, columns: Collection[str], size: int) -> None:
-        self.places = {name: place for place, name in enumerate(columns)}
-        self.size = size
+    def __init__(self, features: Features, table: str) -> None:
+        statistics = features.statistics.tables[table]
+        self.places = {name: place for place, name in enumerate(statistics)}
+        self.size = features.rows[table]
+        self.cells = [cells_of(features, table, kind) for kind in KINDS]
+        self.columns = [[self.places[n] for n in columns_of(statistics, kind)] for kind in KINDS]
         self.numbers: list[int] = []  # of each among all stand-ins
         self.rows: list[int] = []
         self.donors: list[int] = []
         self.masks: list[int] = []
 
-    def is_given(self, names: Collection[str], start: int = 0) -> NDArray[np.bool_]:
-        """(n - start, columns) which columns of the stand-ins from one on are the donors'."""
-        bits = unpacked(self.masks[start:], len(self.places) + 1)  # the last bit is never set
+    def is_given(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """(n, columns) which columns of the stand-ins are the donors'."""
+        bits = unpacked(self.masks, len(self.places) + 1)  # the last bit is never set
         return bits[:, [self.places.get(name, len(self.places)) for name in names]]
 
 
@@ -75,7 +83,7 @@ class StandIns:
         self._places: dict[StandIn, int] = {}
         self._numbers: list[tuple[int, int]] = []
         self._of_table: dict[str, _OfTable] = {}
-        self._shown: dict[tuple[str, str], NDArray[Any]] = {}
+        self._shown: dict[str, tuple[NDArray[Any], ...]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -121,24 +129,27 @@ class StandIns:
         """The stand-ins of a table."""
         found = self._of_table.get(table)
         if found is None:
-            columns = self.features.statistics.tables[table]
-            found = self._of_table[table] = _OfTable(columns, self.features.rows[table])
+            found = self._of_table[table] = _OfTable(self.features, table)
         return found
 
-    def shown(self, table: str, kind: str) -> NDArray[Any]:
-        """(n, columns) what the stand-ins of a table show of a kind."""
-        own, known = self.of_table(table), self._shown.get((table, kind))
-        if known is not None and len(known) == len(own.rows):
-            return known
-        array = cells_of(self.features, table, kind)
+    def shown(self, table: str) -> tuple[NDArray[Any], ...]:
+        """(n, columns) what the stand-ins of a table show of each of `KINDS`."""
+        own, known = self.of_table(table), self._shown.get(table)
         if known is None:
-            known = np.zeros((0, array.shape[1]), array.dtype)
-        begin = len(known)
-        if begin < len(own.rows) and array.shape[1]:
-            is_given = own.is_given(columns_of(self.features.statistics.tables[table], kind), begin)
-            given, shown = array[own.donors[begin:]], array[own.rows[begin:]]
-            known = np.concatenate([known, np.where(is_given, given, shown)])
-        self._shown[table, kind] = known
+            known = tuple(np.zeros((0, c.shape[1]), c.dtype) for c in own.cells)
+        begin = len(known[0])
+        if begin < len(own.rows):
+            bits = unpacked(own.masks[begin:], len(own.places))
+            rows, donors = np.array(own.rows[begin:]), np.array(own.donors[begin:])
+            known = tuple(
+                np.concatenate(
+                    [before, np.where(bits[:, columns], cells[donors], cells[rows])]
+                    if len(columns)
+                    else [before, np.zeros((len(rows), 0), cells.dtype)]
+                )
+                for before, cells, columns in zip(known, own.cells, own.columns)
+            )
+        self._shown[table] = known
         return known
 
     def frame(self, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:

@@ -161,14 +161,14 @@ class Variants:
 
         hood = self.hood
         starts, others, _ = hood.lists
-        sampled = np.ascontiguousarray(states[:, : hood.num_rows])
+        states = np.ascontiguousarray(states)
         hop = hood.sample.hop.astype(np.int64)
-        rows, depth, offsets = reach(starts, others, sampled, hood.is_loose, hop, hood.hops)
-        which = np.repeat(np.arange(len(states)), np.diff(offsets))
-        if not hood.is_searched:
-            order = np.lexsort((rows, depth, which))
-            rows, depth = rows[order], depth[order]
-        return _Reached(rows, depth, sampled[which, rows], offsets)
+        found = _Reached(*reach(starts, others, states, hood.is_loose, hop, hood.hops))
+        if hood.is_searched:
+            return found
+        which = np.repeat(np.arange(len(states)), np.diff(found.offsets))
+        order = np.lexsort((found.rows, found.depth, which))
+        return _Reached(found.rows[order], found.depth[order], found.seen[order], found.offsets)
 
     def _started(self, reached: _Reached, history: Tensor | None) -> Callable[[], Tensor]:
         """Start what the networks say of some variants; the result waits for it."""
@@ -277,6 +277,7 @@ def _distinct(
     """A variant of each kind that differs in its rows, in its history columns, or in either where
     both are given, and of which kind each variant is."""
     from gelgt.explain.kernels import fingerprints
+    from gelgt.explain.list_kernels import place_keys
 
     none = np.zeros(0, np.int64)
     if reached is None:
@@ -286,5 +287,6 @@ def _distinct(
     if history is not None:
         words = history.view(np.int32)
     prints = fingerprints(reached.rows, reached.seen, reached.offsets, words)
-    _, first, kind = np.unique(prints, return_index=True, return_inverse=True)
+    slots = 1 << (4 * len(prints)).bit_length()
+    kind, first = place_keys(prints, np.zeros(slots, np.uint64), np.full(slots, -1, np.int64), 0)
     return first, kind
