@@ -105,7 +105,7 @@ def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) ->
         reads.append(Read.of(data, table, kind, places, 1))
     has_age = data.is_timed(table) and (table, time_col) not in data.hidden
     age = plan.get(f"{path}age", -1) if has_age else -1
-    return Block(table, *reads, np.zeros(0, np.int64), np.array([age]))
+    return Block(table, reads[0], reads[1], reads[2], np.zeros(0, np.int64), np.array([age]))
 
 
 def event_block(
@@ -148,9 +148,9 @@ def event_block(
         Read.of(data, table, kind, places, width)
         for kind, places, width in zip(KINDS, (numbers, codes, times), widths)
     ]
-    counted = [tops[column] for column in reads[1].columns.tolist()]
+    counted = np.array([tops[column] for column in reads[1].columns.tolist()], np.int64)
     own = [place("count", has_events)] + [place(n, has_events and is_timed) for n in _EVENTS]
-    return Block(table, *reads, np.array(counted, np.int64), np.array(own, np.int64))
+    return Block(table, reads[0], reads[1], reads[2], counted, np.array(own, np.int64))
 
 
 _EVENTS = (

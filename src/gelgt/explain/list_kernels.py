@@ -126,7 +126,7 @@ def read_children(
 
 
 @compiled
-def unit_of(units: UnitLists, node: int) -> int:
+def unit_of(units: UnitLists, node: Any) -> Any:
     """The unit of a node."""
     place = np.searchsorted(units.nodes, node)
     is_known = place < len(units.nodes) and units.nodes[place] == node
