@@ -158,10 +158,12 @@ def followed(
             made.append(getattr(lists, what)(*map(now, given)))
             continue
         made.append(None)
-        if columns is not None and what == "rows":
+        if isinstance(lists, Survey) or columns is None:
+            continue
+        if what == "rows":
             path, table, rows = map(now, given)
             columns.write_rows(path, table, rows, lists.read_rows(table, rows))
-        elif columns is not None:
+        else:
             columns.write(*map(now, given))
 
 

@@ -116,9 +116,6 @@ class _WrittenLists(Lists):
     def grandchildren(self, path: str, key: Key, below: Key) -> Any:
         return self._add("grandchildren", path, key, below)
 
-    def read_rows(self, table: str, rows: Any) -> Any:
-        return rows
-
 
 class _WrittenColumns(SeedColumns):
     """Writes down which columns are made of what paths lead to."""
@@ -127,7 +124,7 @@ class _WrittenColumns(SeedColumns):
         super().__init__(data, times, choice)
         self.steps = steps
 
-    def of_rows(self, path: str, table: str, rows: Any, read: Any) -> Iterator[Column]:
+    def of_rows(self, path: str, table: str, rows: Any) -> Iterator[Column]:
         self.steps.append(Step("rows", (path, table, rows)))
         return iter(())
 

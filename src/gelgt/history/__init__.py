@@ -7,7 +7,6 @@ aggregates.py    the paths around the entity table, and their columns
 seed_history.py  the columns that a configuration asks for, with the calendar
 keys.py          the foreign keys that are followed
 lists.py         how they are followed
-patched.py       columns with further rows
 kernels.py       their compiled loops
 """
 

@@ -143,7 +143,7 @@ class PathColumns:
         self.keys = keys_of(self.data.graph, self.data.hidden)
 
     def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
-        return self.seeds.of_rows(path, table, rows, self.lists.read_rows(table, rows))
+        return self.seeds.of_rows(path, table, rows)
 
     def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
         entity = self.data.task.entity_table

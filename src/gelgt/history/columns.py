@@ -20,7 +20,6 @@ from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
 from gelgt.history.events import View, row_times, taken
-from gelgt.history.patched import Patched
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
@@ -46,7 +45,7 @@ MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
-Values = NDArray[Any] | Patched  # of a column, by row
+Values = NDArray[Any]  # of a column, by row
 
 
 @dataclass(frozen=True)
@@ -136,11 +135,9 @@ class SeedColumns:
         seconds = 0 if data.task.timedelta is None else int(data.task.timedelta.total_seconds())
         self._window = seconds or WINDOW
 
-    def of_rows(
-        self, path: str, table: str, rows: NDArray[np.int64], read: NDArray[np.int64]
-    ) -> Iterator[Column]:
+    def of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
         """The columns of one row for each seed: numbers, category codes, ages in days; -1 is no
-        row. `read` are the rows whose columns stand for theirs."""
+        row."""
         has, time_col = self.choice.has, self.data.db.table(table).time_col
         if (
             self.data.is_timed(table)
@@ -150,15 +147,15 @@ class SeedColumns:
             yield f"{path}age", self._age(taken(row_times(self.data.graph, table), rows, NEVER))
         for name, values in self.data.columns(table, "numerical"):
             if has(f"{path}{name}"):
-                yield f"{path}{name}", taken(values, read, np.nan).astype(np.float32)
+                yield f"{path}{name}", taken(values, rows, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
             if has(f"{path}{name}"):
-                codes = taken(values, read, -1)
+                codes = taken(values, rows, -1)
                 self.codes.add(f"{path}{name}")
                 yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "timestamp"):
             if name != time_col and has(f"{path}{name} age"):
-                yield f"{path}{name} age", self._age(taken(values, read, MISSING_TIME))
+                yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
         """Number and times of events, then their columns."""
@@ -215,7 +212,7 @@ class SeedColumns:
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
                 yield (
                     f"{path}: {name} last age",
-                    self._age(taken(values, view.newest_read, MISSING_TIME)),
+                    self._age(taken(values, view.newest, MISSING_TIME)),
                 )
 
     def numbers(
@@ -229,7 +226,7 @@ class SeedColumns:
             return
         out = np.empty((len(view.first), len(NUMBERS)), np.float32)
         sweep_numbers(
-            taken(values, view.events.read, np.nan), view.first, view.last, view.order, out
+            taken(values, view.events.row, np.nan), view.first, view.last, view.order, out
         )
         for statistic in wanted:
             yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
@@ -240,7 +237,7 @@ class SeedColumns:
         names = {windows: f"{path} mean in {window_name(windows)}" for windows in MEAN_WINDOWS}
         if not any(map(self.choice.has, names.values())):
             return
-        chosen = taken(values, view.events.read, np.nan).astype(np.float32, copy=False)
+        chosen = taken(values, view.events.row, np.nan).astype(np.float32, copy=False)
         sums, counts = block_sums(chosen, view.events.starts)
         for windows, name in names.items():
             if self.choice.has(name):
@@ -265,7 +262,7 @@ class SeedColumns:
 
         categories = self.data.categories(table, name)[:TOP]
         out = np.empty((len(view.first), len(categories) + 1), np.float32)
-        sweep_codes(taken(values, view.events.read, -1), view.first, view.last, view.order, out)
+        sweep_codes(taken(values, view.events.row, -1), view.first, view.last, view.order, out)
         for code, category in enumerate(categories):
             if self.choice.has(f"{path}: {name} share of {category}"):
                 yield f"{path}: {name} share of {category}", out[:, code]

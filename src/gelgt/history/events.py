@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from gelgt.graph import NEVER, Graph
 from gelgt.history.keys import Key
-from gelgt.history.patched import Patched
 
 Numbers = NDArray[Any]  # of rows or places, in the type of the graph's nodes: 4 bytes mostly
 CHUNK = 1 << 22  # rows of a table that are looked through at a time
@@ -57,19 +56,12 @@ class Events:
         row: (N,) rows of the path's last table.
         time: (N,) seconds.
         starts: (O + 1,) where each owner's events begin.
-        stand_in: (N,) the rows whose columns are read instead; None where each shows its own.
     """
 
     owners: NDArray[np.int64]
     row: Numbers
     time: NDArray[np.int64]
     starts: NDArray[np.int64]
-    stand_in: Numbers | None = None
-
-    @property
-    def read(self) -> Numbers:
-        """(N,) the rows whose columns are read."""
-        return self.row if self.stand_in is None else self.stand_in
 
     @classmethod
     def of(
@@ -139,14 +131,7 @@ class View:
     @property
     def newest(self) -> NDArray[np.int64]:
         """(S,) the row of each seed's newest event, -1 where there is none."""
-        return self._newest(self.events.row)
-
-    @property
-    def newest_read(self) -> NDArray[np.int64]:
-        """(S,) the row whose columns are read for it."""
-        return self._newest(self.events.read)
-
-    def _newest(self, rows: Numbers) -> NDArray[np.int64]:
+        rows = self.events.row
         if not len(rows):
             return np.full(len(self.first), -1, np.int64)
         return np.where(self.is_empty, -1, rows[np.maximum(self.last - 1, 0)])
@@ -192,7 +177,7 @@ def _taken(values: NDArray[np.int64], row: Numbers) -> NDArray[np.int64]:
     return times
 
 
-def taken(values: NDArray[Any] | Patched, rows: Numbers, missing: float) -> NDArray[Any]:
+def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
     """The values of some rows; `missing` for the row -1, and where there are no values.
 
     NumPy would make an index of 8 bytes a row of all rows at once, and read the values in the order
@@ -200,8 +185,6 @@ def taken(values: NDArray[Any] | Patched, rows: Numbers, missing: float) -> NDAr
     """
     from gelgt.history.kernels import gather
 
-    if isinstance(values, Patched):
-        return values.taken(rows, missing)
     out = np.full(len(rows), missing, values.dtype)
     window = max(1, WINDOW // max(1, abs(values.strides[0])))
     if len(rows) > CHUNK and len(values) > window:

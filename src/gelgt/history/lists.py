@@ -57,7 +57,3 @@ class Lists:
     def grandchildren(self, path: str, key: Key, below: Key) -> View:
         """`< key < below`: the rows that name the seeds' children."""
         return grandchildren(self.graph, key, below, self.owners).view(self.rows, self.limits)
-
-    def read_rows(self, table: str, rows: Rows) -> Rows:
-        """(S,) the rows whose columns are read where each seed sees some rows."""
-        return rows
