@@ -202,7 +202,13 @@ class GelGT:
         return prediction.to_pandas()
 
     def explain(
-        self, db: Any = None, entity: Any = None, at: Any = None, *, counterfactual: bool = False
+        self,
+        db: Any = None,
+        entity: Any = None,
+        at: Any = None,
+        *,
+        counterfactual: bool = False,
+        new_only: bool = False,
     ) -> "Explanation | ItemsExplanation":
         """Why the model predicts what it does for one entity at a time: which rows, columns, paths
         and ages move the prediction away from what it is when nothing is known, measured by
@@ -213,6 +219,7 @@ class GelGT:
             entity: A key of the entity table.
             at: As in `predict`.
             counterfactual: Also look for the fewest rows whose absence turns the decision.
+            new_only: Of a model that recommends: explain rows that the entity has not had before.
 
         Raises:
             GelgtError: as in `predict`; ``no_rows`` where no row is linked to the entity.
@@ -232,9 +239,15 @@ class GelGT:
         if predictor.run.target.task_type == "recommendation":
             from gelgt.explain.item_reasons import explain_list
 
-            listed = explain_list(predictor, entity, at)
+            listed = explain_list(predictor, entity, at, new_only=new_only)
             _tell(listed.notices)
             return listed
+        if new_only:
+            raise GelgtError(
+                "bad_option",
+                "new_only is about recommendations, and the model predicts a value.",
+                hint="Leave new_only out.",
+            )
         explained = Explainer(predictor).explain(entity, at, is_counterfactual=counterfactual)
         _tell(explained.notices)
         return explained

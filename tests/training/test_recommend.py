@@ -16,6 +16,7 @@ import gelgt
 from gelgt import Database, GelgtError
 from gelgt.explain import Explainer
 from gelgt.explain.item_reasons import explain_list
+from gelgt.explain.items import ItemsExplanation
 from gelgt.inference import Predictor, Recommend
 from gelgt.presets import RunConfig
 from gelgt.sampling import make_seeds
@@ -255,6 +256,23 @@ def test_why_these_rows_are_recommended(db: Database, run: Run, tmp_path: Path) 
     page = why.save(tmp_path / "why.html").read_text(encoding="utf-8")
     assert "place" in page
     assert "buys" in page
+
+
+def test_why_new_rows_are_recommended(db: Database, run: Run) -> None:
+    """Nothing that the entity has had is explained, and the rows are those that are recommended."""
+    predictor = Predictor(run, db, "cpu")
+    at = pd.Timestamp("2024-08-01")
+    why = explain_list(predictor, 1, at, k=4, new_only=True)
+    table = predictor.predict([1], at=at, recommend=Recommend(4, new_only=True)).to_pandas()
+    assert [item.key for item in why.items] == table[["region", "sku"]].to_numpy().tolist()
+    assert why.items
+
+    def bought(listed: ItemsExplanation) -> list[object]:
+        path = "users ← buys → products"
+        return [i.key for i in listed.items if any(reason.name == path for reason in i.reasons)]
+
+    assert bought(explain_list(predictor, 1, at, k=4))
+    assert not bought(why)
 
 
 def test_scores_of_a_candidate_are_those_that_rank(db: Database, run: Run) -> None:

@@ -47,6 +47,13 @@ class ExplainedOptions:
             help="Also look for the fewest rows whose absence turns the decision.",
         ),
     ] = False
+    new_only: Annotated[
+        bool,
+        typer.Option(
+            "--new-only",
+            help="Explain recommendations of what the entity has not had before.",
+        ),
+    ] = False
 
     @property
     def keys(self) -> list[str] | None:
@@ -135,10 +142,15 @@ def explain_command(
         predictor = Predictor(loaded, run.open(loaded), device=run.device)
     if loaded.target.task_type == "recommendation":
         one = explained.keys[0] if is_single and explained.keys else None
-        explain_lists(
-            predictor, None if explained.counterfactual else one, explained.at, out, as_json
-        )
+        entity = None if explained.counterfactual else one
+        explain_lists(predictor, entity, explained.at, out, as_json, explained.new_only)
         return
+    if explained.new_only:
+        raise GelgtError(
+            "bad_option",
+            "--new-only is about recommendations, and the run predicts a value.",
+            hint="Leave out --new-only.",
+        )
     explainer = Explainer(predictor)
     if is_whole:
         _whole(explainer, sample or SAMPLE, out, as_json)

@@ -14,7 +14,12 @@ REASONS = 4  # of each that are printed
 
 
 def explain_lists(
-    predictor: "Predictor", entity: str | None, at: str | None, out: Path | None, as_json: bool
+    predictor: "Predictor",
+    entity: str | None,
+    at: str | None,
+    out: Path | None,
+    as_json: bool,
+    new_only: bool = False,
 ) -> None:
     """Print or write why the first recommendations of one entity are what they are."""
     from gelgt.explain.item_reasons import explain_list
@@ -25,7 +30,7 @@ def explain_lists(
             "Of a run that recommends, the lists of one entity at a time are explained.",
             hint="Give one --entity and --at, without --counterfactual.",
         )
-    why = explain_list(predictor, entity, at)
+    why = explain_list(predictor, entity, at, new_only=new_only)
     if out is not None:
         why.save(out)
     if as_json:

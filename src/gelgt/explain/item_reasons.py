@@ -37,9 +37,12 @@ WALKS = 3  # that are named, the newest
 
 
 def explain_list(
-    predictor: Predictor, entity: Any, at: Any = None, k: int = ITEMS
+    predictor: Predictor, entity: Any, at: Any = None, k: int = ITEMS, *, new_only: bool = False
 ) -> ItemsExplanation:
     """Explain the first k recommendations to one entity at a time.
+
+    Args:
+        new_only: Of what the entity has not had before.
 
     Raises:
         GelgtError: ``bad_option`` where the run recommends nothing; as in `Predictor.predict`.
@@ -54,7 +57,7 @@ def explain_list(
     chosen = predictor.seeds([entity], at)
     data = scorer.data
     seed = make_seeds(data.db, data.graph, data.task.entity_table, chosen.rows, chosen.times)
-    made = explain_items(scorer, seed, Recommend(k).wish(data.db, data.task))
+    made = explain_items(scorer, seed, Recommend(k, new_only).wish(data.db, data.task))
     return replace(made, notices=tuple(chosen.notices))
 
 
