@@ -4,7 +4,9 @@ why = Explainer(predictor).explain(42, at="2026-11-01")
 why.save("why.html")
 
 neighbourhood.py   the rows that a prediction rests on, and the paths to them
+reader.py, survey.py   what lies on these paths, and what of it the sample left out
 variants.py        the same seed without some rows, or with other values in some columns
+history.py, lists.py, blocks.py   their history columns
 game.py, owen.py   what each path, row and column adds
 check.py           whether removing what is named changes the prediction
 whole.py           what a model as a whole rests on
