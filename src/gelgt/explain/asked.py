@@ -26,7 +26,7 @@ class Asked:
             >>> places.tolist(), new.tolist()
             ([0, 1, 0], [0, 1])
         """
-        from gelgt.explain.list_kernels import place_keys, row_prints
+        from gelgt.explain.kernels import place_keys, row_prints
 
         keys = row_prints(np.ascontiguousarray(states, np.int64))
         most = 2 * (len(self._keys) + len(keys))
@@ -39,6 +39,6 @@ class Asked:
     def _make_room(self, slots: int) -> None:
         self._slots, self._numbers = np.zeros(slots, np.uint64), np.full(slots, -1, np.int64)
         if len(self._keys):
-            from gelgt.explain.list_kernels import place_keys
+            from gelgt.explain.kernels import place_keys
 
             place_keys(self._keys, self._slots, self._numbers, 0)

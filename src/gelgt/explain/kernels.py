@@ -146,3 +146,44 @@ def fingerprints(
             value += np.uint64(np.uint32(words[v, f])) * of_word[f]
         prints[v] = value ^ (value >> np.uint64(32))
     return prints
+
+
+@compiled
+def row_prints(kinds: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A number of 64 bits for each row (n, K), the same for equal rows, as `fingerprints`."""
+    prints, weight = np.zeros(len(kinds), np.uint64), weights(kinds.shape[1], 4)
+    for v in range(len(kinds)):
+        value = np.uint64(0)
+        for k in range(kinds.shape[1]):
+            value += np.uint64(kinds[v, k]) * weight[k]
+        prints[v] = value ^ (value >> np.uint64(32))
+    return prints
+
+
+@compiled
+def place_keys(
+    keys: NDArray[np.uint64], slots: NDArray[np.uint64], numbers: NDArray[np.int64], count: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Look keys up in a hash table, and number those that are new.
+
+    Args:
+        keys: (n,) what is looked for.
+        slots: (S,) the table's keys, where numbers are not negative; S is a power of 2. Written.
+        numbers: (S,) of the keys, -1 for free. Written.
+        count: Numbers that are given away already.
+
+    Returns:
+        (n,) the number of each key, and the places of the new ones, each once.
+    """
+    found, new = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    added, last = 0, np.uint64(len(slots) - 1)
+    for k in range(len(keys)):
+        slot = np.int64(keys[k] & last)
+        while numbers[slot] >= 0 and slots[slot] != keys[k]:
+            slot = (slot + 1) & np.int64(last)
+        if numbers[slot] < 0:
+            slots[slot], numbers[slot] = keys[k], count + added
+            new[added] = k
+            added += 1
+        found[k] = numbers[slot]
+    return found, new[:added].copy()

@@ -276,8 +276,7 @@ def _distinct(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A variant of each kind that differs in its rows, in its history columns, or in either where
     both are given, and of which kind each variant is."""
-    from gelgt.explain.kernels import fingerprints
-    from gelgt.explain.list_kernels import place_keys
+    from gelgt.explain.kernels import fingerprints, place_keys
 
     none = np.zeros(0, np.int64)
     if reached is None:
