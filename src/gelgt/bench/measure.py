@@ -93,7 +93,7 @@ def run_phase(phase: str, work: Work, limit: MemoryLimit | None = None) -> dict[
             command, env=environment, stdout=out, stderr=errors, preexec_fn=enter, text=True
         )
         try:
-            anonymous = _watch(child)
+            anonymous, resident = _watch(child)
         except BaseException:
             child.kill()
             child.wait()
@@ -106,26 +106,42 @@ def run_phase(phase: str, work: Work, limit: MemoryLimit | None = None) -> dict[
                 f"{errors.read()[-4000:]}"
             )
         measured: dict[str, Any] = json.loads(out.read().splitlines()[-1])
-    return measured | ({"anonymous_mib": round(anonymous / 1024, 1)} if anonymous else {})
+    if not anonymous:
+        return measured
+    measured["peak_mib"] = max(measured["peak_mib"], round(resident / 1024, 1))
+    return measured | {"anonymous_mib": round(anonymous / 1024, 1)}
 
 
-def _watch(child: "subprocess.Popen[str]") -> int:
-    """The largest anonymous memory of a process in KiB, once it has ended."""
-    peak = 0
+def _watch(child: "subprocess.Popen[str]") -> tuple[int, int]:
+    """The most anonymous and the most resident memory in KiB of a process and those that it
+    started, once it has ended; pages that several map count several times as resident."""
+    most = (0, 0)
     while child.poll() is None:
-        peak = max(peak, _anonymous(child.pid))
+        sizes = [_memory(process) for process in _family(child.pid)]
+        anonymous, resident = (sum(size) for size in zip(*sizes))
+        most = (max(most[0], anonymous), max(most[1], resident))
         time.sleep(_EVERY)
-    return peak
+    return most
 
 
-def _anonymous(process: int) -> int:
+def _family(process: int) -> list[int]:
+    """A process and those that it started, and so on; itself alone where nobody tells."""
+    found = [process]
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in path.read_text().split():
+                found += _family(int(child))
+    return found
+
+
+def _memory(process: int) -> tuple[int, int]:
+    """Anonymous and resident memory of a process in KiB."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
-        return 0
-    return next(
-        (int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")), 0
-    )
+        return 0, 0
+    sizes = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if "kB" in line}
+    return int(sizes.get("RssAnon", 0)), int(sizes.get("VmRSS", 0))
 
 
 def over(above: float, below: float) -> float:
