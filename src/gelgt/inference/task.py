@@ -95,7 +95,7 @@ def _own_task(run: Run, db: Database) -> Task:
     labels = {}
     for split in SPLITS:
         path = run.folder / "labels" / f"{split}.parquet"
-        labels[split] = read_parquet(path)
+        labels[split] = read_parquet(path, "Copy the run folder again.", GelgtError)
     classes = run.target.space.labels if ours.get("classes") else ()
     return Task(
         **known, val_timestamp=val, test_timestamp=test, classes=classes, database=db, labels=labels

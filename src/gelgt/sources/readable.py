@@ -9,41 +9,45 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gelgt.errors import SourceError
+from gelgt.errors import GelgtError, SourceError
 
 CHECKED: dict[str, Any] = {"page_checksum_verification": True}
 
 
+REPAIR = "Import it again, or restore it from a copy."
+
+
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def readable(
+    path: Path, hint: str = REPAIR, kind: type[GelgtError] = SourceError
+) -> Iterator[None]:
     """Tell errors of reading a Parquet file as errors of the file.
 
     Raises:
-        SourceError: ``unreadable_file``.
+        GelgtError: ``unreadable_file``, of this kind and with this hint.
     """
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SourceError(
-            "unreadable_file",
-            f"{path} is not a readable Parquet file: {error}",
-            hint="Import it again, or restore it from a copy.",
-        ) from None
+        message = f"{path} is not a readable Parquet file: {error}"
+        raise kind("unreadable_file", message, hint) from None
 
 
 @contextmanager
-def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, mapped."""
-    with readable(path):
+def open_parquet(
+    path: Path, hint: str = REPAIR, kind: type[GelgtError] = SourceError
+) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, mapped; errors as in `readable`."""
+    with readable(path, hint, kind):
         if not path.is_file():  # a pipe would be waited for
             raise FileNotFoundError("there is no such file")
         with pq.ParquetFile(path, memory_map=True, **CHECKED) as file:
             yield file
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """A Parquet file in memory."""
-    with open_parquet(path) as file:
+def read_parquet(path: Path, hint: str = REPAIR, kind: type[GelgtError] = SourceError) -> pa.Table:
+    """A Parquet file in memory; errors as in `readable`."""
+    with open_parquet(path, hint, kind) as file:
         return file.read()
 
 

@@ -59,7 +59,7 @@ def read_labels(folder: Path, task: Definition) -> dict[str, Raw]:
     labels = {}
     for split in SPLITS:
         path = folder / f"{split}.parquet"
-        table = read_parquet(path)
+        table = read_parquet(path, "Make the labels again.", TaskError)
         columns = [name for name in _columns(task).values() if name is not None]
         missing = [name for name in columns if name not in table.column_names]
         if missing:

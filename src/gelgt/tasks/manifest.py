@@ -56,8 +56,8 @@ def read_manifest(db: Database, folder: Path) -> tuple[Definition, dict[str, Any
         raise TaskError("bad_manifest", error.message, hint=error.hint) from None
     with shaped(str(folder / MANIFEST), kind=TaskError):
         extra = dict(content.get("gelgt") or {})
-        labels, classes = dict(extra.get("labels") or {}), list(extra.get("classes") or ())
-        extra |= {"labels": labels, "classes": classes, "notices": list(extra.get("notices") or ())}
+        kinds = {"labels": dict, "classes": list, "notices": list}
+        extra |= {key: kind(extra[key] or ()) for key, kind in kinds.items() if key in extra}
     return parse_manifest(db, content, folder.name), extra
 
 

@@ -187,7 +187,7 @@ def _stored_keys(folder: Path, table: str, numbers: Rows) -> list[pa.ChunkedArra
     does; None where neither does."""
     path, root = _key_file(folder, table), database_of(folder)
     if path.is_file():
-        stored = read_parquet(path)
+        stored = read_parquet(path, "Make the task again.", TaskError)
         places = pc.index_in(pa.array(numbers), value_set=stored.column("row").combine_chunks())
         if places.null_count:
             missing = numbers[pc.is_null(places).to_numpy(zero_copy_only=False)].tolist()
