@@ -1,6 +1,8 @@
 """Writes the counts of the last run of the campaigns into docs/reliability.md.
 
-PYTHONPATH=src:tests python -m campaigns.counts OUT [PAGE]
+PYTHONPATH=src:tests python -m campaigns.counts OUT [COMMIT]
+
+COMMIT is what was run, by default what is checked out.
 """
 
 import json
@@ -34,21 +36,23 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
-def machine() -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+def checked_out() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def machine(commit: str) -> str:
     cores = len(os.sched_getaffinity(0))
     return f"Commit {commit}, {cores} cores, Python {platform.python_version()}, one process."
 
 
 def main() -> None:
-    out, page = Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else PAGE
-    text = page.read_text(encoding="utf-8")
+    out, commit = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else checked_out()
+    text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    counts = f"{BEGIN}\n{machine()}\n\n{table(out)}\n{END}"
-    page.write_text(before + counts + after, encoding="utf-8")
+    counts = f"{BEGIN}\n{machine(commit)}\n\n{table(out)}\n{END}"
+    PAGE.write_text(before + counts + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
