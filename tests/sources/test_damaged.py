@@ -164,3 +164,15 @@ def test_columns_that_cannot_be_keys_or_times() -> None:
         with pytest.raises(GelgtError) as caught:
             gelgt.open(tables, schema={"a": entry, "b": {"pkey": "id"}})
         assert caught.value.code in ("unusable_column", "unknown_column"), entry
+
+
+def test_a_table_of_bytes_alone_is_left_out() -> None:
+    import pyarrow as pa
+
+    tables = {"a": pa.table({"id": [0, 1]}), "b": pa.table({"raw": pa.array([b"x"])})}
+    db = gelgt.open(tables)
+    assert db.table_names == ["a"]
+    assert ("no_columns", "b") in [(f.code, f.table) for f in db.import_findings]
+    with pytest.raises(GelgtError) as caught:
+        gelgt.open({"b": tables["b"]})
+    assert caught.value.code == "no_columns"

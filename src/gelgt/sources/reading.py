@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gelgt.errors import GelgtError, SourceError, did_you_mean
 from gelgt.schema.model import Finding
+from gelgt.sources.canonical import canonical_type
 from gelgt.sources.check import check_names
 from gelgt.sources.processes import Processes
 from gelgt.sources.raw import RawTable, Source, elsewhere
@@ -133,7 +134,7 @@ def _raw_tables(
     left_out = [
         f
         for t in raw.values()
-        if not t.columns
+        if not _has_readable(t)
         for f in t.findings or (Finding("no_columns", t.name, message=_NO_COLUMNS),)
     ]
     if (only is not None and left_out) or len({f.table for f in left_out}) == len(raw):
@@ -142,4 +143,9 @@ def _raw_tables(
             f"{source.address}: table '{left_out[0].table}': {left_out[0].message}.",
             hint="Read other tables.",
         )
-    return {name: table for name, table in raw.items() if table.columns}, left_out
+    return {name: table for name, table in raw.items() if _has_readable(table)}, left_out
+
+
+def _has_readable(table: RawTable) -> bool:
+    """Whether a table has columns, and not of bytes alone."""
+    return any(canonical_type(arrow) is not None for arrow in table.columns.values())
