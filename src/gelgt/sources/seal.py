@@ -1,9 +1,9 @@
 """Seals of cache entries: what is read is what was written.
 
-A sealed folder holds `_seal.json`: size, time of writing and checksum of each file. Entries up to
-`SMALL` bytes are compared whole whenever they are opened. A larger one may be larger than memory:
-its files are compared whole where size or time tell that somebody has touched them, so that damage
-which leaves both alone is noticed in small entries only.
+A sealed folder holds `_seal.json`: size and checksum of each file, the same bytes for the same
+files. Entries up to `SMALL` bytes are compared whole whenever they are opened. A larger one may be
+larger than memory: those of its files are compared whole that somebody has touched since they were
+sealed, so that damage without a trace in the file system is noticed in small entries only.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ SMALL = 64 << 20  # bytes: a twentieth of a second to compare
 def seal(folder: Path) -> None:
     """Say what a folder holds; the last step of building it."""
     files = {
-        name: [found.st_size, found.st_mtime_ns, _checksum(folder / name)]
-        for name, found in _files(folder).items()
+        name: [found.st_size, _checksum(folder / name)]
+        for name, found in sorted(_files(folder).items())
     }
     (folder / SEAL).write_text(json.dumps({"files": files}), encoding="utf-8")
 
@@ -28,19 +28,21 @@ def seal(folder: Path) -> None:
 def is_whole(folder: Path) -> bool:
     """Whether a folder is sealed and holds what it held then."""
     try:
-        if not stat.S_ISREG((folder / SEAL).lstat().st_mode):
+        when = (folder / SEAL).lstat()
+        if not stat.S_ISREG(when.st_mode):
             return False
         sealed = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
         files = _files(folder)
-        if {name: size for name, (size, _, _) in sealed.items()} != {
+        if {name: size for name, (size, _) in sealed.items()} != {
             name: found.st_size for name, found in files.items()
         }:
             return False
         is_small = sum(found.st_size for found in files.values()) <= SMALL
         return all(
             _checksum(folder / name) == expected
-            for name, (_, written, expected) in sealed.items()
-            if is_small or files[name].st_mtime_ns != written
+            for name, (_, expected) in sealed.items()
+            # the time of the inode cannot be set back
+            if is_small or files[name].st_ctime_ns > when.st_ctime_ns
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
