@@ -220,4 +220,4 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
-CAMPAIGN = Campaign("databases", prepare, case, long=10_000, short=12)
+CAMPAIGN = Campaign("databases", prepare, case, long=10_000, short=8)

@@ -269,4 +269,4 @@ def _at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-CAMPAIGN = Campaign("files", prepare, case, long=100_000, short=60)
+CAMPAIGN = Campaign("files", prepare, case, long=100_000, short=40)
