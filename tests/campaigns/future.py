@@ -92,7 +92,8 @@ def case(world: World, number: int, random: Random) -> str:
         task = Definition(
             "t", "forecast", table, KEYS[table], "y", "t", timedelta=pd.Timedelta("7D")
         )
-        data: Any = SeedData(side.db, task, None, sampling, {}, side.graph, side.features, plan)  # type: ignore[arg-type]
+        untyped: Any = None  # no prediction is decoded
+        data = SeedData(side.db, task, untyped, sampling, {}, side.graph, side.features, plan)
         seeds = make_seeds(side.db, side.graph, table, rows, times)
         sample, history = (
             data.sampler.sample(seeds.node, seeds.time, seeds.key),

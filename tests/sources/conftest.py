@@ -1,5 +1,5 @@
-"""Puts this folder on the path, for what its tests share, and starts an S3 server where one is
-needed."""
+"""Puts this folder on the path, for what its tests share, starts an S3 server where one is needed,
+and gives imports two processes."""
 
 import sys
 from collections.abc import Iterator
@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gelgt.sources import postgres as postgres_module
+from gelgt.sources import processes
+from gelgt.sources.processes import Processes
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,3 +31,21 @@ def s3(s3_server: Any) -> Iterator[Any]:
     """The S3 server, empty and without faults, named by the environment."""
     with s3_server.used() as server:
         yield server
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two processes for everything; the list holds what they were asked about tables."""
+    asked: list[str] = []
+    run = Processes.run
+
+    def counted(self: Processes, questions: Any, *rest: Any) -> Any:
+        asked.extend({question[0] for question in questions.values()})
+        assert len(self._processes) == 2
+        return run(self, questions, *rest)
+
+    monkeypatch.setattr(processes, "LEAST_BYTES", 0)
+    monkeypatch.setattr(postgres_module, "LEAST_SHARED", 0)
+    monkeypatch.setattr(processes, "process_count", lambda: 2)
+    monkeypatch.setattr(Processes, "run", counted)
+    return asked

@@ -26,6 +26,8 @@ from gelgt.inference.shards import finish, is_finished, missing
 from gelgt.sources.unchanged import content_hash
 from gelgt.storage import Store
 
+from ..conftest import free_port
+
 from test_storage_shards import SHARDS, make, plan_of  # isort: skip
 
 pytestmark = pytest.mark.emulator
@@ -34,12 +36,6 @@ BUCKET = "gelgt-tests"
 AZURE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 RunArg = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, as gelgt train writes it.")
 ]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Ray cluster of --engine ray, or auto; by default processes on this machine.",
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 NamespaceOption = Annotated[
     str | None,

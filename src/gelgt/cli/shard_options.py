@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gelgt.cli.options import AddressOption
 from gelgt.cli.parse import one_of
 from gelgt.errors import GelgtError
 
@@ -52,14 +53,7 @@ class ShardOptions:
             help="Workers of --engine ray; by default what fits the cluster.",
         ),
     ] = None
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="Ray cluster of --engine ray, or auto; by default processes on this machine.",
-        ),
-    ] = None
+    address: AddressOption = None
 
     @property
     def is_given(self) -> bool:

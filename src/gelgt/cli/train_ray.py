@@ -56,8 +56,8 @@ class RemoteTraining:
             with joined(self.training.device) as workers:
                 assert workers is not None
                 if not workers.is_leader:
-                    asked = replace(self, source=_Checked(**vars(self.source), question=self))
-                    follow_training(asked.source, self.task, self.training, workers)
+                    source = _Checked(**vars(self.source), question=self)
+                    follow_training(source, self.task, self.training, workers)
                     return {}
                 with led(workers):
                     self._lead(workers)
