@@ -46,6 +46,7 @@ def work(job: Mapping[str, Any], rank: int, size: int, port: int) -> None:
         os.environ |= {
             "RANK": str(rank),
             "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
@@ -89,7 +90,9 @@ def free_port() -> int:
 
 def start(job: Mapping[str, Any], size: int) -> list[BaseProcess]:
     """Start the workers; one that trains alone for size 0."""
-    context = multiprocessing.get_context("forkserver")
+    # A GPU cannot be used by forks of a process that has looked for one.
+    is_forked = job.get("device", "cpu") == "cpu"
+    context = multiprocessing.get_context("forkserver" if is_forked else "spawn")
     context.set_forkserver_preload(PRELOADED)  # torch is imported once
     port = free_port()
     processes = [
