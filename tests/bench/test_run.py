@@ -25,7 +25,7 @@ class Count(Progress):
     def __init__(self) -> None:
         self.epochs = 0
 
-    def epoch(self, record: Epoch, best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int, network: int = 1) -> None:
         self.epochs += 1
 
 

@@ -80,3 +80,21 @@ def test_batch_norm_over_real_rows() -> None:
         torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
     for found, exact in zip(batch_backward(x, counts, weight, means, scales, given), gradients):
         torch.testing.assert_close(found, exact, atol=1e-3, rtol=1e-3)
+
+
+@on_device
+def test_dropout_follows_from_seed_and_call() -> None:
+    """A share is zeroed and the mean stays; another call or seed draws otherwise, the same ones the
+    same, whatever is drawn besides."""
+    from gelgt.nn.kernels.dropout import launch_dropout
+
+    x = torch.ones(50, 100, device=DEVICE)
+    seed = torch.tensor([7], device=DEVICE)
+    out = launch_dropout(x, seed, 1, 0.3)
+    assert out.unique().tolist() == pytest.approx([0.0, 1 / 0.7])
+    assert float((out == 0).float().mean()) == pytest.approx(0.3, abs=0.03)
+    torch.rand(3)
+    assert torch.equal(launch_dropout(x, seed, 1, 0.3), out)
+    others = [launch_dropout(x, seed, 2, 0.3), launch_dropout(x, seed + 1, 1, 0.3)]
+    for other in others:  # as often the same as independent draws are
+        assert float(((other == 0) == (out == 0)).float().mean()) == pytest.approx(0.58, abs=0.03)

@@ -71,10 +71,10 @@ class Stopper(Progress):
     def step(self, *facts: Any) -> None:
         self.steps += 1
 
-    def epoch(self, record: Epoch, best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int, network: int = 1) -> None:
         self.records.append(record)
 
-    def resumed(self, epoch: int, step: int) -> None:
+    def resumed(self, epoch: int, step: int, network: int = 1) -> None:
         self.was_resumed = True
 
     def __call__(self) -> bool:

@@ -179,7 +179,7 @@ def losses(made: Trainer, steps: int) -> list[float]:
         for batch in islice(made.loader.epoch(made.state.epoch), steps - len(found)):
             before = made.state.loss
             made._step([batch], rows_of(batch))
-            made._collect()
+            made.collect()
             made.state.total += 1
             found.append(made.state.loss - before)
         made.state.epoch += 1

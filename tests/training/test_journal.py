@@ -138,7 +138,7 @@ def test_an_interrupt_and_what_is_resumed(db: Database, few: Task, tmp_path: Pat
     told: list[int] = []
 
     class Count(Progress):
-        def epoch(self, record: Any, best_epoch: int) -> None:
+        def epoch(self, record: Any, best_epoch: int, network: int = 1) -> None:
             told.append(record.epoch)
 
     train_run(db, few, out, config, progress=Count(), stop=lambda: len(told) >= 2)

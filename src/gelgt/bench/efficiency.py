@@ -139,7 +139,7 @@ class _Bench:
             batch = next(batches)
             waiting += time.perf_counter() - asked
             seeds += self.step(trainer, batch)
-        trainer._collect()
+        trainer.collect()
         self.timer.wait()
         seconds = time.perf_counter() - start
         batches.close()

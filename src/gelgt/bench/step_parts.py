@@ -127,7 +127,7 @@ def _growing(steps: RecordedSteps) -> dict[str, Callable[[StaticInput], Tensor]]
         "refinement and GNN": branches,
         "attention and head": forward,
         "backward": backward,
-        "clipping and optimiser": steps._work,
+        "clipping and optimiser": steps.work,
     }
 
 

@@ -8,7 +8,7 @@ line for each phase and epoch in a pipe.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -51,6 +51,8 @@ class Lines(Progress):
         self.notices: list[str] = []
         self._reported = time.perf_counter()  # when a line about unfinished work was printed last
         self.best: float | None = None  # validation score
+        self._bests: dict[int, float] = {}  # of each network
+        self._has_several = False  # networks side by side
         self.baseline_scores: dict[str, float] = {}  # on validation, of the deciding metric
         self._since = time.perf_counter()
         self._listens = listening(self.work)
@@ -97,34 +99,46 @@ class Lines(Progress):
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         self.has_begun = self.is_in_step = True
 
-    def epoch(self, record: Epoch, best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int, network: int = 1) -> None:
         value = record.val.get(self.metric)
         line = f"loss {record.loss:.4f}"
         if value is not None:
             if best_epoch == record.epoch:
-                self.best = value
+                self.best = self._bests[network] = value
                 mark = ", the best so far"
             else:  # the best score is unknown after --resume, until it is beaten
-                best = "" if self.best is None else f"{self.best:.4f}, "
+                best = f"{self._bests[network]:.4f}, " if network in self._bests else ""
                 mark = f" (best so far {best}epoch {best_epoch})"
             line += f", validation {self.metric} {value:.4f}{mark}"
+        which = f"network {network}, " if self._has_several else ""
         self.print(
-            f"  epoch {record.epoch:>2}/{self.epochs:<6} {duration(record.seconds or 0.0):>7}  "
-            f"{line}"
+            f"  {which}epoch {record.epoch:>2}/{self.epochs:<6} "
+            f"{duration(record.seconds or 0.0):>7}  {line}"
         )
 
     def member(self, number: int, count: int) -> None:
-        self.best = None
+        self.best, self._has_several = None, False
         self.print(f"  network {number} of {count}")
 
+    def side_by_side(
+        self, networks: Sequence[int], count: int, limit: float | None, epochs: int | None = None
+    ) -> None:
+        self.best, self.time_limit, self._has_several = None, limit, True
+        self.epochs = epochs or self.epochs
+        work = "" if epochs is None else "retraining "
+        labels = "" if epochs is None else " with the labels that were held out"
+        which = f"networks {networks[0]} to {networks[-1]} of {count}"
+        self.print(f"  {work}{which} side by side{labels}")
+
     def retrain(self, number: int, count: int, epochs: int) -> None:
-        self.epochs = epochs
+        self.epochs, self._has_several = epochs, False
         network = f" network {number} of {count}" if count > 1 else ""
         self.print(f"  retraining{network} with the labels that were held out")
 
-    def resumed(self, epoch: int, step: int) -> None:
+    def resumed(self, epoch: int, step: int, network: int = 1) -> None:
         steps = f" and {step} steps" if step else ""
-        self.print(f"  resumes after {epoch} epochs{steps}")
+        which = f"network {network} " if self._has_several else ""
+        self.print(f"  {which}resumes after {epoch} epochs{steps}")
 
     def notice(self, text: str) -> None:
         self.notices.append(text)

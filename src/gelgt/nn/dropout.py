@@ -4,11 +4,15 @@ PyTorch has one generator for all threads of a process: two parts of a batch tha
 by side would draw from it in whatever order the machine runs them. Inside `own_dropout` each thread
 draws from a generator of its own: one long mask for each rate, of which every layer takes a stretch
 that begins at a random place.
+
+On CUDA the seed of `own_dropout` can lie in the device's memory, where a recorded graph reads it
+anew in every replay. Networks that are trained side by side then draw what each would draw alone.
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,15 +44,27 @@ class _Masks:
         return mask[start : start + length]
 
 
+class _Draws:
+    """Draws on a device: a seed (1,) that lies there, and how many layers have drawn."""
+
+    def __init__(self, seed: Tensor) -> None:
+        self.seed, self.calls = seed, 0
+
+    def next(self) -> int:
+        self.calls += 1
+        return self.calls
+
+
 _OWN = threading.local()
 
 
 @contextmanager
-def own_dropout(seed: int) -> Iterator[None]:
-    """Dropout on CPU tensors in this thread follows from the seed alone, whatever other threads
-    draw."""
+def own_dropout(seed: int | Tensor) -> Iterator[None]:
+    """Dropout in this thread follows from the seed alone, whatever other threads draw: that of CPU
+    tensors, or with a seed (1,) in the memory of a CUDA device that of tensors there."""
     before = getattr(_OWN, "masks", None)
-    _OWN.masks = _Masks(seed)
+    is_there = isinstance(seed, Tensor) and seed.is_cuda
+    _OWN.masks = _Draws(seed) if is_there else _Masks(int(seed))  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -64,9 +80,12 @@ class Dropout(nn.Dropout):
 
 def dropout(x: Tensor, rate: float) -> Tensor:
     """Zero a share of the entries and scale the others, so that the mean stays."""
-    masks: _Masks | None = None if x.is_cuda else getattr(_OWN, "masks", None)
+    masks = _masks_for(x)
     if masks is None:
         return functional.dropout(x, rate)
+    if isinstance(masks, _Draws):
+        out: Tensor = _Drawn.apply(x, masks.seed, masks.next(), rate) if rate else x  # type: ignore[no-untyped-call]
+        return out
     level = round(rate * LEVELS)
     return x * masks.take(level, x.numel()).view(x.shape).to(x.dtype) if level else x
 
@@ -74,7 +93,40 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 def uniform_like(x: Tensor) -> Tensor:
     """Numbers of [0, 1) in the shape of x, float32: inside `own_dropout` the thread's own, as the
     masks are."""
-    masks: _Masks | None = None if x.is_cuda else getattr(_OWN, "masks", None)
-    if masks is None:
+    masks = _masks_for(x)
+    if not isinstance(masks, _Masks):
         return torch.rand(x.shape, device=x.device)
     return torch.from_numpy(masks.generator.random(tuple(x.shape), dtype=np.float32))
+
+
+def attention_seed(device: torch.device) -> Tensor:
+    """(1,) whole number below 2^31 for the dropout of attention weights, which draws by itself."""
+    masks = getattr(_OWN, "masks", None)
+    if isinstance(masks, _Draws):
+        return (masks.seed + masks.next() * 0x9E3779B1) % (2**31 - 1)
+    return torch.randint(2**31 - 1, (1,), device=device)
+
+
+def _masks_for(x: Tensor) -> _Masks | _Draws | None:
+    """What this thread draws from for a tensor; None for PyTorch's own generator."""
+    masks: _Masks | _Draws | None = getattr(_OWN, "masks", None)
+    return masks if isinstance(masks, _Draws) == x.is_cuda else None
+
+
+class _Drawn(torch.autograd.Function):
+    """Dropout by a kernel, which draws the same again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: Tensor, call: int, rate: float) -> Tensor:
+        from gelgt.nn.kernels.dropout import launch_dropout  # imports Triton
+
+        ctx.save_for_backward(seed)
+        ctx.settings = call, rate
+        return launch_dropout(x.contiguous(), seed, call, rate)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from gelgt.nn.kernels.dropout import launch_dropout
+
+        (seed,) = ctx.saved_tensors
+        return launch_dropout(gradient.contiguous(), seed, *ctx.settings), None, None, None

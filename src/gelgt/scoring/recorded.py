@@ -6,6 +6,7 @@ they put out comes back some batches later, so that the host is always ahead of 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -17,10 +18,19 @@ from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.weights import LowWeights
 from gelgt.sampling import Seeds
 from gelgt.sampling.batch import SubgraphBatch
-from gelgt.scoring.replay import LAG, PREFETCH, THREADS, Context, Replay, low_precision, make_packer
+from gelgt.scoring.replay import (
+    LAG,
+    PREFETCH,
+    THREADS,
+    Context,
+    Replay,
+    low_precision,
+    make_packer,
+    side_by_side,
+)
 from gelgt.scoring.seed_data import SeedData
 
-What = Literal["outputs", "vectors"]
+What = Literal["outputs", "each", "vectors"]
 
 
 class RecordedNetworks:
@@ -31,7 +41,8 @@ class RecordedNetworks:
         data: What they read.
         precision: Autocast, or nothing.
         device: Where.
-        what: ``outputs`` (the mean of all networks) or ``vectors``.
+        what: ``outputs`` (the mean of all networks), ``each`` (the outputs of each) or ``vectors``
+            (of the first).
     """
 
     def __init__(
@@ -44,19 +55,20 @@ class RecordedNetworks:
     ) -> None:
         self.data, self.precision, self.device, self.what = data, precision, device, what
         low = low_precision(precision, device)
-        self.forms = [
-            network.static_form(data.graph, data.sampling, data.features, data.hide)
-            for network in networks
-        ]
+        first, *others = networks
+        form = first.static_form(data.graph, data.sampling, data.features, data.hide)
+        self.forms = [form, *(form.beside(network) for network in others)]
         self.weights = [LowWeights(network, low) for network in networks]
+        works = [partial(self._output, number) for number in range(len(networks))]
+        self.outputs = side_by_side(works, device)
         self.replay = Replay(self._work, device)
         self.packer: Packer | None = None
 
     def __call__(
         self, seeds: Seeds, batch_size: int, eager: Callable[[ModelInput], Tensor]
     ) -> Tensor:
-        """(S, outputs or d) of seeds in their order, on the host; `eager` does what does not fit
-        into any recorded shape."""
+        """(S, outputs or d), or (S, networks, outputs), of seeds in their order, on the host;
+        `eager` does what does not fit into any recorded shape."""
         loader = self.data.loader(seeds, batch_size)
         packer = self.packer
         if packer is None or packer.shapes[0].seeds != batch_size:
@@ -111,8 +123,9 @@ class RecordedNetworks:
         if self.what == "vectors":
             with self.precision(), self.weights[0].used():
                 return self.forms[0].seed_vectors(inputs).float()
-        outs = []
-        for form, weights in zip(self.forms, self.weights):
-            with self.precision(), weights.used():
-                outs.append(form(inputs).float())
-        return torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]
+        outs = self.outputs(inputs)  # (networks, B, outputs)
+        return outs.mean(0) if self.what == "outputs" else outs.transpose(0, 1)
+
+    def _output(self, number: int, inputs: StaticInput) -> Tensor:
+        with self.precision(), self.weights[number].used():
+            return self.forms[number](inputs).float()

@@ -5,7 +5,7 @@ A `Replay` runs a function of a packed batch. On CUDA it records the function on
 and plays the record back from then on; elsewhere it just calls it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -66,13 +66,10 @@ class Replay:
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
 
-    def __call__(
-        self, batch: StaticBatch, seed: int | None = None, history: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, batch: StaticBatch, history: Tensor | None = None) -> Tensor:
         """The function's output, valid until the next call.
 
         Args:
-            seed: Of the dropout: a replay draws from the generator as it stands.
             history: (S, F) aggregates of all the seeds that the batch is taken from, on the device.
         """
         program = self.programs.get(batch.shape)
@@ -80,8 +77,6 @@ class Replay:
             program = self.programs[batch.shape] = self._record(batch, history)
         program.words.copy_(batch.words, non_blocking=True)
         _select_history(batch.shape, program.words, history, program.history)
-        if seed is not None:
-            torch.manual_seed(seed)
         if program.graph is None:
             return self.work(StaticInput(batch.shape, program.words, program.history))
         program.graph.replay()
@@ -113,6 +108,27 @@ class Replay:
             out = self.work(inputs)
         self.pool = self.pool or graph.pool()
         return _Program(words, of_batch, graph, out)
+
+
+def side_by_side(works: Sequence[Work], device: torch.device) -> Work:
+    """Several functions of a batch as one, which stacks what they give. On CUDA each has a stream
+    of its own: kernels of one run on the processors that those of another leave idle."""
+    if device.type != "cuda":
+        return lambda inputs: torch.stack([work(inputs) for work in works])
+    streams = [torch.cuda.Stream(device) for _ in works]  # type: ignore[no-untyped-call]
+
+    def together(inputs: StaticInput) -> Tensor:
+        here = torch.cuda.current_stream(device)
+        outs = []
+        for work, stream in zip(works, streams):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                outs.append(work(inputs))
+        for stream in streams:
+            here.wait_stream(stream)
+        return torch.stack(outs)
+
+    return together
 
 
 class RecordedTensor:

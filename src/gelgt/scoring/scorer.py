@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.calibration import ProbabilityMap
@@ -88,6 +89,19 @@ class Scorer:
             outputs[TREES] = tree_outputs(self.trees, self.data, there)
         parts = decoded(self.data, seeds, outputs, self.share)
         return replace(parts, together=self.probabilities(parts.together))
+
+    def predict_each(self, seeds: Seeds) -> list[NDArray[Any]]:
+        """What each network over subgraphs predicts by itself, in the order of the seeds."""
+        there = seeds.take(np.flatnonzero(self.data.exists(seeds)))
+        outputs = (
+            self._run(there, "each", self._each)
+            if len(there)
+            else torch.zeros(0, len(self.networks), self.data.target.outputs)
+        )
+        return [
+            decoded(self.data, seeds, {NETWORK: of_network}, 0.0).together
+            for of_network in outputs.unbind(1)
+        ]
 
     def outputs(self, seeds: Seeds) -> Tensor:
         """(S, outputs) logits or standardised values of the network for seeds that exist, on the
@@ -209,10 +223,15 @@ class Scorer:
     # One batch.
     @torch.inference_mode()
     def _outputs(self, inputs: ModelInput) -> Tensor:
+        outs = self._each(inputs)
+        return outs.mean(1) if outs.shape[1] > 1 else outs[:, 0]
+
+    @torch.inference_mode()
+    def _each(self, inputs: ModelInput) -> Tensor:
         inputs = inputs.to(self.device)
         with autocast(self.precision, self.device):
             outs = [network(inputs).float() for network in self.networks]
-        return (torch.stack(outs).mean(0) if len(outs) > 1 else outs[0]).cpu()
+        return torch.stack(outs, dim=1).cpu()
 
     @torch.inference_mode()
     def _vectors(self, inputs: ModelInput) -> Tensor:
@@ -242,7 +261,7 @@ class Scorer:
             is_worth_it = self._scored >= FEW if self.is_recorded is None else self.is_recorded
             if not is_worth_it:
                 return None
-            networks = self.networks if what == "outputs" else self.networks[:1]
+            networks = self.networks[:1] if what == "vectors" else self.networks
             if any(why_not_recorded(n, self.data, self.device) for n in networks):
                 return None
             precision = partial(autocast, self.precision, self.device)

@@ -1,7 +1,7 @@
 """One network, or several of different seeds: how a run trains and retrains them."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,8 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.runs.record import Retrained
 from gelgt.sampling import Seeds
 from gelgt.scoring import Scorer
+from gelgt.scoring.replay import why_not_recorded
+from gelgt.training.abreast import MOST
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.columns import Columns, refit_columns
@@ -93,8 +95,8 @@ class Trained:
 def fit_ensemble(
     job: Job, trees: GrownTrees | None = None, columns: Columns | None = None
 ) -> Trained:
-    """One network, or several one after the other; fewer where time or the user ends it, and more
-    where there is a lot of it.
+    """One network, or several: side by side where their steps are recorded, else one after the
+    other; fewer where time or the user ends it, and more where there is a lot of it.
 
     Args:
         trees: Beside them, which will be retrained after them.
@@ -118,18 +120,12 @@ def fit_ensemble(
         limit = None if seconds is None else seconds / rounds(job.workers, usual)
         jobs = [MemberJob(number, limit) for number in range(usual)]
         members = train_spread(job.workers, studio, jobs)
+    elif most > 1 and job.workers is None and _is_recorded(job, first):
+        limit = None if seconds is None else seconds / -(-most // MOST)
+        members = list(studio.train([MemberJob(n, limit) for n in range(most)], most))
     else:
-        members = list(_one_after_the_other(job, studio, seconds, usual, most))
+        members = _without_straggler(job, _one_after_the_other(job, studio, seconds, usual, most))
     networks, states = [m.network for m in members], [m.state for m in members]
-    if is_behind(data.target.metric, states):
-        progress.notice(
-            f"network {len(networks)} was cut off before it was as good as those before it, and is "
-            "left out"
-        )
-        networks.pop()
-        last = states.pop()
-        seconds = states[-1].seconds + last.seconds
-        states[-1] = replace(states[-1], ended=last.ended, seconds=seconds)
     job.budget.cut_off.extend(_cut_off(states, usual))
     is_whole = states[-1].ended != "interrupted"
     return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole, columns=columns)
@@ -152,6 +148,27 @@ def _one_after_the_other(
             job.progress.member(number + 1, max(usual, number + 1))
         states.append(trainer.run())
         yield Member(trainer.model, states[-1])
+
+
+def _is_recorded(job: Job, network: RelationalModel) -> bool:
+    """Whether training steps of a network are recorded on the device of the run."""
+    return network.recommender is None and why_not_recorded(network, job.data, job.device) is None
+
+
+def _without_straggler(job: Job, members: Iterable[Member]) -> list[Member]:
+    """Networks but for the last one where it was cut off too early."""
+    found = list(members)
+    if is_behind(job.data.target.metric, [member.state for member in found]):
+        job.progress.notice(
+            f"network {len(found)} was cut off before it was as good as those before it, and is "
+            "left out"
+        )
+        last = found.pop().state
+        seconds = found[-1].state.seconds + last.seconds
+        found[-1] = found[-1]._replace(
+            state=replace(found[-1].state, ended=last.ended, seconds=seconds)
+        )
+    return found
 
 
 def scoring_seconds(job: Job, network: RelationalModel) -> float:
@@ -233,14 +250,11 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
 
 
 def _retrained(job: Job, studio: Studio, jobs: Sequence[MemberJob]) -> Iterator[Member]:
-    """Networks, one after the other or each by a worker."""
+    """Networks, each by a worker or all by this process."""
     if job.workers is not None and is_spread(job.workers, len(jobs)):
         yield from train_spread(job.workers, studio, jobs)
         return
-    for asked in jobs:
-        trainer = studio.trainer(asked, job.workers)
-        job.progress.retrain(asked.number + 1, len(jobs), max(asked.epochs))
-        yield Member(trainer.model, trainer.run())
+    yield from studio.train(jobs, len(jobs), job.workers)
 
 
 def _again(number: int, state: State, splits: tuple[str, ...]) -> MemberJob:

@@ -24,7 +24,7 @@ from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.runs.record import Epoch
-from gelgt.sampling import Seeds
+from gelgt.sampling import Seeds, SubgraphLoader
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import autocast
@@ -73,7 +73,9 @@ class Trainer:
         self.model, self.data, self.config = model.to(device), data, config
         self.device, self.goal = torch.device(device), goal or Goal()
         self.session = session or Session()
-        seeds, labels = learnable(data, self.goal.splits, config)
+        order = config.seed if self.goal.order is None else self.goal.order
+        shared = config.model_copy(update={"seed": order})
+        seeds, labels = learnable(data, self.goal.splits, shared)
         self.labels = labels
         if not len(seeds):
             raise nothing_to_learn(data)
@@ -82,10 +84,15 @@ class Trainer:
         self._begun = self._checkpoint()
         self.parts = parts or self._usual_parts()
         self.mine = range(self.parts) if self.workers is None else self.workers.mine(self.parts)
-        self.loader = data.loader(
-            seeds,
-            -(-config.batch_size // self.parts),
-            torch.Generator().manual_seed(config.seed),
+        beside = self.session.beside
+        self.loader: SubgraphLoader = (
+            data.loader(
+                seeds,
+                -(-config.batch_size // self.parts),
+                torch.Generator().manual_seed(order),
+            )
+            if beside is None
+            else beside.loader
         )
         self.steps = self._steps_of_epoch(len(seeds))
         self.why_eager = self._why_eager(is_recorded)
@@ -140,12 +147,15 @@ class Trainer:
         """Steps as CUDA graphs, whose rates are read from the device."""
         for group in self.optimiser.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        beside = self.session.beside
+        if beside is not None and beside.recorded is not None:
+            return beside.recorded.beside(self.setup)
         is_split = self.parts > 1 or self.workers is not None
         return RecordedSteps.over(self.setup, self.data, self.loader, is_split)
 
     def run(self) -> State:
         """Train to the end, from the folder's checkpoint if there is one."""
-        self._resume()
+        self.resume()
         team = self.team
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self.lanes:
@@ -153,8 +163,7 @@ class Trainer:
                 team.begin(self)
             while not self.state.ended:
                 self._epoch()
-            if self.best.weights:
-                self._choose()
+            self.choose()
         self.model.eval()
         return self.state
 
@@ -168,11 +177,11 @@ class Trainer:
                 if self.team is not None:
                     self.team.begin_step()
                 self._step(parts, self.rows(state.step))
-                state.step, state.total = state.step + 1, state.total + 1
                 now = time.perf_counter()
-                state.seconds, began = state.seconds + now - began, now
-                self._tell_step()
-                if self._is_over():
+                self.count_step(now - began)
+                began = now
+                self.tell_step()
+                if self.is_over():
                     break
                 if now - saved > CHECKPOINT_SECONDS:
                     self.save()
@@ -196,7 +205,14 @@ class Trainer:
         whole = self.loader.batch_size * self.parts
         return min(whole, len(self.loader.seeds) - step * whole)
 
-    def _tell_step(self) -> None:
+    def count_step(self, seconds: float) -> None:
+        """A step is taken, which took so long."""
+        state = self.state
+        state.step, state.total = state.step + 1, state.total + 1
+        state.seconds += seconds
+
+    def tell_step(self) -> None:
+        """Say how far the epoch has come."""
         state = self.state
         done = state.step - (len(self.recorded.waiting) if self.recorded else 0)
         mean_loss = state.loss / max(1, done)
@@ -204,7 +220,8 @@ class Trainer:
             state.epoch + 1, state.step, self.steps, mean_loss, state.seconds
         )
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the user or the limit ends training, which the state then says."""
         limit = self.config.time_limit
         if self.session.stop():
             self.state.ended = "interrupted"
@@ -213,18 +230,29 @@ class Trainer:
         return bool(self.state.ended)
 
     def _close_epoch(self, began: float) -> None:
-        state = self.state
-        self._collect()
-        if state.step < self.steps:
+        self.collect()
+        is_whole = self.state.step >= self.steps
+        if not is_whole:
             # Saved before a part of an epoch is scored: a resumed run first takes its other steps.
             self.save()
-            if state.step and not self.best.weights:
-                self._score_epoch(began)
-            return
-        self._score_epoch(began)
+        if is_whole or self.needs_score:
+            with self.average.evaluated():
+                scores = self._validate() if self.goal.is_validated else {}
+                self.enter_epoch(scores, began)
+        if is_whole:
+            self.end_epoch()
+            self.save()
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether a part of an epoch is all that there is to choose from."""
+        return bool(self.state.step) and not self.best.weights
+
+    def end_epoch(self) -> None:
+        """All steps of an epoch are taken and it is scored: begin the next, if there is one."""
+        state = self.state
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         state.ended = state.ended or self._enough()
-        self.save()
 
     def _enough(self) -> str:
         """Why no further epoch is taken, if none is."""
@@ -233,26 +261,28 @@ class Trainer:
         last = max(self.goal.epochs, default=self.config.epochs)
         return "all epochs" if self.state.epoch >= last else ""
 
-    def _score_epoch(self, began: float) -> None:
-        """Score the validation rows and keep the weights if they are among the best."""
+    def enter_epoch(self, scores: dict[str, float], began: float) -> None:
+        """Enter the validation scores of the weights as they are, and keep these if they are among
+        the best."""
         state, metric = self.state, self.data.target.metric
-        with self.average.evaluated():
-            scores = self._validate() if self.goal.is_validated else {}
-            value = scores.get(metric)
-            self.best.keep(state.best_epochs, state.epoch + 1, value, self.model)
-            if value is None or is_better(metric, value, state.best):
-                state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
-            else:
-                state.waited += 1
-            kernels = self.model.temporal_profile()
+        value = scores.get(metric)
+        self.best.keep(state.best_epochs, state.epoch + 1, value, self.model)
+        if value is None or is_better(metric, value, state.best):
+            state.best, state.best_epoch, state.waited = value, state.epoch + 1, 0
+        else:
+            state.waited += 1
+        kernels = self.model.temporal_profile()
         state.seconds += time.perf_counter() - began
         record = state.add_record(scores, self._rate(state.total - 1) * self.rates[0], kernels)
-        self.session.progress.epoch(Epoch.model_validate(record), state.best_epoch)
+        network = self.session.member + 1
+        self.session.progress.epoch(Epoch.model_validate(record), state.best_epoch, network)
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
         """Take the mean of the best epochs' weights, unless its validation score is worse than that
         of the best epoch by more than the tolerance."""
         state, metric = self.state, self.data.target.metric
+        if not self.best.weights:
+            return
         state.averaged = []
         if len(self.best.weights) > 1:
             self.model.load_state_dict(mean_weights(self.best.weights))
@@ -292,11 +322,10 @@ class Trainer:
     def _step(self, batches: list[Any], rows: int) -> None:
         """A step over this worker's parts of a batch of so many rows; losses are added in order,
         some of them later."""
-        set_rates(self.optimiser, self.rates, self._rate(self.state.total))
-        self.model.train()
+        self.prepare_step()
         state, recorded = self.state, self.recorded
         parts = [
-            Part(inputs, self._dropout_seed(number), rows)
+            Part(inputs, self.dropout_seed(number), rows)
             for number, inputs in zip(self.mine, batches)
         ]
         if recorded is None:
@@ -306,12 +335,19 @@ class Trainer:
             state.loss = recorded.collect(state.loss)
         self.average.update(state.total + 1)
 
-    def _collect(self) -> None:
+    def prepare_step(self) -> None:
+        """Set the rates of the next step, and the model to training."""
+        set_rates(self.optimiser, self.rates, self._rate(self.state.total))
+        if not self.model.training:
+            self.model.train()
+
+    def collect(self) -> None:
         """Wait for the losses of all steps so far."""
         if self.recorded is not None:
             self.state.loss = self.recorded.collect(self.state.loss, 0)
 
-    def _dropout_seed(self, part: int) -> int:
+    def dropout_seed(self, part: int) -> int:
+        """Of a part of the next step."""
         return ((self.config.seed * 1_000_003 + self.state.total) * 64 + part) % 2**63
 
     def _rate(self, step: int) -> float:
@@ -324,7 +360,7 @@ class Trainer:
         session = self.session
         if session.folder is None:
             return
-        self._collect()
+        self.collect()
         snapshot = Snapshot(
             self.model.state_dict(),
             self.best.weights,
@@ -339,7 +375,8 @@ class Trainer:
             return None
         return load_checkpoint(session.folder, session.key, session.member)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Go on from the folder's checkpoint, if there is one."""
         if self._begun is None:
             return
         self.state, snapshot = self._begun
@@ -351,4 +388,5 @@ class Trainer:
         self.best.weights = [moved(weights, self.device) for weights in snapshot.best]
         self.average.values = moved(snapshot.average, self.device)
         self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": snapshot.moments})
-        self.session.progress.resumed(self.state.epoch, self.state.step)
+        network = self.session.member + 1
+        self.session.progress.resumed(self.state.epoch, self.state.step, network)

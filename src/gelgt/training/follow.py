@@ -171,7 +171,7 @@ class _Follower:
             data,
             config.train.model_copy(update={"weight_average": 0.0}),  # the leader keeps it
             self.workers.device,
-            goal=Goal(tuple(message["splits"]), tuple(message["epochs"])),
+            goal=Goal(tuple(message["splits"]), tuple(message["epochs"]), entry.config.train.seed),
             session=Session(member=message["member"], workers=self.workers),
             parts=message["parts"],
         )

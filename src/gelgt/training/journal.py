@@ -208,16 +208,17 @@ class Journal(Progress):
         self._set(step=Step(epoch=epoch, step=step, steps=steps, loss=loss, left=left), work="")
         self.shown.step(epoch, step, steps, loss, seconds)
 
-    def epoch(self, record: Epoch, best_epoch: int) -> None:
+    def epoch(self, record: Epoch, best_epoch: int, network: int = 1) -> None:
         value = record.val.get(self.about.metric)
         point = Point(epoch=record.epoch, loss=record.loss, score=value, seconds=record.seconds)
         with self._lock:
+            place = self._place(network)
             # scored once more where a time limit had ended it before its end
-            points = [p for p in self._curves[-1].points if p.epoch < point.epoch]
+            points = [p for p in self._curves[place].points if p.epoch < point.epoch]
             changes = {"points": (*points, point), "best_epoch": best_epoch or None}
-            self._curves[-1] = self._curves[-1].model_copy(update=changes)
+            self._curves[place] = self._curves[place].model_copy(update=changes)
         self._file.is_changed = True
-        self.shown.epoch(record, best_epoch)
+        self.shown.epoch(record, best_epoch, network)
 
     def member(self, number: int, count: int) -> None:
         with self._lock:  # of several workers this one may not train them all
@@ -231,17 +232,29 @@ class Journal(Progress):
         self._begin(number, is_retraining=True)
         self.shown.retrain(number, count, epochs)
 
-    def resumed(self, epoch: int, step: int) -> None:
+    def side_by_side(
+        self, networks: Sequence[int], count: int, limit: float | None, epochs: int | None = None
+    ) -> None:
+        self._limit, self.epochs = limit, epochs or self.epochs
+        self._set(networks=count)
+        if epochs is not None:
+            self._set(phase="retrain", plan=None, step=None)
+        for number in networks:
+            self._begin(number, is_retraining=epochs is not None)
+        self.shown.side_by_side(networks, count, limit, epochs)
+
+    def resumed(self, epoch: int, step: int, network: int = 1) -> None:
         before = self._before.curves if self._before is not None else ()
         with self._lock:
-            curve = self._curves[-1]
+            place = self._place(network)
+            curve = self._curves[place]
             for old in before:
                 if old.network == curve.network and not old.is_retraining:
                     points = tuple(point for point in old.points if point.epoch <= epoch)
                     changes = {"points": points, "best_epoch": old.best_epoch}
-                    self._curves[-1] = curve.model_copy(update=changes)
+                    self._curves[place] = curve.model_copy(update=changes)
         self._file.is_changed = True
-        self.shown.resumed(epoch, step)
+        self.shown.resumed(epoch, step, network)
 
     def notice(self, text: str) -> None:
         self._set(notices=(*self._facts["notices"], text))
@@ -251,6 +264,11 @@ class Journal(Progress):
         """How far long work of a phase has come; steps are told, not the work within them."""
         if self._facts.get("step") is None:
             self._set(work=str(work))
+
+    def _place(self, network: int) -> int:
+        """Where the newest curve of a network is."""
+        places = [n for n, curve in enumerate(self._curves) if curve.network == network]
+        return places[-1] if places else -1
 
     def _begin(self, number: int, is_retraining: bool = False) -> None:
         with self._lock:

@@ -1,6 +1,6 @@
 """`Progress`: the events of a training run, as calls. The base class ignores them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gelgt.runs.record import Epoch
 
@@ -23,8 +23,9 @@ class Progress:
     def step(self, epoch: int, step: int, steps: int, loss: float, seconds: float) -> None:
         """A training step is done: the `step`-th of the `steps` of its epoch."""
 
-    def epoch(self, record: Epoch, best_epoch: int) -> None:
-        """An epoch is done and scored; `record` is what the run's record will say about it."""
+    def epoch(self, record: Epoch, best_epoch: int, network: int = 1) -> None:
+        """An epoch of a network is done and scored; `record` is what the run's record will say
+        about it."""
 
     def member(self, number: int, count: int) -> None:
         """The next network of an ensemble is trained; the first is 1."""
@@ -32,8 +33,15 @@ class Progress:
     def retrain(self, number: int, count: int, epochs: int) -> None:
         """The next network is retrained, for so many epochs; the first is 1."""
 
-    def resumed(self, epoch: int, step: int) -> None:
-        """Training resumes from a checkpoint, after so many epochs and steps of the next one."""
+    def side_by_side(
+        self, networks: Sequence[int], count: int, limit: float | None, epochs: int | None = None
+    ) -> None:
+        """Some networks of so many are trained at once, for so many seconds at most, or are
+        retrained for so many epochs; the first is 1."""
+
+    def resumed(self, epoch: int, step: int, network: int = 1) -> None:
+        """The training of a network resumes from a checkpoint, after so many epochs and steps of
+        the next one."""
 
     def notice(self, text: str) -> None:
         """Something that the user should know."""

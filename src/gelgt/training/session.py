@@ -3,9 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gelgt.training.progress import Progress
 from gelgt.training.workers import Workers
+
+if TYPE_CHECKING:
+    from gelgt.training.fit import Trainer
 
 
 @dataclass(frozen=True)
@@ -16,10 +20,13 @@ class Goal:
         splits: Whose labels are learned from.
         epochs: When retraining, the epochs whose mean weights are taken, the last of which ends it.
             Empty: validation decides.
+        order: Random seed of the examples' order and of the lags of stale ones, which all networks
+            of a run share; None: the network's own.
     """
 
     splits: tuple[str, ...] = ("train",)
     epochs: tuple[int, ...] = ()
+    order: int | None = None
 
     @property
     def is_validated(self) -> bool:
@@ -37,6 +44,7 @@ class Session:
         progress: Is told of every step and epoch.
         stop: Asked after every step; true ends training early, with the best weights so far.
         workers: Who trains with this process; None: nobody.
+        beside: What trains another network of the run over the same batches; None: nothing.
     """
 
     folder: Path | None = None
@@ -45,3 +53,4 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     stop: Callable[[], bool] = lambda: False
     workers: Workers | None = None
+    beside: "Trainer | None" = None

@@ -4,7 +4,7 @@ Where there are at least as many networks as workers, this is cheaper than to sh
 nothing has to be added up. Each network is the one that a single process would train.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from safetensors.torch import load, save
 
 from gelgt.nn import RelationalModel
 from gelgt.presets import RunConfig
+from gelgt.training.abreast import MOST, SideBySide
 from gelgt.training.checkpoint import State
 from gelgt.training.data import TrainingData
 from gelgt.training.fit import Trainer
@@ -67,36 +68,67 @@ class Studio:
     progress: Progress = field(default_factory=Progress)
     stop: Callable[[], bool] = lambda: False
 
-    def trainer(self, job: MemberJob, workers: Workers | None = None) -> Trainer:
-        """What trains one of them, alone or with others."""
+    def trainer(
+        self, job: MemberJob, workers: Workers | None = None, beside: Trainer | None = None
+    ) -> Trainer:
+        """What trains one of them, alone, with other workers or beside another one."""
         config = member_config(self.config, job.number, job.limit)
-        session = Session(self.folder, self.key, job.number, self.progress, self.stop, workers)
+        session = Session(
+            self.folder, self.key, job.number, self.progress, self.stop, workers, beside
+        )
         trainer = Trainer(
             make_model(self.data, config, self.reads_history),
             self.data,
             config.train,
             self.device,
-            goal=Goal(job.splits, job.epochs),
+            goal=Goal(job.splits, job.epochs, self.config.train.seed),
             session=session,
         )
         if job.steps is not None:
             trainer.steps = min(trainer.steps, job.steps)
         return trainer
 
-    def train(self, jobs: Sequence[MemberJob], count: int) -> list[Member]:
-        """Train some of so many one after the other, until one of them is interrupted."""
-        members = []
-        for job in jobs:
-            if job.epochs:
-                self.progress.retrain(job.number + 1, count, max(job.epochs))
+    def train(
+        self, jobs: Sequence[MemberJob], count: int, workers: Workers | None = None
+    ) -> Iterator[Member]:
+        """Train some of so many, side by side where steps are recorded and one after the other
+        elsewhere, until one of them is interrupted."""
+        left = list(jobs)
+        while left:
+            first = self.trainer(left[0], workers)
+            group = left[: _abreast(first, left)]
+            del left[: len(group)]
+            if len(group) > 1:
+                members = self._side_by_side(first, group, count)
             else:
-                self.progress.plan("network", job.limit)
-                self.progress.member(job.number + 1, count)
-            trainer = self.trainer(job)
-            members.append(Member(trainer.model, trainer.run()))
-            if members[-1].state.ended == "interrupted":
-                break
-        return members
+                self._tell(group[0], count)
+                members = [Member(first.model, first.run())]
+            yield from members
+            if any(member.state.ended == "interrupted" for member in members):
+                return
+
+    def _side_by_side(self, first: Trainer, jobs: list[MemberJob], count: int) -> list[Member]:
+        others = [self.trainer(job, beside=first) for job in jobs[1:]]
+        epochs = max((max(job.epochs) for job in jobs if job.epochs), default=None)
+        numbers = [job.number + 1 for job in jobs]
+        self.progress.side_by_side(numbers, count, jobs[0].limit, epochs)
+        trainers = [first, *others]
+        states = SideBySide(trainers).run()
+        return [Member(trainer.model, state) for trainer, state in zip(trainers, states)]
+
+    def _tell(self, job: MemberJob, count: int) -> None:
+        if job.epochs:
+            self.progress.retrain(job.number + 1, count, max(job.epochs))
+            return
+        self.progress.plan("network", job.limit)
+        if count > 1:
+            self.progress.member(job.number + 1, count)
+
+
+def _abreast(first: Trainer, jobs: Sequence[MemberJob]) -> int:
+    """How many of the next networks are trained with the first of them."""
+    is_alone = first.recorded is None or first.parts > 1 or first.workers is not None
+    return 1 if is_alone else min(len(jobs), MOST)
 
 
 def is_spread(workers: Workers | None, count: int) -> bool:
@@ -121,7 +153,7 @@ def train_spread(workers: Workers, studio: Studio, jobs: Sequence[MemberJob]) ->
         key=studio.key,
     )
     workers.agree()
-    own = studio.train(jobs[0 :: workers.size], len(jobs))
+    own = list(studio.train(jobs[0 :: workers.size], len(jobs)))
     workers.tell_all(int(any(member.state.ended == "interrupted" for member in own)))
     parts = exchange(workers, own)
     members = []
@@ -139,7 +171,7 @@ def train_spread(workers: Workers, studio: Studio, jobs: Sequence[MemberJob]) ->
 
 def follow_spread(workers: Workers, studio: Studio, jobs: Sequence[MemberJob]) -> None:
     """Follow: train this worker's networks, and send them to the leader."""
-    exchange(workers, studio.train(jobs[workers.rank :: workers.size], len(jobs)))
+    exchange(workers, list(studio.train(jobs[workers.rank :: workers.size], len(jobs))))
 
 
 def exchange(

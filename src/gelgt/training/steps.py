@@ -147,11 +147,11 @@ class RecordedSteps:
         self.with_features: Callable[[SubgraphBatch], ModelInput] = self.data.with_features
         low = low_precision(setup.precision, setup.device)
         self.weights = LowWeights(self.static.model, low)
-        unchanged: Context = lambda: _unchanged(self.static.model, setup.optimiser)  # noqa: E731
-        work = self._slope if self.is_split else self._work
-        self.replay = Replay(work, setup.device, unchanged)
-        self.finish = RecordedTensor(self._finish, setup.device, unchanged)
+        work = self._slope if self.is_split else self.work
+        self.replay = Replay(work, setup.device, self.unchanged)
+        self.finish = RecordedTensor(self._finish, setup.device, self.unchanged)
         self.share = torch.ones((), device=setup.device)  # of a part in the rows of its batch
+        self.seed = torch.zeros(1, dtype=torch.int64, device=setup.device)  # of the dropout
         self.there: list[bool] | None = None
         self.events: deque[torch.cuda.Event] = deque()
 
@@ -180,6 +180,11 @@ class RecordedSteps:
         loader.then, loader.threads, loader.prefetch = steps.pack, THREADS, PREFETCH
         return steps
 
+    def beside(self, setup: StepSetup) -> "RecordedSteps":
+        """Steps of another network of the same configuration over the same packed batches."""
+        static = self.static.beside(setup.model)
+        return RecordedSteps(setup, static, self.packer, self.data, self.history)
+
     def pack(self, batch: SubgraphBatch) -> StaticBatch | ModelInput:
         """The packed batch, or an ordinary one where there is no room."""
         return self.packer(batch) or self.with_features(batch)
@@ -190,9 +195,10 @@ class RecordedSteps:
             flat = self.setup.everyone([self._flat(part, eager) for part in parts])
             if self.there is None:  # the same for all batches: it follows from the network's form
                 self.there = self.setup.bucket.there(flat)
-            self._later(self.finish(flat, len(flat)))
+            self.later(self.finish(flat, len(flat)))
         elif isinstance(parts[0].inputs, StaticBatch):
-            self._later(self.replay(parts[0].inputs, parts[0].seed, self.history))
+            self.seed.fill_(parts[0].seed)
+            self.later(self.replay(parts[0].inputs, self.history))
         else:
             self.waiting.append(eager.step(parts))
 
@@ -201,9 +207,11 @@ class RecordedSteps:
         if not isinstance(part.inputs, StaticBatch):
             return self.setup.bucket.packed(eager.slope(part))
         self.share.fill_(part.inputs.seeds / part.rows)
-        return self.replay(part.inputs, part.seed, self.history).clone()
+        self.seed.fill_(part.seed)
+        return self.replay(part.inputs, self.history).clone()
 
-    def _later(self, loss: Tensor) -> None:
+    def later(self, loss: Tensor) -> None:
+        """Read the loss () of a step when it is collected."""
         if self.setup.device.type != "cuda":
             self.waiting.append(float(loss))
             return
@@ -227,7 +235,7 @@ class RecordedSteps:
     @torch.enable_grad()
     def loss(self, inputs: StaticInput) -> Tensor:
         """The mean loss of the real seeds: ()."""
-        with self.setup.precision(), self.weights.used():
+        with self.setup.precision(), self.weights.used(), own_dropout(self.seed):
             out = self.static(inputs)
         share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
         return (self.setup.objective.losses(out, inputs.index) * share).sum()
@@ -236,7 +244,8 @@ class RecordedSteps:
         gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
         return raised(list(gradients), self.setup.parameters)
 
-    def _work(self, inputs: StaticInput) -> Tensor:
+    def work(self, inputs: StaticInput) -> Tensor:
+        """A whole step; its loss ()."""
         loss = self.loss(inputs)
         self.setup.descend(self._gradients(loss))
         self._forget()
@@ -259,24 +268,24 @@ class RecordedSteps:
         for parameter in self.setup.parameters:
             parameter.grad = None
 
-
-@contextmanager
-def _unchanged(model: RelationalModel, optimiser: torch.optim.Optimizer) -> Iterator[None]:
-    """Parameters, buffers and moments are afterwards what they were."""
-    tensors = [*model.parameters(), *model.buffers()]
-    before = [t.detach().clone() for t in tensors]
-    moments = {
-        p: {name: value.clone() for name, value in state.items()}
-        for p, state in optimiser.state.items()
-    }
-    yield
-    with torch.no_grad():
-        for tensor, value in zip(tensors, before):
-            tensor.copy_(value)
-        for parameter, state in optimiser.state.items():
-            for name, value in state.items():
-                moment = moments.get(parameter, {}).get(name)
-                value.zero_() if moment is None else value.copy_(moment)
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Parameters, buffers and moments are afterwards what they were."""
+        model, optimiser = self.static.model, self.setup.optimiser
+        tensors = [*model.parameters(), *model.buffers()]
+        before = [t.detach().clone() for t in tensors]
+        moments = {
+            p: {name: value.clone() for name, value in state.items()}
+            for p, state in optimiser.state.items()
+        }
+        yield
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before):
+                tensor.copy_(value)
+            for parameter, state in optimiser.state.items():
+                for name, value in state.items():
+                    moment = moments.get(parameter, {}).get(name)
+                    value.zero_() if moment is None else value.copy_(moment)
 
 
 def _added(slopes: list[Slope]) -> Slope:

@@ -1,6 +1,7 @@
 """`StaticForm`: a model over batches of fixed shapes, with the model's own parameters."""
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,6 +62,12 @@ class StaticForm:
             cells = make_cells(encoder, features, hide, next(model.parameters()).device)
             assert encoder.names == list(graph.tables)
             self.cells = [cells[name] for name in graph.tables]
+
+    def beside(self, model: "RelationalModel") -> "StaticForm":
+        """The same for another model of one configuration, which reads the same features."""
+        other = copy(self)
+        other.model = model
+        return other
 
     def rows(self, inputs: StaticInput) -> StaticRows:
         """A packed batch as a model reads it."""

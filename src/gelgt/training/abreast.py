@@ -1,0 +1,175 @@
+"""`SideBySide`: several networks of a run trained at once on one device.
+
+A batch is sampled, packed and sent once, and the steps of all networks are one record, in which
+each has a stream of its own: three cost little more than one, whose kernels are too small to fill a
+GPU. Each network takes the steps that it would take alone: it has its own weights, moments, dropout
+and early stopping, and all networks of a run see the same examples in the same order.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import torch
+
+from gelgt.metrics import score
+from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.static.pack import StaticBatch
+from gelgt.scoring.replay import Replay, side_by_side
+from gelgt.scoring.scorer import Scorer
+from gelgt.training.checkpoint import State
+from gelgt.training.fit import CHECKPOINT_SECONDS, Trainer
+from gelgt.training.steps import Part, RecordedSteps
+
+MOST = 5  # networks at once: more would leave each as slow as alone
+SAVED = 10.0  # seconds after which checkpoints are written at the end of an epoch
+
+
+class SideBySide:
+    """Trains several networks.
+
+    Args:
+        trainers: Of networks of one configuration; all but the first stand beside it, and their
+            steps are recorded.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers, self.first = list(trainers), trainers[0]
+        self.saved = time.perf_counter()
+
+    def run(self) -> list[State]:
+        """Train all of them to the end, from the folder's checkpoints where there are some."""
+        for trainer in self.trainers:
+            trainer.resume()
+        devices = [self.first.device] if self.first.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            record: Record | None = None
+            while going := [trainer for trainer in self.trainers if not trainer.state.ended]:
+                here = _furthest_behind(going)
+                if record is None or not record.suits(here):
+                    record = Record(here)
+                self._epoch(here, record)
+            for trainer in self.trainers:
+                trainer.choose()
+        for trainer in self.trainers:
+            trainer.model.eval()
+        return [trainer.state for trainer in self.trainers]
+
+    def _epoch(self, here: list[Trainer], record: "Record") -> None:
+        """One epoch of some networks that stand at the same step, or the rest of it, or until one
+        of them ends."""
+        lead, began = min(here, key=lambda trainer: trainer.steps), time.perf_counter()
+        with closing(lead.batches()) as batches:
+            for (batch,) in batches:
+                record.step(here, batch, lead.rows(lead.state.step))
+                now = time.perf_counter()
+                for trainer in here:
+                    trainer.count_step(now - began)
+                began = now
+                lead.tell_step()
+                over = [trainer.is_over() for trainer in here]  # asked of all
+                if any(over):
+                    break
+                if now - self.saved > CHECKPOINT_SECONDS:
+                    self._save(here)
+        for trainer in here:
+            trainer.collect()
+        whole = [trainer for trainer in here if trainer.state.step >= trainer.steps]
+        cut = [trainer for trainer in here if trainer.state.ended and trainer not in whole]
+        self._save(cut)  # before a part of an epoch is scored, as a single network does
+        scored = whole + [trainer for trainer in cut if trainer.needs_score]
+        self._score(scored, record, began)
+        for trainer in whole:
+            trainer.end_epoch()
+        is_time = time.perf_counter() - self.saved > SAVED
+        self._save(whole if is_time else [t for t in whole if t.state.ended])
+
+    def _score(self, scored: list[Trainer], record: "Record", began: float) -> None:
+        """Score the validation rows with all networks at once."""
+        with ExitStack() as stack:
+            for trainer in scored:
+                stack.enter_context(trainer.average.evaluated())
+            for trainer, scores in zip(scored, record.scores(scored)):
+                trainer.enter_epoch(scores, began)
+
+    def _save(self, trainers: Sequence[Trainer]) -> None:
+        for trainer in trainers:
+            trainer.save()
+        if trainers:
+            self.saved = time.perf_counter()
+
+
+class Record:
+    """The steps of some networks as one, and their predictions.
+
+    A network that has ended stays in it until half of them have: to record takes longer than a few
+    of its steps, which are not counted.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers, first = list(trainers), trainers[0]
+        self.data, self.device = first.data, first.device
+        self.steps: list[RecordedSteps] = [recorded_steps(trainer) for trainer in trainers]
+        together = side_by_side([steps.work for steps in self.steps], self.device)
+        self.replay = Replay(together, self.device, self._unchanged)
+        networks = Ensemble([trainer.model for trainer in trainers])
+        self.scorer = Scorer(networks, self.data, self.device, precision=first.config.precision)
+
+    def suits(self, here: Sequence[Trainer]) -> bool:
+        """Whether it is a record of the steps of some networks, and of few that have ended."""
+        others = [trainer for trainer in self.trainers if trainer not in here]
+        return len(others) + len(here) == len(self.trainers) and (
+            len(here) > len(others) and all(trainer.state.ended for trainer in others)
+        )
+
+    def step(self, here: Sequence[Trainer], batch: Any, rows: int) -> None:
+        """A step of some of the networks over a batch; losses can be collected later."""
+        for trainer in here:
+            trainer.prepare_step()
+        if isinstance(batch, StaticBatch):
+            for trainer in here:
+                recorded_steps(trainer).seed.fill_(trainer.dropout_seed(0))
+            losses = self.replay(batch, self.steps[0].history)
+            for steps, loss, trainer in zip(self.steps, losses, self.trainers):
+                if trainer in here:
+                    steps.later(loss)
+        else:
+            for trainer in here:
+                part = Part(batch, trainer.dropout_seed(0), rows)
+                recorded_steps(trainer).waiting.append(trainer.eager.step([part]))
+        for trainer in here:
+            trainer.state.loss = recorded_steps(trainer).collect(trainer.state.loss)
+            trainer.average.update(trainer.state.total + 1)
+
+    def scores(self, of: Sequence[Trainer]) -> list[dict[str, float]]:
+        """Validation scores of some of the networks, with their weights as they are."""
+        places = self.trainers[0].validated()
+        if not of or not self.trainers[0].goal.is_validated or not len(places):
+            return [{} for _ in of]
+        labels, target = self.data.labels("val")[places], self.data.target
+        predicted = self.scorer.predict_each(self.data.seeds["val"].take(places))
+        return [
+            score(target.task_type, labels, predicted[self.trainers.index(trainer)])
+            for trainer in of
+        ]
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for steps in self.steps:
+                stack.enter_context(steps.unchanged())
+            yield
+
+
+def recorded_steps(trainer: Trainer) -> RecordedSteps:
+    """The recorded steps of a trainer that has some."""
+    assert trainer.recorded is not None, "networks without recorded steps are trained alone"
+    return trainer.recorded
+
+
+def _furthest_behind(trainers: Sequence[Trainer]) -> list[Trainer]:
+    """Those that stand at the earliest step: where a run was killed between two checkpoints, the
+    others wait for them."""
+    places = [(trainer.state.epoch, trainer.state.step) for trainer in trainers]
+    return [trainer for trainer, place in zip(trainers, places) if place == min(places)]
