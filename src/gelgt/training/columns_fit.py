@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
+from gelgt.training.columns_step import ColumnsStep
 from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
@@ -112,7 +113,7 @@ class ColumnsFit:
         then, and when time is over."""
         rows, size = rows.to(self.device), len(rows.labels)
         order = torch.Generator().manual_seed(self.seed)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
+        take = ColumnsStep(network, rows.values, rows.labels, self.target, RATE, DECAY)
         average, places = MovingAverage(network, AVERAGE), torch.zeros(0, dtype=torch.int64)
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
@@ -120,18 +121,8 @@ class ColumnsFit:
             for step in range(1, most + 1):
                 if len(places) < min(BATCH, size):
                     places = torch.randperm(size, generator=order)
-                batch, places = places[:BATCH].to(self.device), places[BATCH:]
-                for group in optimiser.param_groups:
-                    group["lr"] = RATE * min(1.0, step / WARMUP)
-                network.train()
-                out = network.of_members(rows.values[batch])
-                # all members in one call: the launches of many small ones take longer than the work
-                labels = torch.cat([rows.labels[batch]] * len(out))
-                loss = self.target.loss(out.flatten(0, 1), labels)
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-                optimiser.step()
+                batch, places = places[:BATCH], places[BATCH:]
+                take(batch, min(1.0, step / WARMUP))
                 average.update(step)
                 if is_enough is None:
                     continue

@@ -1,0 +1,79 @@
+"""A training step of the columns network: on CUDA recorded after the first few, since it is a
+hundred launches of small kernels."""
+
+import torch
+from torch import Tensor
+
+from gelgt.nn.columns import ColumnsNetwork
+from gelgt.nn.target import Target
+from gelgt.training.optimiser import set_rates
+
+CLIP = 1.0  # largest norm of the gradient
+EAGER = 3  # steps in which libraries and the optimiser set themselves up
+
+
+class ColumnsStep:
+    """Steps of one network.
+
+    Args:
+        network: On its device.
+        values, labels: (S, F) and (S,) or (S, L) of all rows, on the same device.
+        target: For the loss.
+        rate, decay: Of AdamW.
+    """
+
+    def __init__(
+        self,
+        network: ColumnsNetwork,
+        values: Tensor,
+        labels: Tensor,
+        target: Target,
+        rate: float,
+        decay: float,
+    ) -> None:
+        self.network, self.values, self.labels, self.target = network, values, labels, target
+        self.parameters, self.rate = list(network.parameters()), rate
+        is_cuda = values.is_cuda
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, weight_decay=decay, fused=is_cuda or None, capturable=is_cuda
+        )
+        if is_cuda:
+            self.optimiser.param_groups[0]["lr"] = torch.tensor(rate, device=values.device)
+        self._places: Tensor | None = None  # what a record reads
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._taken = 0
+
+    def __call__(self, places: Tensor, warmth: float) -> None:
+        """A step over some rows, always as many.
+
+        Args:
+            places: (B,) their numbers, on the host.
+            warmth: The rate of this step over the usual one.
+        """
+        set_rates(self.optimiser, [self.rate], warmth)
+        self.network.train()
+        here = places.to(self.values.device)
+        self._taken += 1
+        if not here.is_cuda or self._taken <= EAGER:
+            self._take(here)
+            return
+        if self._graph is None or self._places is None:
+            self._places, self._graph = here.clone(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                self._take(self._places)
+        self._places.copy_(here)
+        self._graph.replay()
+
+    def _take(self, places: Tensor) -> None:
+        out = self.network.of_members(self.values.index_select(0, places))
+        # all members in one call: the launches of many small ones take longer than the work
+        labels = torch.cat([self.labels.index_select(0, places)] * len(out))
+        loss = self.target.loss(out.flatten(0, 1), labels)
+        for parameter, gradient in zip(
+            self.parameters, torch.autograd.grad(loss, self.parameters), strict=True
+        ):
+            parameter.grad = gradient
+        torch.nn.utils.clip_grad_norm_(self.parameters, CLIP)
+        self.optimiser.step()
+        for parameter in self.parameters:
+            parameter.grad = None
