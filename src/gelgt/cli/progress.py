@@ -117,13 +117,14 @@ class Lines(Progress):
         )
 
     def member(self, number: int, count: int) -> None:
-        self.best, self._has_several = None, False
+        self.best, self._bests, self._has_several = None, {}, False
         self.print(f"  network {number} of {count}")
 
     def side_by_side(
         self, networks: Sequence[int], count: int, limit: float | None, epochs: int | None = None
     ) -> None:
-        self.best, self.time_limit, self._has_several = None, limit, True
+        self.best, self._bests, self._has_several = None, {}, True
+        self.time_limit = limit
         self.epochs = epochs or self.epochs
         work = "" if epochs is None else "retraining "
         labels = "" if epochs is None else " with the labels that were held out"
