@@ -12,8 +12,9 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @on_device
-def test_segment_sums() -> None:
-    from gelgt.nn.kernels.segments import launch_segment_sum
+@pytest.mark.parametrize("many", [32, 8])
+def test_segment_sums(many: int) -> None:
+    from gelgt.nn.kernels.segments import Division, launch_segment_sum
 
     counts = torch.tensor([0, 3, 70, 1, 0, 9], device=DEVICE)
     end = counts.cumsum(0).int()
@@ -24,7 +25,7 @@ def test_segment_sums() -> None:
         .int()
         .to(DEVICE)
     )
-    found = launch_segment_sum(x, other, weight, start, end)
+    found = launch_segment_sum(x, other, weight, start, end, Division(many, 4, 64, 1))
     rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
     messages = x[other[:entries].long()] * weight[:entries, None]
     torch.testing.assert_close(
@@ -34,32 +35,31 @@ def test_segment_sums() -> None:
 
 @on_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_layer_norm(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_layer_norm(dtype: torch.dtype, is_relu: bool) -> None:
+    """Of two tables with scales of their own; rows of the gradient may lie apart, and a residual
+    connection brings more of it."""
     from gelgt.nn.kernels.layer_norm import layer_backward, layer_forward
 
-    x, weight, bias, given = (
-        draw(21, 40).to(dtype),
-        draw(40, seed=1),
-        draw(40, seed=2),
-        draw(21, 40, seed=3).to(dtype),
-    )
-    leaves = [
-        x.float().requires_grad_(),
-        weight.clone().requires_grad_(),
-        bias.clone().requires_grad_(),
-    ]
-    expected = functional.layer_norm(leaves[0], (40,), leaves[1], leaves[2], 1e-5)
-    gradients = torch.autograd.grad(expected, leaves, given.float())
-    out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype)
+    x, weight, bias = draw(2, 21, 40).to(dtype), draw(2, 40, seed=1), draw(2, 40, seed=2)
+    given, passed = draw(2, 21, 80, seed=3).to(dtype)[:, :, 40:], draw(2, 21, 40, seed=4).to(dtype)
+    leaves = [x.float().requires_grad_(), *(v.clone().requires_grad_() for v in (weight, bias))]
+    normed = functional.layer_norm(leaves[0], (40,), None, None, 1e-5)
+    expected = torch.addcmul(leaves[2][:, None], normed, leaves[1][:, None])
+    expected = torch.relu(expected) if is_relu else expected
+    d_x, *d_scales = torch.autograd.grad(expected, leaves, given.float())
+    out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype, is_relu=is_relu)
     assert out.dtype == dtype
     loose = {"atol": 1e-4, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 3e-2, "rtol": 2e-2}
     torch.testing.assert_close(out.float(), expected, **loose)
-    for found, exact in zip(layer_backward(x, weight, means, scales, given), gradients):
-        torch.testing.assert_close(found.float(), exact, **loose)
+    found = layer_backward(x, weight, bias, means, scales, given, passed, is_relu)
+    for one, exact in zip(found, (d_x + passed.float(), *d_scales)):
+        torch.testing.assert_close(one.float(), exact, **loose)
 
 
 @on_device
-def test_batch_norm_over_real_rows() -> None:
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_batch_norm_over_real_rows(is_relu: bool) -> None:
     from gelgt.nn.kernels.batch_norm import batch_backward, batch_forward
     from gelgt.nn.static.ops import MaskedNorm
 
@@ -74,9 +74,22 @@ def test_batch_norm_over_real_rows() -> None:
         bias.clone().requires_grad_(),
     ]
     expected, mean, variance = MaskedNorm.apply(leaves[0], valid, leaves[1], leaves[2], 1e-5)
+    expected = torch.relu(expected) if is_relu else expected
     gradients = torch.autograd.grad(expected, leaves, given)
-    out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5)
+    out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5, is_relu)
     for found, exact in ((out, expected), (means, mean), (variances, variance)):
         torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
-    for found, exact in zip(batch_backward(x, counts, weight, means, scales, given), gradients):
+    found_gradients = batch_backward(x, counts, weight, bias, means, scales, given, is_relu)
+    for found, exact in zip(found_gradients, gradients):
         torch.testing.assert_close(found, exact, atol=1e-3, rtol=1e-3)
+
+
+@on_device
+@pytest.mark.parametrize("rows", [300, 70])
+def test_column_sums(rows: int) -> None:
+    from gelgt.nn.kernels.columns import Tile, column_sums
+
+    x = draw(2, rows, 50)
+    found = column_sums(x, Tile(8, 32, 4, 3))
+    torch.testing.assert_close(found, x.double().sum(1).float(), atol=1e-4, rtol=1e-5)
+    assert torch.equal(found, column_sums(x, Tile(8, 32, 4, 3)))

@@ -16,9 +16,8 @@ from torch_frame.nn import (
 )
 from torch_frame.nn.models import ResNet
 
-from gelgt.nn.dropout import Dropout
-from gelgt.nn.norms import BatchNorm, LayerNorm
-from gelgt.nn.precision import lowered
+from gelgt.nn.linear import FeedForward, Linear
+from gelgt.nn.norms import BatchNorm, LayerNorm, side_by_side
 from gelgt.nn.rows import RowFrames
 
 MAX_HOP = 20
@@ -56,7 +55,7 @@ class AgeEncoder(nn.Module):
         super().__init__()
         lengths = torch.exp(torch.linspace(math.log(shortest), math.log(longest), width // 2))
         self.register_buffer("frequencies", 2 * math.pi / lengths, persistent=False)
-        self.linear = nn.Linear(2 * (width // 2), width)
+        self.linear = Linear(2 * (width // 2), width)
         self.timeless = nn.Parameter(torch.zeros(width))
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class RecencyEncoder(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.rank = nn.Embedding(MAX_RANK + 2, width)
-        self.linear = nn.Linear(1, width)
+        self.linear = Linear(1, width)
 
     def forward(self, age: Tensor, has_time: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
         """(T,) each → (T, d)."""
@@ -174,13 +173,9 @@ class Mixer(nn.Module):
     def __init__(self, parts: int, width: int, dropout: float) -> None:
         super().__init__()
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(parts))
-        self.mlp = nn.Sequential(
-            nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width)
-        )
+        self.mlp = FeedForward(parts * width, width, width, dropout)
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """[(T, d), …] → (T, d)."""
-        out: Tensor = self.mlp(
-            torch.cat([lowered(norm(part)) for norm, part in zip(self.norms, parts)], dim=1)
-        )
+        out: Tensor = self.mlp(side_by_side(list(self.norms), parts))
         return out

@@ -47,7 +47,16 @@ class StackedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        return gradient @ weight, gradient.transpose(1, 2) @ x, gradient.sum(1)
+        return gradient @ weight, gradient.transpose(1, 2) @ x, _row_sums(gradient)
+
+
+def _row_sums(gradient: Tensor) -> Tensor:
+    """(n, R, b) → (n, b)."""
+    if not gradient.is_cuda:
+        return gradient.sum(1)
+    from gelgt.nn.kernels.columns import column_sums  # imports Triton
+
+    return column_sums(gradient.contiguous())
 
 
 def masked_batch_norm(
@@ -58,6 +67,7 @@ def masked_batch_norm(
     running: tuple[Tensor, Tensor],
     training: bool,
     eps: float,
+    is_relu: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Batch norm of n batches at once, each over its first rows.
 
@@ -66,6 +76,7 @@ def masked_batch_norm(
         counts: (n,) real rows.
         weight, bias: (n, c).
         running: (n, c) mean and variance, which evaluation uses.
+        is_relu: Whether a ReLU follows.
 
     Returns:
         (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in
@@ -74,27 +85,31 @@ def masked_batch_norm(
     if not training:
         scale = weight * torch.rsqrt(running[1] + eps)
         shift = bias - running[0] * scale
-        return torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype), running
+        out = torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype)
+        return torch.relu(out) if is_relu else out, running
     if x.is_cuda:
-        out, mean, variance = _FusedNorm.apply(x, counts, weight, bias, eps)  # type: ignore[no-untyped-call]
+        out, mean, variance = _FusedNorm.apply(x, counts, weight, bias, eps, is_relu)  # type: ignore[no-untyped-call]
     else:
         valid = torch.arange(x.shape[1], device=x.device) < counts[:, None]
         out, mean, variance = MaskedNorm.apply(x, valid, weight, bias, eps)  # type: ignore[no-untyped-call]
+        out = torch.relu(out) if is_relu else out
     return out, (mean, variance)
 
 
 class _FusedNorm(torch.autograd.Function):
-    """`MaskedNorm` by Triton's kernels."""
+    """`MaskedNorm`, and perhaps a ReLU, by Triton's kernels."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float,
+        is_relu: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         from gelgt.nn.kernels.batch_norm import batch_forward  # imports Triton
 
         x = x.contiguous()
-        out, means, scales, variances = batch_forward(x, counts, weight, bias, eps)
-        ctx.save_for_backward(x, counts, weight, means, scales)
+        out, means, scales, variances = batch_forward(x, counts, weight, bias, eps, is_relu)
+        ctx.save_for_backward(x, counts, weight, bias, means, scales)
+        ctx.is_relu = is_relu
         ctx.mark_non_differentiable(means, variances)
         return out, means, variances
 
@@ -102,11 +117,11 @@ class _FusedNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         from gelgt.nn.kernels.batch_norm import batch_backward
 
-        x, counts, weight, means, scales = ctx.saved_tensors
+        x, counts, weight, bias, means, scales = ctx.saved_tensors
         d_x, d_weight, d_bias = batch_backward(
-            x, counts, weight, means, scales, gradient.contiguous()
+            x, counts, weight, bias, means, scales, gradient.contiguous(), ctx.is_relu
         )
-        return d_x, None, d_weight, d_bias, None
+        return d_x, None, d_weight, d_bias, None, None
 
 
 class MaskedNorm(torch.autograd.Function):

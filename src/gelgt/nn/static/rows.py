@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.norms import is_low, relu_layer_norm
 from gelgt.nn.precision import lowered
 from gelgt.nn.static.cells import TableCells, encode_columns
 from gelgt.nn.static.ops import Moved, StackedLinear, masked_batch_norm
@@ -43,7 +44,7 @@ def encode_rows(
     height = max(map(len, rows))
 
     def norm(norms: Sequence[Any], x: Tensor) -> Tensor:
-        return _norm(norms, x, counts, moved)
+        return _relu_norm(norms, x, counts, moved)
 
     starts = [
         _first(module, cells[number], of_table)
@@ -55,16 +56,10 @@ def encode_rows(
         if depth:
             short = x
             x = _linear([block.lin1 for block in blocks], x)
-        x = torch.relu(norm([block.norm1 for block in blocks], x))
-        x = (
-            torch.relu(
-                norm(
-                    [block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x)
-                )
-            )
-            + short
-        )
-    x = torch.relu(norm([module.decoder[0] for module in modules], x))
+        x = norm([block.norm1 for block in blocks], x)
+        x = _linear([block.lin2 for block in blocks], x)
+        x = norm([block.norm2 for block in blocks], x) + short
+    x = norm([module.decoder[0] for module in modules], x)
     return _linear([module.decoder[-1] for module in modules], x)
 
 
@@ -101,28 +96,32 @@ def _linear(layers: Sequence[nn.Linear], x: Tensor) -> Tensor:
     return out
 
 
-def _norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -> Tensor:
+def _relu_norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -> Tensor:
     """(n, R, c) → (n, R, c)."""
     weight, bias = _each(norms, "weight"), _each(norms, "bias")
-    if isinstance(norms[0], nn.LayerNorm):
-        normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
-        return torch.addcmul(bias[:, None], normed, weight[:, None])
-    return batch_norm(norms, x, counts, weight, bias, moved)
+    if not isinstance(norms[0], nn.LayerNorm):
+        return batch_norm(norms, x, counts, (weight, bias), moved, is_relu=True)
+    if is_low(x) and torch.is_grad_enabled():
+        return relu_layer_norm(x, weight, bias, norms[0].eps)
+    normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
+    return torch.relu(torch.addcmul(bias[:, None], normed, weight[:, None]))
 
 
 def batch_norm(
     norms: Sequence[Any],
     x: Tensor,
     counts: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    scales: tuple[Tensor, Tensor],
     moved: list[Moved],
+    is_relu: bool = False,
 ) -> Tensor:
-    """`BatchNorm1d` of n batches over their real rows; `moved` takes what the running statistics
-    move towards in training."""
+    """`BatchNorm1d` of n batches over their real rows with weights and biases (n, c); `moved` takes
+    what the running statistics move towards in training."""
     training = norms[0].training
     running = (x, x) if training else (_each(norms, "running_mean"), _each(norms, "running_var"))
-    out, statistics = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)
+    out, statistics = masked_batch_norm(
+        x, counts, *scales, running, training, norms[0].eps, is_relu
+    )
     if training:
         moved.append((norms, statistics, counts))
     return out
@@ -133,4 +132,5 @@ def one_norm(norm: Any, x: Tensor, count: Tensor, moved: list[Moved]) -> Tensor:
     if not isinstance(norm, nn.BatchNorm1d):
         out: Tensor = norm(x)
         return out
-    return batch_norm([norm], x[None], count[None], norm.weight[None], norm.bias[None], moved)[0]
+    scales = norm.weight[None], norm.bias[None]
+    return batch_norm([norm], x[None], count[None], scales, moved)[0]
