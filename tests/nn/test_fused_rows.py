@@ -93,3 +93,43 @@ def test_column_sums(rows: int) -> None:
     found = column_sums(x, Tile(8, 32, 4, 3))
     torch.testing.assert_close(found, x.double().sum(1).float(), atol=1e-4, rtol=1e-5)
     assert torch.equal(found, column_sums(x, Tile(8, 32, 4, 3)))
+
+
+def draw_subgraphs() -> tuple[torch.Tensor, torch.Tensor]:
+    """(B + 1,) offsets with one empty subgraph, and (T,) the subgraph of each row; two rows more
+    belong to none."""
+    lengths = torch.tensor([40, 1, 0, 97])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
+    subgraph = torch.cat([torch.repeat_interleave(torch.arange(4), lengths), torch.tensor([4, 4])])
+    return offsets.to(DEVICE), subgraph.to(DEVICE)
+
+
+@on_device
+@pytest.mark.parametrize("keep", [10, 60])
+def test_kept_rows_are_those_of_a_sort(keep: int) -> None:
+    from gelgt.nn.kernels.ranks import launch_kept
+    from gelgt.nn.refinement import refine
+
+    offsets, subgraph = draw_subgraphs()
+    scores = (3 * draw(140)).round() / 2  # with ties, and both zeros
+    scores[7] = torch.nan
+    hop = torch.randint(1, 4, (140,), generator=torch.Generator().manual_seed(1)).int().to(DEVICE)
+    hop[offsets[:-1].long()] = 0
+    found = launch_kept(scores, hop, offsets, 97, keep)
+    expected = refine(scores, hop, torch.cat([offsets, offsets[-1:]]), subgraph, keep)
+    assert torch.equal(found[:138], expected[:138])
+    assert not bool(found[138:].any())
+    assert int(found.sum()) == 1 + min(keep, 40) + min(keep, 97)
+
+
+@on_device
+def test_ranks_of_ages_are_those_of_a_sort() -> None:
+    from gelgt.nn.kernels.ranks import launch_recency
+    from gelgt.nn.layout import recency_rank
+
+    offsets, subgraph = draw_subgraphs()
+    age = (4 * draw(140)).round()
+    table = torch.randint(0, 3, (140,), generator=torch.Generator().manual_seed(1)).int().to(DEVICE)
+    found = launch_recency(age, table, offsets, 97)
+    assert torch.equal(found[:138].long(), recency_rank(age, table, subgraph)[:138])
+    assert int(found.max()) > 3

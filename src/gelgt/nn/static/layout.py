@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.nn.encoders import RowEncoder
-from gelgt.nn.layout import Tokens
+from gelgt.nn.layout import Tokens, recency_rank
 from gelgt.nn.refinement import refine, semantic_scores
 from gelgt.nn.static.cells import TableCells
 from gelgt.nn.static.input import StaticInput
@@ -55,6 +55,14 @@ class StaticRows:
         starts, is_row = parts.used_starts, parts.is_row.to(torch.float32)
         used = Segments(parts.used, starts[:-1], starts[1:], is_row)
         return take(distinct.flatten(0, 1), Index(parts.source, used))
+
+    def recency(self) -> Tensor:
+        parts = self.parts
+        if not parts.age.is_cuda:
+            return recency_rank(parts.age, parts.table, parts.subgraph)
+        from gelgt.nn.kernels.ranks import launch_recency  # imports Triton
+
+        return launch_recency(parts.age, parts.table, parts.offsets, self.budget)
 
     def noise(self, width: int, seed: int) -> Tensor:
         parts = self.parts
@@ -138,8 +146,13 @@ class StaticTokens(Tokens):
         shape, subgraph, device = self.parts.shape, self.subgraph, self.h.device
         near = subgraph.clamp(max=shape.seeds - 1)
         scores = semantic_scores(self.h, self.offsets, near)
-        is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
-        is_kept = is_kept & (subgraph < shape.seeds)
+        if scores.is_cuda:
+            from gelgt.nn.kernels.ranks import launch_kept  # imports Triton
+
+            is_kept = launch_kept(scores, self.parts.hop, self.offsets, self.limit, keep)
+        else:
+            is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
+            is_kept = is_kept & (subgraph < shape.seeds)
         place = is_kept.cumsum(0) - 1
         target = torch.where(is_kept, place, shape.refined)
         source = torch.full((shape.refined + 1,), shape.rows - 1, device=device)
