@@ -133,3 +133,18 @@ def test_ranks_of_ages_are_those_of_a_sort() -> None:
     found = launch_recency(age, table, offsets, 97)
     assert torch.equal(found[:138].long(), recency_rank(age, table, subgraph)[:138])
     assert int(found.max()) > 3
+
+
+@on_device
+def test_noise_is_that_of_the_packed_layout() -> None:
+    from gelgt.nn.kernels.noise import launch_noise
+    from gelgt.nn.structure import structure_noise
+
+    offsets, subgraph = draw_subgraphs()
+    generator = torch.Generator().manual_seed(0)
+    key, time = torch.randint(-(2**62), 2**62, (2, 4), generator=generator).to(DEVICE).unbind()
+    near = subgraph.clamp(max=3)
+    place = torch.arange(140, device=DEVICE) - offsets[near]
+    for width, seed in ((128, 5), (192, 1)):
+        found = launch_noise(key, time, offsets, subgraph.int(), width, seed, torch.bfloat16)
+        assert torch.equal(found.float(), structure_noise(key, time, place, near, width, seed))

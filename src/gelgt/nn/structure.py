@@ -16,7 +16,7 @@ from gelgt.nn.sums import Messages
 
 LAYERS = 2  # of the GIN
 # SplitMix64's constants as signed numbers
-_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
+SPLIT_MIX = _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def hashed(z: Tensor) -> Tensor:

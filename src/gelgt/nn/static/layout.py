@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from gelgt.nn.encoders import RowEncoder
 from gelgt.nn.layout import Tokens, recency_rank
+from gelgt.nn.precision import low_type
 from gelgt.nn.refinement import refine, semantic_scores
 from gelgt.nn.static.cells import TableCells
 from gelgt.nn.static.input import StaticInput
@@ -66,9 +67,16 @@ class StaticRows:
 
     def noise(self, width: int, seed: int) -> Tensor:
         parts = self.parts
+        keys = parts.seed_key, parts.seed_time
+        if parts.age.is_cuda:
+            from gelgt.nn.kernels.noise import launch_noise  # imports Triton
+
+            # ±1 is exact in any precision
+            dtype = low_type(parts.age) or torch.float32
+            return launch_noise(*keys, parts.offsets, parts.subgraph, width, seed, dtype)
         subgraph = parts.subgraph.clamp(max=parts.shape.seeds - 1)
         place = torch.arange(parts.shape.rows, device=subgraph.device) - parts.offsets[subgraph]
-        return structure_noise(parts.seed_key, parts.seed_time, place, subgraph, width, seed)
+        return structure_noise(*keys, place, subgraph, width, seed)
 
     def neighbours(self) -> Messages:
         parts = self.parts
