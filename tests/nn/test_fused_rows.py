@@ -148,3 +148,17 @@ def test_noise_is_that_of_the_packed_layout() -> None:
     for width, seed in ((128, 5), (192, 1)):
         found = launch_noise(key, time, offsets, subgraph.int(), width, seed, torch.bfloat16)
         assert torch.equal(found.float(), structure_noise(key, time, place, near, width, seed))
+
+
+@on_device
+def test_numerical_columns() -> None:
+    from gelgt.nn.kernels.numbers import number_backward, number_forward
+
+    values, given = draw(70, 5)[:, 1:4], draw(70, 7, 24, seed=1)[:, 2:5]
+    weight, bias = draw(3, 24, seed=2), draw(3, 24, seed=3)
+    found = number_forward(values, weight, bias, torch.float32)
+    torch.testing.assert_close(found, torch.addcmul(bias, values[:, :, None], weight))
+    for_weight, for_bias = number_backward(values, given)
+    exact = (given.double() * values.double()[:, :, None]).sum(0)
+    torch.testing.assert_close(for_weight, exact.float(), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(for_bias, given.double().sum(0).float(), atol=1e-4, rtol=1e-5)

@@ -31,14 +31,22 @@ class Linear(nn.Linear):
     """`torch.nn.Linear`, which adds its bias's gradient up in a kernel of its own."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _product(self, x) if is_fused(x) else super().forward(x)
+        return product(x, self.weight, self.bias)
 
     def added(self, residual: Tensor, x: Tensor, dropout: Dropout) -> Tensor:
         """residual + dropout(Linear(x)): (…, b), (…, a) → (…, b)."""
         if not is_fused(x):
             plain: Tensor = residual + dropout(self(x))
             return plain
-        return _product(self, x, residual, rate=dropout.p if dropout.training else 0.0)
+        rate = dropout.p if dropout.training else 0.0
+        return _product(x, self.weight, self.bias, residual, rate=rate)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b: (…, a), (b, a), (b,) → (…, b)."""
+    if not is_fused(x):
+        return functional.linear(x, weight, bias)
+    return _product(x, weight, bias)
 
 
 class FeedForward(nn.Sequential):
@@ -64,7 +72,7 @@ class FeedForward(nn.Sequential):
         first, bend, dropout, _ = layers
         if is_fused(x):
             rate = dropout.p if dropout.training else 0.0
-            return _product(first, x, is_gelu=True, rate=rate)
+            return _product(x, first.weight, first.bias, is_gelu=True, rate=rate)
         out: Tensor = dropout(bend(first(x)))
         return out
 
@@ -84,14 +92,16 @@ def _seed(x: Tensor, rate: float) -> Tensor | None:
 
 
 def _product(
-    layer: nn.Linear,
     x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
     residual: Tensor | None = None,
     is_gelu: bool = False,
     rate: float = 0.0,
 ) -> Tensor:
-    weight, bias = lowered(layer.weight), None if layer.bias is None else lowered(layer.bias)
-    out: Tensor = _Product.apply(lowered(x), weight, bias, residual, is_gelu, rate, _seed(x, rate))  # type: ignore[no-untyped-call]
+    x, weight, bias = lowered(x), lowered(weight), None if bias is None else lowered(bias)
+    seed = _seed(x, rate)
+    out: Tensor = _Product.apply(x, weight, bias, residual, is_gelu, rate, seed)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -7,6 +7,7 @@ written to memory; norms and sums.
     layer_norm.py   layer norm                        batch_norm.py   batch norm of several tables
     columns.py      sums over rows                    tail.py         what follows a product
     ranks.py        ranks within subgraphs            noise.py        of the structure encoder
+    numbers.py      numerical columns
 
 This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
 """

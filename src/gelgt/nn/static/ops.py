@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gelgt.nn.linear import is_fused
+from gelgt.nn.precision import low_type
+
 SMALL = 256  # entries of an embedding whose gradient is a product with a one-hot matrix
 
 
@@ -33,6 +36,57 @@ class _LookUp(torch.autograd.Function):
         if ctx.padding is not None:
             chosen = chosen & (entries != ctx.padding)[:, None]
         return chosen.to(gradient.dtype) @ gradient, None, None
+
+
+def scaled_numbers(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """v · w + b for each number of a row: (U, columns), (columns, c), (columns, c) → (U, columns,
+    c)."""
+    if not is_fused(values):
+        return torch.addcmul(bias, values[:, :, None], weight)
+    out: Tensor = _ScaledNumbers.apply(values, weight, bias, low_type(values))  # type: ignore[no-untyped-call]
+    return out
+
+
+class _ScaledNumbers(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        from gelgt.nn.kernels.numbers import number_forward  # imports Triton
+
+        ctx.save_for_backward(values)
+        return number_forward(values, weight.contiguous(), bias.contiguous(), dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from gelgt.nn.kernels.numbers import number_backward
+
+        (values,) = ctx.saved_tensors
+        is_whole = gradient.stride(2) == 1 and gradient.stride(1) == gradient.shape[2]
+        d_weight, d_bias = number_backward(values, gradient if is_whole else gradient.contiguous())
+        return None, d_weight, d_bias, None
+
+
+class Stacked(torch.autograd.Function):
+    """The two halves of n tables' rows, each a stack of all tables with zeros behind the rows of a
+    table: [(U, 2 · c), …] → (n, R, c), (n, R, c)."""
+
+    @staticmethod
+    def forward(ctx: Any, height: int, *parts: Tensor) -> tuple[Tensor, Tensor]:
+        width = parts[0].shape[1] // 2
+        first, short = parts[0].new_zeros(2, len(parts), height, width).unbind()
+        for number, part in enumerate(parts):
+            for to, half in zip((first, short), part.chunk(2, dim=1)):
+                to[number, : len(part)].copy_(half)
+        ctx.rows = [len(part) for part in parts]
+        return first, short
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(
+            torch.cat([gradient[number, :rows] for gradient in gradients], dim=1)
+            for number, rows in enumerate(ctx.rows)
+        )
 
 
 class StackedLinear(torch.autograd.Function):

@@ -14,10 +14,11 @@ from torch.nn import functional
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.linear import product
 from gelgt.nn.norms import is_low, relu_layer_norm
 from gelgt.nn.precision import lowered
 from gelgt.nn.static.cells import TableCells, encode_columns
-from gelgt.nn.static.ops import Moved, StackedLinear, masked_batch_norm
+from gelgt.nn.static.ops import Moved, Stacked, StackedLinear, masked_batch_norm
 
 
 def encode_rows(
@@ -47,10 +48,10 @@ def encode_rows(
         return _relu_norm(norms, x, counts, moved)
 
     starts = [
-        _first(module, cells[number], of_table)
+        lowered(_first(module, cells[number], of_table))
         for module, number, of_table in zip(modules, present, rows)
     ]
-    x, short = (_stacked([part[side] for part in starts], height) for side in (0, 1))
+    x, short = Stacked.apply(height, *starts)  # type: ignore[no-untyped-call]
     for depth in range(len(modules[0].backbone)):
         blocks = [module.backbone[depth] for module in modules]
         if depth:
@@ -63,25 +64,17 @@ def encode_rows(
     return _linear([module.decoder[-1] for module in modules], x)
 
 
-def _first(module: ResNet, cells: TableCells, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters the first block's norm, and what passes it by: (U, c) each."""
+def _first(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
+    """What enters the first block's norm, and beside it what passes it by: (U, 2 · c)."""
     x = encode_columns(module, cells, rows)
     block: Any = module.backbone[0]
     if block.shortcut is None:
-        return block.lin1(x), x
+        return torch.cat([lowered(block.lin1(x)), lowered(x)], dim=1)
     layers = (block.lin1, block.shortcut)
-    both = functional.linear(
+    return product(
         x,
         torch.cat([layer.weight for layer in layers]),
         torch.cat([layer.bias for layer in layers]),
-    )
-    first, short = both.chunk(2, dim=1)
-    return first, short
-
-
-def _stacked(parts: Sequence[Tensor], height: int) -> Tensor:
-    return torch.stack(
-        [functional.pad(lowered(part), (0, 0, 0, height - len(part))) for part in parts]
     )
 
 
