@@ -12,8 +12,9 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @on_device
-def test_segment_sums() -> None:
-    from gelgt.nn.kernels.segments import launch_segment_sum
+@pytest.mark.parametrize("many", [32, 8])
+def test_segment_sums(many: int) -> None:
+    from gelgt.nn.kernels.segments import Division, launch_segment_sum
 
     counts = torch.tensor([0, 3, 70, 1, 0, 9], device=DEVICE)
     end = counts.cumsum(0).int()
@@ -24,7 +25,7 @@ def test_segment_sums() -> None:
         .int()
         .to(DEVICE)
     )
-    found = launch_segment_sum(x, other, weight, start, end)
+    found = launch_segment_sum(x, other, weight, start, end, Division(many, 4, 64, 1))
     rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
     messages = x[other[:entries].long()] * weight[:entries, None]
     torch.testing.assert_close(
@@ -34,32 +35,31 @@ def test_segment_sums() -> None:
 
 @on_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_layer_norm(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_layer_norm(dtype: torch.dtype, is_relu: bool) -> None:
+    """Of two tables with scales of their own; rows of the gradient may lie apart, and a residual
+    connection brings more of it."""
     from gelgt.nn.kernels.layer_norm import layer_backward, layer_forward
 
-    x, weight, bias, given = (
-        draw(21, 40).to(dtype),
-        draw(40, seed=1),
-        draw(40, seed=2),
-        draw(21, 40, seed=3).to(dtype),
-    )
-    leaves = [
-        x.float().requires_grad_(),
-        weight.clone().requires_grad_(),
-        bias.clone().requires_grad_(),
-    ]
-    expected = functional.layer_norm(leaves[0], (40,), leaves[1], leaves[2], 1e-5)
-    gradients = torch.autograd.grad(expected, leaves, given.float())
-    out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype)
+    x, weight, bias = draw(2, 21, 40).to(dtype), draw(2, 40, seed=1), draw(2, 40, seed=2)
+    given, passed = draw(2, 21, 80, seed=3).to(dtype)[:, :, 40:], draw(2, 21, 40, seed=4).to(dtype)
+    leaves = [x.float().requires_grad_(), *(v.clone().requires_grad_() for v in (weight, bias))]
+    normed = functional.layer_norm(leaves[0], (40,), None, None, 1e-5)
+    expected = torch.addcmul(leaves[2][:, None], normed, leaves[1][:, None])
+    expected = torch.relu(expected) if is_relu else expected
+    d_x, *d_scales = torch.autograd.grad(expected, leaves, given.float())
+    out, means, scales = layer_forward(x, weight, bias, 1e-5, dtype, is_relu=is_relu)
     assert out.dtype == dtype
     loose = {"atol": 1e-4, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 3e-2, "rtol": 2e-2}
     torch.testing.assert_close(out.float(), expected, **loose)
-    for found, exact in zip(layer_backward(x, weight, means, scales, given), gradients):
-        torch.testing.assert_close(found.float(), exact, **loose)
+    found = layer_backward(x, weight, bias, means, scales, given, passed, is_relu)
+    for one, exact in zip(found, (d_x + passed.float(), *d_scales)):
+        torch.testing.assert_close(one.float(), exact, **loose)
 
 
 @on_device
-def test_batch_norm_over_real_rows() -> None:
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_batch_norm_over_real_rows(is_relu: bool) -> None:
     from gelgt.nn.kernels.batch_norm import batch_backward, batch_forward
     from gelgt.nn.static.ops import MaskedNorm
 
@@ -74,11 +74,13 @@ def test_batch_norm_over_real_rows() -> None:
         bias.clone().requires_grad_(),
     ]
     expected, mean, variance = MaskedNorm.apply(leaves[0], valid, leaves[1], leaves[2], 1e-5)
+    expected = torch.relu(expected) if is_relu else expected
     gradients = torch.autograd.grad(expected, leaves, given)
-    out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5)
+    out, means, scales, variances = batch_forward(x, counts, weight, bias, 1e-5, is_relu)
     for found, exact in ((out, expected), (means, mean), (variances, variance)):
         torch.testing.assert_close(found, exact, atol=1e-4, rtol=1e-4)
-    for found, exact in zip(batch_backward(x, counts, weight, means, scales, given), gradients):
+    found_gradients = batch_backward(x, counts, weight, bias, means, scales, given, is_relu)
+    for found, exact in zip(found_gradients, gradients):
         torch.testing.assert_close(found, exact, atol=1e-3, rtol=1e-3)
 
 
@@ -98,3 +100,83 @@ def test_dropout_follows_from_seed_and_call() -> None:
     others = [launch_dropout(x, seed, 2, 0.3), launch_dropout(x, seed + 1, 1, 0.3)]
     for other in others:  # as often the same as independent draws are
         assert float(((other == 0) == (out == 0)).float().mean()) == pytest.approx(0.58, abs=0.03)
+
+
+@on_device
+@pytest.mark.parametrize("rows", [300, 70])
+def test_column_sums(rows: int) -> None:
+    from gelgt.nn.kernels.columns import Tile, column_sums
+
+    x = draw(2, rows, 50)
+    found = column_sums(x, Tile(8, 32, 4, 3))
+    torch.testing.assert_close(found, x.double().sum(1).float(), atol=1e-4, rtol=1e-5)
+    assert torch.equal(found, column_sums(x, Tile(8, 32, 4, 3)))
+
+
+def draw_subgraphs() -> tuple[torch.Tensor, torch.Tensor]:
+    """(B + 1,) offsets with one empty subgraph, and (T,) the subgraph of each row; two rows more
+    belong to none."""
+    lengths = torch.tensor([40, 1, 0, 97])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int()
+    subgraph = torch.cat([torch.repeat_interleave(torch.arange(4), lengths), torch.tensor([4, 4])])
+    return offsets.to(DEVICE), subgraph.to(DEVICE)
+
+
+@on_device
+@pytest.mark.parametrize("keep", [10, 60])
+def test_kept_rows_are_those_of_a_sort(keep: int) -> None:
+    from gelgt.nn.kernels.ranks import launch_kept
+    from gelgt.nn.refinement import refine
+
+    offsets, subgraph = draw_subgraphs()
+    scores = (3 * draw(140)).round() / 2  # with ties, and both zeros
+    scores[7] = torch.nan
+    hop = torch.randint(1, 4, (140,), generator=torch.Generator().manual_seed(1)).int().to(DEVICE)
+    hop[offsets[:-1].long()] = 0
+    found = launch_kept(scores, hop, offsets, 97, keep)
+    expected = refine(scores, hop, torch.cat([offsets, offsets[-1:]]), subgraph, keep)
+    assert torch.equal(found[:138], expected[:138])
+    assert not bool(found[138:].any())
+    assert int(found.sum()) == 1 + min(keep, 40) + min(keep, 97)
+
+
+@on_device
+def test_ranks_of_ages_are_those_of_a_sort() -> None:
+    from gelgt.nn.kernels.ranks import launch_recency
+    from gelgt.nn.layout import recency_rank
+
+    offsets, subgraph = draw_subgraphs()
+    age = (4 * draw(140)).round()
+    table = torch.randint(0, 3, (140,), generator=torch.Generator().manual_seed(1)).int().to(DEVICE)
+    found = launch_recency(age, table, offsets, 97)
+    assert torch.equal(found[:138].long(), recency_rank(age, table, subgraph)[:138])
+    assert int(found.max()) > 3
+
+
+@on_device
+def test_noise_is_that_of_the_packed_layout() -> None:
+    from gelgt.nn.kernels.noise import launch_noise
+    from gelgt.nn.structure import structure_noise
+
+    offsets, subgraph = draw_subgraphs()
+    generator = torch.Generator().manual_seed(0)
+    key, time = torch.randint(-(2**62), 2**62, (2, 4), generator=generator).to(DEVICE).unbind()
+    near = subgraph.clamp(max=3)
+    place = torch.arange(140, device=DEVICE) - offsets[near]
+    for width, seed in ((128, 5), (192, 1)):
+        found = launch_noise(key, time, offsets, subgraph.int(), width, seed, torch.bfloat16)
+        assert torch.equal(found.float(), structure_noise(key, time, place, near, width, seed))
+
+
+@on_device
+def test_numerical_columns() -> None:
+    from gelgt.nn.kernels.numbers import number_backward, number_forward
+
+    values, given = draw(70, 5)[:, 1:4], draw(70, 7, 24, seed=1)[:, 2:5]
+    weight, bias = draw(3, 24, seed=2), draw(3, 24, seed=3)
+    found = number_forward(values, weight, bias, torch.float32)
+    torch.testing.assert_close(found, torch.addcmul(bias, values[:, :, None], weight))
+    for_weight, for_bias = number_backward(values, given)
+    exact = (given.double() * values.double()[:, :, None]).sum(0)
+    torch.testing.assert_close(for_weight, exact.float(), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(for_bias, given.double().sum(0).float(), atol=1e-4, rtol=1e-5)

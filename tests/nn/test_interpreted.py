@@ -6,7 +6,10 @@ import pytest
 from interpreter import run_interpreted
 
 HERE = Path(__file__).parent
-FILES = [HERE / name for name in ("test_fused_rows.py", "test_kernel_blocks.py", "test_kernels.py")]
+FILES = [
+    HERE / name
+    for name in ("test_fused_rows.py", "test_kernel_blocks.py", "test_kernels.py", "test_linear.py")
+]
 
 
 def test_every_path_through_the_kernels() -> None:

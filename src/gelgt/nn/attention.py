@@ -22,6 +22,7 @@ from gelgt.nn.dropout import Dropout
 from gelgt.nn.dropout import dropout as dropped
 from gelgt.nn.kernels import FAR, why_not
 from gelgt.nn.layout import Tokens
+from gelgt.nn.linear import FeedForward, Linear
 from gelgt.nn.norms import LayerNorm
 
 # q, k, v (B, H, N, d/H), bias (B, H or 1, N, N) with -inf on padded keys, dropout → (B, H, N, d/H)
@@ -134,26 +135,24 @@ class AttentionBlock(nn.Module):
         self.rate = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.attend = BACKENDS.get(config.backend, sdpa_attention)  # of a bias that is a tensor
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        hidden = FFN_RATIO * width
-        self.ffn = nn.Sequential(
-            nn.Linear(width, hidden), nn.GELU(), Dropout(config.dropout), nn.Linear(hidden, width)
-        )
+        self.qkv, self.out = Linear(width, 3 * width), Linear(width, width)
+        self.ffn = FeedForward(width, FFN_RATIO * width, width, config.dropout)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, bias: Tensor | TimeBias) -> Tensor:
         """Padded (B, N, d) with a bias (B, H or 1, N, N), or packed (T, d) with a `TimeBias` → the
         same shape."""
         rate = self.rate if self.training else 0.0
-        qkv = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1))  # (…, 3, H, d/H)
+        x, normed = self.norm_1.beside(x)
+        qkv = self.qkv(normed).unflatten(-1, (3, self.heads, -1))  # (…, 3, H, d/H)
         if isinstance(bias, TimeBias):
             attended = bias.attend(qkv, rate)
         else:
             q, k, v = qkv.permute(2, 0, 3, 1, 4)
             attended = self.attend(q, k, v, bias, rate).transpose(1, 2)
-        x = x + self.dropout(self.out(attended.reshape(x.shape)))
-        out: Tensor = x + self.dropout(self.ffn(self.norm_2(x)))
-        return out
+        x = self.out.added(x, attended.reshape(x.shape), self.dropout)
+        x, normed = self.norm_2.beside(x)
+        return self.ffn.added(x, normed, self.dropout)
 
     def seed_weights(self, x: Tensor, bias: Tensor) -> Tensor:
         """The attention weights of the seeds, the first rows: (B, N, d), (B, H or 1, N, N) → (B, H,

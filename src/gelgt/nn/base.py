@@ -21,6 +21,7 @@ from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import TableColumns
 from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.layout import PackedTokens, Rows, Tokens
+from gelgt.nn.linear import Linear
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.recommender import Recommender
 from gelgt.nn.rows import ModelInput
@@ -111,10 +112,10 @@ class RelationalModel(nn.Module):
         self.history = HistoryEncoder(context.history, width, dropout) if context.history else None
         self.head = nn.Sequential(
             LayerNorm(width),
-            nn.Linear(width, width),
+            Linear(width, width),
             nn.GELU(),
             Dropout(dropout),
-            nn.Linear(width, context.outputs),
+            Linear(width, context.outputs),
         )
 
     def make_biases(self, count: int = 1) -> nn.ModuleList:

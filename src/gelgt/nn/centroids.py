@@ -6,6 +6,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from gelgt.nn.linear import Linear
+
 DECAY = 0.99  # of the moving averages
 
 
@@ -27,7 +29,7 @@ class GlobalModule(nn.Module):
             / math.sqrt(width),
         )
         self.register_buffer("counts", torch.ones(centroids))
-        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
 
     def forward(self, seeds: Tensor, valid: Tensor | None = None) -> Tensor:
         """(B, d) → (B, d). Centroids follow the seeds that are valid, (B,); all if None."""

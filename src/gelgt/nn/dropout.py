@@ -21,6 +21,8 @@ from torch.nn import functional
 
 LENGTH = 1 << 19  # of a long mask, at least
 ROOM = 1 << 16  # places at which a stretch of it can begin, at least
+LARGEST = 2**31 - 1
+NUMBERS = 64  # that layers of one step take, about
 LEVELS = 256  # a mask compares bytes, so a rate is a multiple of 1/256
 
 
@@ -49,10 +51,18 @@ class _Draws:
 
     def __init__(self, seed: Tensor) -> None:
         self.seed, self.calls = seed, 0
+        self._numbers: list[Tensor] = []
 
     def next(self) -> int:
         self.calls += 1
         return self.calls
+
+    def number(self) -> Tensor:
+        """(1,) the next whole number below 2^31; many are made at once."""
+        if not self._numbers:
+            places = torch.arange(NUMBERS, device=self.seed.device) + NUMBERS * self.next()
+            self._numbers = list(((self.seed + places * 0x9E3779B1) % LARGEST)[:, None].unbind())
+        return self._numbers.pop()
 
 
 _OWN = threading.local()
@@ -99,12 +109,12 @@ def uniform_like(x: Tensor) -> Tensor:
     return torch.from_numpy(masks.generator.random(tuple(x.shape), dtype=np.float32))
 
 
-def attention_seed(device: torch.device) -> Tensor:
-    """(1,) whole number below 2^31 for the dropout of attention weights, which draws by itself."""
-    masks = getattr(_OWN, "masks", None)
+def draw_seed(device: torch.device) -> Tensor:
+    """(1,) the seed of what one kernel drops, a whole number below 2^31 on its device."""
+    masks = None if torch.compiler.is_compiling() else getattr(_OWN, "masks", None)
     if isinstance(masks, _Draws):
-        return (masks.seed + masks.next() * 0x9E3779B1) % (2**31 - 1)
-    return torch.randint(2**31 - 1, (1,), device=device)
+        return masks.number()
+    return torch.randint(LARGEST, (1,), device=device)
 
 
 def _masks_for(x: Tensor) -> _Masks | _Draws | None:

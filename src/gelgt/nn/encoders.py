@@ -16,9 +16,8 @@ from torch_frame.nn import (
 )
 from torch_frame.nn.models import ResNet
 
-from gelgt.nn.dropout import Dropout
-from gelgt.nn.norms import BatchNorm, LayerNorm
-from gelgt.nn.precision import lowered
+from gelgt.nn.linear import FeedForward, Linear
+from gelgt.nn.norms import BatchNorm, LayerNorm, side_by_side
 from gelgt.nn.rows import RowFrames
 
 MAX_HOP = 20
@@ -56,7 +55,7 @@ class AgeEncoder(nn.Module):
         super().__init__()
         lengths = torch.exp(torch.linspace(math.log(shortest), math.log(longest), width // 2))
         self.register_buffer("frequencies", 2 * math.pi / lengths, persistent=False)
-        self.linear = nn.Linear(2 * (width // 2), width)
+        self.linear = Linear(2 * (width // 2), width)
         self.timeless = nn.Parameter(torch.zeros(width))
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
@@ -79,34 +78,16 @@ class RecencyEncoder(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.rank = nn.Embedding(MAX_RANK + 2, width)
-        self.linear = nn.Linear(1, width)
+        self.linear = Linear(1, width)
 
-    def forward(self, age: Tensor, has_time: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
-        """(T,) each → (T, d)."""
-        rank = recency_rank(age, table, subgraph).clamp(max=MAX_RANK)
-        timed = self.rank(rank) + self.linear(
-            torch.log1p(age.float())[:, None].to(self.linear.weight.dtype)
-        )
-        timeless = self.rank(torch.full_like(rank[:1], MAX_RANK + 1))
-        return torch.where(has_time[:, None], timed, timeless)
+    def entry(self, rank: Tensor, has_time: Tensor) -> Tensor:
+        """(T,) the entry of the embedding for each rank; one of its own where there is no time."""
+        return torch.where(has_time, rank.clamp(max=MAX_RANK), MAX_RANK + 1)
 
-
-def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
-    """How many distinct ages among the rows of the same table and subgraph are smaller: (T,) each →
-    (T,)."""
-    order = torch.argsort(age, stable=True)
-    order = order[torch.argsort(table[order], stable=True)]
-    order = order[torch.argsort(subgraph[order], stable=True)]
-    group, ages = (subgraph[order].long() << 32) + table[order], age[order]
-    is_first = torch.ones_like(group, dtype=torch.bool)
-    is_first[1:] = group[1:] != group[:-1]
-    is_new = is_first.clone()
-    is_new[1:] |= ages[1:] != ages[:-1]
-    distinct = is_new.long().cumsum(0) - 1
-    start = torch.where(is_first, distinct, 0).cummax(0).values
-    rank = torch.empty_like(distinct)
-    rank[order] = distinct - start
-    return rank
+    def forward(self, ranked: Tensor, age: Tensor, has_time: Tensor) -> Tensor:
+        """The entries of the embedding (T, d), and (T,), (T,) → (T, d)."""
+        passed = self.linear(torch.log1p(age.float())[:, None].to(self.linear.weight.dtype))
+        return ranked + torch.where(has_time[:, None], passed, 0.0)
 
 
 class RowEncoder(nn.Module):
@@ -174,13 +155,9 @@ class Mixer(nn.Module):
     def __init__(self, parts: int, width: int, dropout: float) -> None:
         super().__init__()
         self.norms = nn.ModuleList(LayerNorm(width) for _ in range(parts))
-        self.mlp = nn.Sequential(
-            nn.Linear(parts * width, width), nn.GELU(), Dropout(dropout), nn.Linear(width, width)
-        )
+        self.mlp = FeedForward(parts * width, width, width, dropout)
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """[(T, d), …] → (T, d)."""
-        out: Tensor = self.mlp(
-            torch.cat([lowered(norm(part)) for norm, part in zip(self.norms, parts)], dim=1)
-        )
+        out: Tensor = self.mlp(side_by_side(list(self.norms), parts))
         return out

@@ -9,9 +9,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.linear import Linear, bent
 from gelgt.nn.norms import LayerNorm
 from gelgt.nn.sums import Messages, Segments
 
@@ -21,7 +21,7 @@ class WeightedSAGE(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.lin_l, self.lin_r = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.lin_l, self.lin_r = Linear(width, width), Linear(width, width, bias=False)
         # PyG draws the weights twice; seeds keep their meaning
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
@@ -44,7 +44,7 @@ class GNNBranch(nn.Module):
     def forward(self, h: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""
         for convolution, norm in zip(self.convolutions, self.norms):
-            h = h + self.dropout(functional.gelu(norm(convolution(h, messages))))
+            h = bent(norm(convolution(h, messages)), h, self.dropout)
         return h
 
 

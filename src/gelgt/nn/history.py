@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gelgt.nn.dropout import Dropout
+from gelgt.nn.linear import Linear
 from gelgt.nn.norms import LayerNorm
 
 QUANTILES = 128
@@ -31,14 +32,14 @@ class HistoryEncoder(nn.Module):
         self.register_buffer("edges", torch.zeros(columns, QUANTILES))  # (F, Q), ascending
         self.layers = nn.Sequential(
             Dropout(min(COLUMN_DROPOUT, dropout)),
-            nn.Linear(2 * columns, width),
+            Linear(2 * columns, width),
             nn.GELU(),
             LayerNorm(width),
             Dropout(dropout),
-            nn.Linear(width, width),
+            Linear(width, width),
             nn.GELU(),
             Dropout(dropout),
-            nn.Linear(width, width),
+            Linear(width, width),
         )
 
     def forward(self, values: Tensor) -> Tensor:

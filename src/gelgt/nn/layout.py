@@ -50,6 +50,9 @@ class Rows(Protocol):
     def encoded(self, encoder: "RowEncoder") -> Tensor:
         """The columns of each row, each distinct row encoded once: (T, d)."""
 
+    def recency(self) -> Tensor:
+        """(T,) how many distinct ages among the rows of the same table and subgraph are smaller."""
+
     def noise(self, width: int, seed: int) -> Tensor:
         """What the structure encoder starts from: (T, width)."""
 
@@ -61,6 +64,24 @@ class Rows(Protocol):
 
     def tokens(self, h: Tensor) -> "Tokens":
         """The rows with their vectors (T, d)."""
+
+
+def recency_rank(age: Tensor, table: Tensor, subgraph: Tensor) -> Tensor:
+    """How many distinct ages among the rows of the same table and subgraph are smaller: (T,) each →
+    (T,)."""
+    order = torch.argsort(age, stable=True)
+    order = order[torch.argsort(table[order], stable=True)]
+    order = order[torch.argsort(subgraph[order], stable=True)]
+    group, ages = (subgraph[order].long() << 32) + table[order], age[order]
+    is_first = torch.ones_like(group, dtype=torch.bool)
+    is_first[1:] = group[1:] != group[:-1]
+    is_new = is_first.clone()
+    is_new[1:] |= ages[1:] != ages[:-1]
+    distinct = is_new.long().cumsum(0) - 1
+    start = torch.where(is_first, distinct, 0).cummax(0).values
+    rank = torch.empty_like(distinct)
+    rank[order] = distinct - start
+    return rank
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,8 @@ class GelGTModel(RelationalModel):
             noise = inputs.noise(self.config.structure_width, self.noise_seed)
             out = encoder(noise, inputs.neighbours(), inputs.normalise)
         elif isinstance(encoder, RecencyEncoder):
-            out = encoder(inputs.age, inputs.has_time, inputs.table, inputs.subgraph)
+            entry = encoder.entry(inputs.recency(), inputs.has_time)
+            out = encoder(inputs.look_up(encoder.rank, entry), inputs.age, inputs.has_time)
         else:
             out = encoder(inputs.age, inputs.has_time)
         return out

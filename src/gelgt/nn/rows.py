@@ -14,7 +14,7 @@ from torch_frame import TensorFrame, stype
 
 from gelgt.features import Features
 from gelgt.nn.gnn import neighbour_messages
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.layout import PackedTokens, recency_rank
 from gelgt.nn.structure import structure_noise
 from gelgt.nn.sums import Index, Messages, take
 from gelgt.sampling.batch import SubgraphBatch
@@ -129,6 +129,9 @@ class ModelInput:
 
     def encoded(self, encoder: "RowEncoder") -> Tensor:
         return take(encoder(self.rows), Index.of(self.rows.inverse, self.rows.num_rows))
+
+    def recency(self) -> Tensor:
+        return recency_rank(self.age, self.table, self.subgraph)
 
     def noise(self, width: int, seed: int) -> Tensor:
         batch, subgraph = self.packed, self.subgraph

@@ -10,11 +10,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from gelgt.nn.linear import Linear
+from gelgt.nn.norms import LayerNorm
 from gelgt.nn.sums import Messages
 
 LAYERS = 2  # of the GIN
 # SplitMix64's constants as signed numbers
-_A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
+SPLIT_MIX = _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def hashed(z: Tensor) -> Tensor:
@@ -64,18 +66,14 @@ class StructureEncoder(nn.Module):
         inner = structure_width
 
         def normalise() -> nn.Module:
-            return nn.BatchNorm1d(inner) if norm == "batch" else nn.LayerNorm(inner)
+            return nn.BatchNorm1d(inner) if norm == "batch" else LayerNorm(inner)
 
-        self.project = nn.Linear(inner, inner)
+        self.project = Linear(inner, inner)
         self.layers = nn.ModuleList(
-            GIN(
-                nn.Sequential(
-                    nn.Linear(inner, inner), normalise(), nn.ReLU(), nn.Linear(inner, inner)
-                )
-            )
+            GIN(nn.Sequential(Linear(inner, inner), normalise(), nn.ReLU(), Linear(inner, inner)))
             for _ in range(LAYERS)
         )
-        self.out = nn.Linear(inner * (LAYERS + 1), width)
+        self.out = Linear(inner * (LAYERS + 1), width)
 
     def forward(
         self, start: Tensor, neighbours: Messages, normalise: Normalise = plainly

@@ -5,7 +5,9 @@ written to memory; norms and sums.
     forward.py      attention                         op.py           the differentiable function
     backward.py     its gradients                     segments.py     sums of rows in a fixed order
     layer_norm.py   layer norm                        batch_norm.py   batch norm of several tables
-    dropout.py      dropout by a seed on the device
+    columns.py      sums over rows                    tail.py         what follows a product
+    ranks.py        ranks within subgraphs            noise.py        of the structure encoder
+    numbers.py      numerical columns                 dropout.py      dropout by a seed in memory
 
 This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
 """

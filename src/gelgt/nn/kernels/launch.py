@@ -27,7 +27,7 @@ class Tiling(NamedTuple):
 
 def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: torch.dtype) -> Tiling:
     """Tiles that were measured to be fast on an H200: for ``forward``, ``queries`` or ``keys``, by
-    head size and longest subgraph."""
+    head size, Gaussians and longest subgraph."""
     if dtype == torch.float32:
         return {
             "forward": Tiling(64, 32, 4, 1),
@@ -36,7 +36,9 @@ def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: tor
         }[kernel]
     return {
         "forward": Tiling(64, 32, 4, 2),
-        "queries": Tiling(64, 32, 4, 3),
+        # A thread keeps the Gaussians of its pairs until it has their gradients: more than four of
+        # 16 pairs each do not fit into its registers.
+        "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 3),
         "keys": Tiling(64, 64, 4, 2),
     }[kernel]
 

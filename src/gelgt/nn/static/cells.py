@@ -20,7 +20,7 @@ from gelgt.features import Features
 from gelgt.nn.encoders import RowEncoder
 from gelgt.nn.precision import lowered
 from gelgt.nn.rows import row_frame
-from gelgt.nn.static.ops import look_up
+from gelgt.nn.static.ops import look_up, scaled_numbers
 
 CHUNK = 1 << 16  # rows that are prepared at once
 SHARE = 0.25  # of the device's free memory that features may take
@@ -141,7 +141,7 @@ def encode_columns(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
         else:
             values = numbers[:, kind.start : kind.start + kind.columns * kind.width]
             if kind.name == "numerical":
-                part = torch.addcmul(encoder.bias, values[:, :, None], encoder.weight)
+                part = scaled_numbers(values, encoder.weight, encoder.bias)
             elif kind.name == "timestamp":
                 part = _linear(values, encoder.weight.flatten(1, 2), encoder.bias)
             else:

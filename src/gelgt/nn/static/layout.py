@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.nn.encoders import RowEncoder
-from gelgt.nn.layout import Tokens
+from gelgt.nn.layout import Tokens, recency_rank
+from gelgt.nn.precision import low_type
 from gelgt.nn.refinement import refine, semantic_scores
 from gelgt.nn.static.cells import TableCells
 from gelgt.nn.static.input import StaticInput
@@ -56,11 +57,26 @@ class StaticRows:
         used = Segments(parts.used, starts[:-1], starts[1:], is_row)
         return take(distinct.flatten(0, 1), Index(parts.source, used))
 
+    def recency(self) -> Tensor:
+        parts = self.parts
+        if not parts.age.is_cuda:
+            return recency_rank(parts.age, parts.table, parts.subgraph)
+        from gelgt.nn.kernels.ranks import launch_recency  # imports Triton
+
+        return launch_recency(parts.age, parts.table, parts.offsets, self.budget)
+
     def noise(self, width: int, seed: int) -> Tensor:
         parts = self.parts
+        keys = parts.seed_key, parts.seed_time
+        if parts.age.is_cuda:
+            from gelgt.nn.kernels.noise import launch_noise  # imports Triton
+
+            # ±1 is exact in any precision
+            dtype = low_type(parts.age) or torch.float32
+            return launch_noise(*keys, parts.offsets, parts.subgraph, width, seed, dtype)
         subgraph = parts.subgraph.clamp(max=parts.shape.seeds - 1)
         place = torch.arange(parts.shape.rows, device=subgraph.device) - parts.offsets[subgraph]
-        return structure_noise(parts.seed_key, parts.seed_time, place, subgraph, width, seed)
+        return structure_noise(*keys, place, subgraph, width, seed)
 
     def neighbours(self) -> Messages:
         parts = self.parts
@@ -138,8 +154,13 @@ class StaticTokens(Tokens):
         shape, subgraph, device = self.parts.shape, self.subgraph, self.h.device
         near = subgraph.clamp(max=shape.seeds - 1)
         scores = semantic_scores(self.h, self.offsets, near)
-        is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
-        is_kept = is_kept & (subgraph < shape.seeds)
+        if scores.is_cuda:
+            from gelgt.nn.kernels.ranks import launch_kept  # imports Triton
+
+            is_kept = launch_kept(scores, self.parts.hop, self.offsets, self.limit, keep)
+        else:
+            is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
+            is_kept = is_kept & (subgraph < shape.seeds)
         place = is_kept.cumsum(0) - 1
         target = torch.where(is_kept, place, shape.refined)
         source = torch.full((shape.refined + 1,), shape.rows - 1, device=device)

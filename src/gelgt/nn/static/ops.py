@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gelgt.nn.linear import is_fused
+from gelgt.nn.precision import low_type
+
 SMALL = 256  # entries of an embedding whose gradient is a product with a one-hot matrix
 
 
@@ -35,6 +38,57 @@ class _LookUp(torch.autograd.Function):
         return chosen.to(gradient.dtype) @ gradient, None, None
 
 
+def scaled_numbers(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """v · w + b for each number of a row: (U, columns), (columns, c), (columns, c) → (U, columns,
+    c)."""
+    if not is_fused(values):
+        return torch.addcmul(bias, values[:, :, None], weight)
+    out: Tensor = _ScaledNumbers.apply(values, weight, bias, low_type(values))  # type: ignore[no-untyped-call]
+    return out
+
+
+class _ScaledNumbers(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        from gelgt.nn.kernels.numbers import number_forward  # imports Triton
+
+        ctx.save_for_backward(values)
+        return number_forward(values, weight.contiguous(), bias.contiguous(), dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from gelgt.nn.kernels.numbers import number_backward
+
+        (values,) = ctx.saved_tensors
+        is_whole = gradient.stride(2) == 1 and gradient.stride(1) == gradient.shape[2]
+        d_weight, d_bias = number_backward(values, gradient if is_whole else gradient.contiguous())
+        return None, d_weight, d_bias, None
+
+
+class Stacked(torch.autograd.Function):
+    """The two halves of n tables' rows, each a stack of all tables with zeros behind the rows of a
+    table: [(U, 2 · c), …] → (n, R, c), (n, R, c)."""
+
+    @staticmethod
+    def forward(ctx: Any, height: int, *parts: Tensor) -> tuple[Tensor, Tensor]:
+        width = parts[0].shape[1] // 2
+        first, short = parts[0].new_zeros(2, len(parts), height, width).unbind()
+        for number, part in enumerate(parts):
+            for to, half in zip((first, short), part.chunk(2, dim=1)):
+                to[number, : len(part)].copy_(half)
+        ctx.rows = [len(part) for part in parts]
+        return first, short
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(
+            torch.cat([gradient[number, :rows] for gradient in gradients], dim=1)
+            for number, rows in enumerate(ctx.rows)
+        )
+
+
 class StackedLinear(torch.autograd.Function):
     """n linear layers on n batches: (n, R, a), (n, b, a), (n, b) → (n, R, b). The weights'
     gradients are contiguous, as optimisers want."""
@@ -47,7 +101,16 @@ class StackedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        return gradient @ weight, gradient.transpose(1, 2) @ x, gradient.sum(1)
+        return gradient @ weight, gradient.transpose(1, 2) @ x, _row_sums(gradient)
+
+
+def _row_sums(gradient: Tensor) -> Tensor:
+    """(n, R, b) → (n, b)."""
+    if not gradient.is_cuda:
+        return gradient.sum(1)
+    from gelgt.nn.kernels.columns import column_sums  # imports Triton
+
+    return column_sums(gradient.contiguous())
 
 
 def masked_batch_norm(
@@ -58,6 +121,7 @@ def masked_batch_norm(
     running: tuple[Tensor, Tensor],
     training: bool,
     eps: float,
+    is_relu: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Batch norm of n batches at once, each over its first rows.
 
@@ -66,6 +130,7 @@ def masked_batch_norm(
         counts: (n,) real rows.
         weight, bias: (n, c).
         running: (n, c) mean and variance, which evaluation uses.
+        is_relu: Whether a ReLU follows.
 
     Returns:
         (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in
@@ -74,27 +139,31 @@ def masked_batch_norm(
     if not training:
         scale = weight * torch.rsqrt(running[1] + eps)
         shift = bias - running[0] * scale
-        return torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype), running
+        out = torch.addcmul(shift[:, None], x.float(), scale[:, None]).to(x.dtype)
+        return torch.relu(out) if is_relu else out, running
     if x.is_cuda:
-        out, mean, variance = _FusedNorm.apply(x, counts, weight, bias, eps)  # type: ignore[no-untyped-call]
+        out, mean, variance = _FusedNorm.apply(x, counts, weight, bias, eps, is_relu)  # type: ignore[no-untyped-call]
     else:
         valid = torch.arange(x.shape[1], device=x.device) < counts[:, None]
         out, mean, variance = MaskedNorm.apply(x, valid, weight, bias, eps)  # type: ignore[no-untyped-call]
+        out = torch.relu(out) if is_relu else out
     return out, (mean, variance)
 
 
 class _FusedNorm(torch.autograd.Function):
-    """`MaskedNorm` by Triton's kernels."""
+    """`MaskedNorm`, and perhaps a ReLU, by Triton's kernels."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx: Any, x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, eps: float,
+        is_relu: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         from gelgt.nn.kernels.batch_norm import batch_forward  # imports Triton
 
         x = x.contiguous()
-        out, means, scales, variances = batch_forward(x, counts, weight, bias, eps)
-        ctx.save_for_backward(x, counts, weight, means, scales)
+        out, means, scales, variances = batch_forward(x, counts, weight, bias, eps, is_relu)
+        ctx.save_for_backward(x, counts, weight, bias, means, scales)
+        ctx.is_relu = is_relu
         ctx.mark_non_differentiable(means, variances)
         return out, means, variances
 
@@ -102,11 +171,11 @@ class _FusedNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         from gelgt.nn.kernels.batch_norm import batch_backward
 
-        x, counts, weight, means, scales = ctx.saved_tensors
+        x, counts, weight, bias, means, scales = ctx.saved_tensors
         d_x, d_weight, d_bias = batch_backward(
-            x, counts, weight, means, scales, gradient.contiguous()
+            x, counts, weight, bias, means, scales, gradient.contiguous(), ctx.is_relu
         )
-        return d_x, None, d_weight, d_bias, None
+        return d_x, None, d_weight, d_bias, None, None
 
 
 class MaskedNorm(torch.autograd.Function):

@@ -14,9 +14,11 @@ from torch.nn import functional
 from torch_frame.nn.models import ResNet
 
 from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.linear import product
+from gelgt.nn.norms import is_low, relu_layer_norm
 from gelgt.nn.precision import lowered
 from gelgt.nn.static.cells import TableCells, encode_columns
-from gelgt.nn.static.ops import Moved, StackedLinear, masked_batch_norm
+from gelgt.nn.static.ops import Moved, Stacked, StackedLinear, masked_batch_norm
 
 
 def encode_rows(
@@ -43,50 +45,36 @@ def encode_rows(
     height = max(map(len, rows))
 
     def norm(norms: Sequence[Any], x: Tensor) -> Tensor:
-        return _norm(norms, x, counts, moved)
+        return _relu_norm(norms, x, counts, moved)
 
     starts = [
-        _first(module, cells[number], of_table)
+        lowered(_first(module, cells[number], of_table))
         for module, number, of_table in zip(modules, present, rows)
     ]
-    x, short = (_stacked([part[side] for part in starts], height) for side in (0, 1))
+    x, short = Stacked.apply(height, *starts)  # type: ignore[no-untyped-call]
     for depth in range(len(modules[0].backbone)):
         blocks = [module.backbone[depth] for module in modules]
         if depth:
             short = x
             x = _linear([block.lin1 for block in blocks], x)
-        x = torch.relu(norm([block.norm1 for block in blocks], x))
-        x = (
-            torch.relu(
-                norm(
-                    [block.norm2 for block in blocks], _linear([block.lin2 for block in blocks], x)
-                )
-            )
-            + short
-        )
-    x = torch.relu(norm([module.decoder[0] for module in modules], x))
+        x = norm([block.norm1 for block in blocks], x)
+        x = _linear([block.lin2 for block in blocks], x)
+        x = norm([block.norm2 for block in blocks], x) + short
+    x = norm([module.decoder[0] for module in modules], x)
     return _linear([module.decoder[-1] for module in modules], x)
 
 
-def _first(module: ResNet, cells: TableCells, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters the first block's norm, and what passes it by: (U, c) each."""
+def _first(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
+    """What enters the first block's norm, and beside it what passes it by: (U, 2 · c)."""
     x = encode_columns(module, cells, rows)
     block: Any = module.backbone[0]
     if block.shortcut is None:
-        return block.lin1(x), x
+        return torch.cat([lowered(block.lin1(x)), lowered(x)], dim=1)
     layers = (block.lin1, block.shortcut)
-    both = functional.linear(
+    return product(
         x,
         torch.cat([layer.weight for layer in layers]),
         torch.cat([layer.bias for layer in layers]),
-    )
-    first, short = both.chunk(2, dim=1)
-    return first, short
-
-
-def _stacked(parts: Sequence[Tensor], height: int) -> Tensor:
-    return torch.stack(
-        [functional.pad(lowered(part), (0, 0, 0, height - len(part))) for part in parts]
     )
 
 
@@ -101,28 +89,32 @@ def _linear(layers: Sequence[nn.Linear], x: Tensor) -> Tensor:
     return out
 
 
-def _norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -> Tensor:
+def _relu_norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Moved]) -> Tensor:
     """(n, R, c) → (n, R, c)."""
     weight, bias = _each(norms, "weight"), _each(norms, "bias")
-    if isinstance(norms[0], nn.LayerNorm):
-        normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
-        return torch.addcmul(bias[:, None], normed, weight[:, None])
-    return batch_norm(norms, x, counts, weight, bias, moved)
+    if not isinstance(norms[0], nn.LayerNorm):
+        return batch_norm(norms, x, counts, (weight, bias), moved, is_relu=True)
+    if is_low(x) and torch.is_grad_enabled():
+        return relu_layer_norm(x, weight, bias, norms[0].eps)
+    normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
+    return torch.relu(torch.addcmul(bias[:, None], normed, weight[:, None]))
 
 
 def batch_norm(
     norms: Sequence[Any],
     x: Tensor,
     counts: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    scales: tuple[Tensor, Tensor],
     moved: list[Moved],
+    is_relu: bool = False,
 ) -> Tensor:
-    """`BatchNorm1d` of n batches over their real rows; `moved` takes what the running statistics
-    move towards in training."""
+    """`BatchNorm1d` of n batches over their real rows with weights and biases (n, c); `moved` takes
+    what the running statistics move towards in training."""
     training = norms[0].training
     running = (x, x) if training else (_each(norms, "running_mean"), _each(norms, "running_var"))
-    out, statistics = masked_batch_norm(x, counts, weight, bias, running, training, norms[0].eps)
+    out, statistics = masked_batch_norm(
+        x, counts, *scales, running, training, norms[0].eps, is_relu
+    )
     if training:
         moved.append((norms, statistics, counts))
     return out
@@ -133,4 +125,5 @@ def one_norm(norm: Any, x: Tensor, count: Tensor, moved: list[Moved]) -> Tensor:
     if not isinstance(norm, nn.BatchNorm1d):
         out: Tensor = norm(x)
         return out
-    return batch_norm([norm], x[None], count[None], norm.weight[None], norm.bias[None], moved)[0]
+    scales = norm.weight[None], norm.bias[None]
+    return batch_norm([norm], x[None], count[None], scales, moved)[0]
