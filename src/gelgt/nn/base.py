@@ -17,7 +17,7 @@ from gelgt.config import AttentionConfig, ModelConfig, SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn.bias import TemporalBias, make_bias
-from gelgt.nn.dropout import Dropout
+from gelgt.nn.dropout import Dropout, shared_draw
 from gelgt.nn.encoders import TableColumns
 from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.layout import PackedTokens, Rows, Tokens
@@ -128,7 +128,8 @@ class RelationalModel(nn.Module):
     # From a batch to predictions.
     def forward(self, inputs: Rows) -> Tensor:
         """Predictions (B, outputs): logits or standardised values."""
-        out: Tensor = self.head(self.seed_vectors(inputs))
+        with shared_draw():
+            out: Tensor = self.head(self.seed_vectors(inputs))
         return out
 
     def seed_vectors(self, inputs: Rows) -> Tensor:

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 LENGTH = 1 << 19  # of a long mask, at least
 ROOM = 1 << 16  # places at which a stretch of it can begin, at least
+MOST_SEED, SEEDS = 2**31 - 1, 64  # of kernels, that are drawn at once
 LEVELS = 256  # a mask compares bytes, so a rate is a multiple of 1/256
 
 
@@ -53,6 +54,28 @@ def own_dropout(seed: int) -> Iterator[None]:
         yield
     finally:
         _OWN.masks = before
+
+
+@contextmanager
+def shared_draw() -> Iterator[None]:
+    """Seeds of kernels that drop entries come from one draw instead of one each."""
+    before = getattr(_OWN, "seeds", None)
+    _OWN.seeds = iter(())
+    try:
+        yield
+    finally:
+        _OWN.seeds = before
+
+
+def draw_seed(device: torch.device) -> Tensor:
+    """(1,) the seed of what one kernel drops, on its device."""
+    if torch.compiler.is_compiling() or getattr(_OWN, "seeds", None) is None:
+        return torch.randint(MOST_SEED, (1,), device=device)
+    seed: Tensor | None = next(_OWN.seeds, None)
+    if seed is None:
+        _OWN.seeds = iter(torch.randint(MOST_SEED, (SEEDS, 1), device=device).unbind())
+        seed = next(_OWN.seeds)
+    return seed
 
 
 class Dropout(nn.Dropout):

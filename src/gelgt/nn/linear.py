@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.nn.dropout import Dropout
+from gelgt.nn.dropout import Dropout, draw_seed
 from gelgt.nn.kernels import has_triton
 from gelgt.nn.precision import lowered
 
@@ -88,7 +88,7 @@ def bent(y: Tensor, residual: Tensor, dropout: Dropout) -> Tensor:
 
 
 def _seed(x: Tensor, rate: float) -> Tensor | None:
-    return torch.randint(2**31 - 1, (1,), device=x.device) if rate else None
+    return draw_seed(x.device) if rate else None
 
 
 def _product(

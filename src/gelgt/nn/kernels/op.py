@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gelgt.nn.dropout import draw_seed
 from gelgt.nn.kernels.launch import Problem, aligned, launch_backward, launch_forward
 
 
@@ -37,7 +38,7 @@ def gaussian_attention(
         (T, H, D) or (B, N, H, D), 0 on padding. Two runs on the same inputs give the same bits,
         gradients too.
     """
-    seed = torch.randint(2**31 - 1, (1,), device=qkv.device) if rate else None
+    seed = draw_seed(qkv.device) if rate else None
     mu, sigma, gain, shift = kernels or (None, None, None, None)
     out: Tensor = _GaussianAttention.apply(
         qkv, time, places, mu, sigma, gain, shift, seed, longest, is_log, rate
