@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from gelgt.nn.dropout import LENGTH, Dropout, dropout, own_dropout
+from gelgt.nn.dropout import LENGTH, Dropout, _Draws, draw_seed, dropout, own_dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
@@ -60,3 +60,16 @@ def test_outside_of_it_pytorchs_own_generator_decides() -> None:
     first = dropout(torch.ones(100), 0.5)
     torch.manual_seed(0)
     assert torch.equal(first, torch.nn.functional.dropout(torch.ones(100), 0.5))
+
+
+def test_numbers_of_one_seed_differ_and_repeat() -> None:
+    """What kernels on a device draw by: many at once, and more where they are not enough."""
+    drawn = []
+    for seed in (3, 3, 4):
+        draws = _Draws(torch.tensor([seed]))
+        drawn.append([int(draws.number()) for _ in range(150)])
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == 150
+    assert not set(drawn[0]) & set(drawn[2])
+    alone = [int(draw_seed(torch.device("cpu"))) for _ in range(2)]
+    assert alone[0] != alone[1]

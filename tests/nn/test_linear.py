@@ -2,26 +2,32 @@
 the other."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from interpreter import DEVICE, on_device
+from interpreter import DEVICE, beyond_paths, on_device
+from test_static import PLACES, World, model_of, sampled, static, world
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.nn import linear, norms
+from gelgt.nn import ModelInput, linear, norms
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.linear import FeedForward, Linear, bent
 from gelgt.nn.norms import LayerNorm, side_by_side
+from gelgt.nn.static import ops, rows
 
+__all__ = ["world"]  # a fixture
 Values = list[Tensor]
 
 
 @pytest.fixture
 def fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels in float32, so that what they compute can be compared."""
-    monkeypatch.setattr(linear, "is_fused", lambda x: True)
-    monkeypatch.setattr(norms, "is_low", lambda x: True)
+    for module in (linear, ops):
+        monkeypatch.setattr(module, "is_fused", lambda x: True)
+    for module in (norms, rows):
+        monkeypatch.setattr(module, "is_low", lambda x: True)
     monkeypatch.setattr(norms, "_low_type", lambda: torch.float32)
 
 
@@ -121,6 +127,35 @@ def test_dropout_drops_the_same_backward(name: str) -> None:
         (by_row,) = torch.autograd.grad((made_of * kept / 0.6).sum(), wide)
         exact = by_row.sum(0)
     torch.testing.assert_close(slope.double(), exact, atol=1e-3, rtol=1e-4)
+
+
+@on_device
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoders": ("table", "hop", "age", "row", "recency"), "row_layers": 2},
+        beyond_paths({"norm": "batch"}),
+    ],
+    ids=str,
+)
+def test_a_model_has_the_gradients_that_it_has_without(
+    world: World, changes: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    batch = sampled(world, PLACES)
+    plain, fixed = (model_of(world, backend="sdpa", **changes).to(DEVICE) for _ in range(2))
+    target = torch.linspace(-1, 1, len(PLACES), device=DEVICE)[:, None]
+    expected = plain(ModelInput.of(batch, world[1]).to(DEVICE))
+    (expected - target).square().sum().backward()
+    request.getfixturevalue("fused")
+    found = static(world, fixed, batch)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    (found - target).square().sum().backward()
+    for (name, own), other in zip(plain.named_parameters(), fixed.parameters()):
+        given = torch.zeros_like(own) if own.grad is None else own.grad
+        taken = torch.zeros_like(own) if other.grad is None else other.grad
+        torch.testing.assert_close(
+            taken, given, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def test_without_a_device_all_is_as_pytorch_does_it() -> None:

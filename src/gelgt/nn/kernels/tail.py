@@ -38,7 +38,7 @@ def is_kept(seed, row, column, threshold):
     return survives(of_rows[:, None], drop_columns(column)[None, :], threshold)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["seed"])  # one of many that were drawn at once
 def tail_forward_kernel(
     y, residual, seed, out, rows, width, threshold, upscale,
     IS_GELU: tl.constexpr, HAS_DROPOUT: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
@@ -59,7 +59,7 @@ def tail_forward_kernel(
     tl.store(out + place, value.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["seed"])
 def tail_backward_kernel(
     gradient, y, seed, d_y, partial, rows, width, tiles, threshold, upscale,
     IS_GELU: tl.constexpr, HAS_DROPOUT: tl.constexpr, HAS_SUMS: tl.constexpr,
