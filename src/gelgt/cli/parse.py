@@ -65,7 +65,7 @@ def sizes(text: str) -> list[int]:
     """
     try:
         return [int(float(part.replace("_", ""))) for part in text.split(",")]
-    except ValueError:
+    except (ValueError, OverflowError):
         raise GelgtError(
             "bad_size",
             f"'{text}' is not a list of sizes.",
