@@ -171,7 +171,7 @@ class SQLSource:
         return RawTable(
             name,
             columns,
-            lambda: self._guarded(name, columns),
+            lambda: self._guarded(name, self._rows(name, columns)),
             tuple(primary.get("constrained_columns") or ()),
             tuple(_foreign_key(key) for key in keys if self._is_inside(key)),
             time_columns=self._time_columns(reflected),
@@ -182,13 +182,15 @@ class SQLSource:
         """Whether a foreign key stays in the schema that is read."""
         return key.get("referred_schema") in (None, self.namespace)
 
-    def _guarded(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _guarded(self, table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._rows(table, columns)
+            yield from rows
         except SQLAlchemyError as error:
-            raise self._failed(
-                "cannot_read", error, f"Reading the table '{table}' failed."
-            ) from None
+            raise self._unread(table, error) from None
+
+    def _unread(self, table: str, error: BaseException) -> SourceError:
+        hint = f"Reading the table '{table}' failed. Try again, or read others: tables= (--tables)."
+        return self._failed("cannot_read", error, hint)
 
     # --- what a dialect may replace
     def _engine(self) -> Engine:
@@ -216,9 +218,8 @@ class SQLSource:
         query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(
             sa.table(table, schema=self.namespace)
         )
-        result = self._connection.execution_options(
-            stream_results=True, yield_per=BATCH_ROWS
-        ).execute(query)
+        options = {"stream_results": True, "yield_per": BATCH_ROWS}
+        result = self._connection.execute(query, execution_options=options)
         for rows in result.partitions(BATCH_ROWS):
             values = list(zip(*rows)) if rows else [()] * len(columns)
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
