@@ -44,6 +44,12 @@ def _binary(name: str) -> str:
     return found
 
 
+def _ends_with_us() -> list[str]:
+    """Before a command: its process ends with ours, even where that is killed."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+
+
 class DatabaseServer:
     """What both servers share. A subclass says how to set up, which command to start, and by which
     signal it stops in which manner."""
@@ -86,7 +92,11 @@ class DatabaseServer:
         """Start it, and wait until it answers."""
         with self.log.open("a") as out:
             self._process = subprocess.Popen(
-                self._command(), stdout=out, stderr=out, user=self.user, cwd=self.home
+                [*_ends_with_us(), *self._command()],
+                stdout=out,
+                stderr=out,
+                user=self.user,
+                cwd=self.home,
             )
         for _ in range(1000):
             if self._process.poll() is not None:

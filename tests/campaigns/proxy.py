@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ class Proxy:
         self._port, self._fault, self._left, self._heals = port, fault, after, heals
         self.struck = False
         self._lock, self._sockets = threading.Lock(), set[socket.socket]()
+        self._reset = set[socket.socket]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -72,8 +74,8 @@ class Proxy:
                 target.sendall(data)
         except OSError:
             pass
-        _close(source)
-        _close(target)
+        self._close(source)
+        self._close(target)
 
     def _allowed(self, size: int) -> int | None:
         """How many bytes go through before the fault; None where it is not due."""
@@ -93,16 +95,23 @@ class Proxy:
         if self._fault == "stall":
             return True
         if self._fault == "reset":
+            self._reset.add(client)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        _close(client, orderly=self._fault != "reset")
-        _close(server)
+            client.shutdown(socket.SHUT_RD)  # the other thread, which waits for it, lets it go
+            client.close()
+        self._close(client)
+        self._close(server)
         return False
 
+    def _close(self, connection: socket.socket) -> None:
+        """End a connection; after a reset, nothing more is said."""
+        if connection in self._reset:
+            connection.close()
+        else:
+            _close(connection)
 
-def _close(connection: socket.socket, orderly: bool = True) -> None:
-    try:
-        if orderly:
-            connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
+
+def _close(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
     connection.close()

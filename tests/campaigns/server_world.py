@@ -98,8 +98,8 @@ class Session:
             place = {"host": "127.0.0.1", "port": server.port, "user": "tester"}
             self._connection = pymysql.connect(**place, password=server.password, autocommit=True)
             # What a lax server takes: zero dates, texts that are cut.
-            self.run("SET SESSION sql_mode = '', innodb_lock_wait_timeout = 1")
-            self.run("SET SESSION lock_wait_timeout = 1, time_zone = '+00:00'")
+            self.run("SET SESSION sql_mode = '', innodb_lock_wait_timeout = 0")
+            self.run("SET SESSION lock_wait_timeout = 0, time_zone = '+00:00'")
             if self.run(f"SHOW DATABASES LIKE '{SPACE}'"):
                 self.run(f"USE {SPACE}")
 
@@ -147,10 +147,15 @@ def session_of(server: DatabaseServer) -> Iterator[Session]:
         session.close()
 
 
-def source_of(server: DatabaseServer, port: int | None = None, user: str = "") -> dict[str, Any]:
-    """What `gelgt.open` takes for the schema of a case."""
+def source_of(
+    server: DatabaseServer, port: int | None = None, user: str = "", is_named: bool = True
+) -> dict[str, Any]:
+    """What `gelgt.open` takes for the schema of a case; PostgreSQL may find it by its search path
+    where it is not named."""
     login = (user, user) if user else ("tester", server.password)
     url = server.url_at(port or server.port, *login)
+    if server.kind == "postgres" and not is_named:
+        return {"source": f"{url}?options=-csearch_path%3D{SPACE}"}
     if server.kind == "postgres":
         return {"source": url, "namespace": SPACE}
     return {"source": url.removesuffix(server.database) + SPACE}

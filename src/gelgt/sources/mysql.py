@@ -14,6 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine.reflection import Inspector
 from sqlalchemy.exc import SQLAlchemyError
 
 from gelgt.errors import SourceError
@@ -48,6 +49,8 @@ class MySQLSource(SQLSource):
     def _begin(self) -> None:
         self._connection.exec_driver_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self._connection.exec_driver_sql("SET time_zone = '+00:00'")
+        # A server may be set up to give the first rows alone.
+        self._connection.exec_driver_sql(f"SET SESSION sql_select_limit = {2**64 - 1}")
         self._connection.exec_driver_sql(_SNAPSHOT)
 
     def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
@@ -60,7 +63,10 @@ class MySQLSource(SQLSource):
             self._connection.exec_driver_sql(_SNAPSHOT)
         except SQLAlchemyError as error:
             raise self._cannot_list(error) from None
-        return super().tables(only)
+        tables = super().tables(only)
+        for name in sorted({*names} ^ {table.name for table in tables}):
+            raise self._changed(name)
+        return tables
 
     def _mark(self, table: str) -> tuple[Any, ...]:
         """What a table is, and which rows it holds where no snapshot keeps them; nothing for a
@@ -79,16 +85,37 @@ class MySQLSource(SQLSource):
 
     def _guarded(self, table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from super()._guarded(table, rows)
-        if self._mark(table) == self._marks.get(table, ()):
-            return
+        if self._mark(table) != self._marks.get(table, ()):
+            raise self._changed(table)
+
+    def _changed(self, table: str) -> SourceError:
         has_snapshot = table not in self._without_snapshot
         what = "altered or replaced" if has_snapshot else "changed (its engine has no snapshots)"
         allowed = "." if has_snapshot else ", or convert it: ALTER TABLE … ENGINE = InnoDB."
-        raise SourceError(
+        return SourceError(
             "source_changed",
             f"{self.address}: the table '{table}' was {what} while it was read.",
             hint=f"Try again when nobody changes it{allowed}",
         )
+
+    def _columns(self, inspector: Inspector, table: str) -> list[Any]:
+        # The columns of a view are described in a statement whose per cent signs are escaped.
+        is_view = table not in inspector.get_table_names(schema=self.namespace)
+        columns = []
+        for column in super()._columns(inspector, table):
+            name = column["name"].replace("%%", "%") if is_view else column["name"]
+            columns.append({**column, "name": self._unquoted(name)})
+        return columns
+
+    def _unquoted(self, column: str) -> str:
+        return column.replace("``", "`")  # reflection leaves them as SHOW CREATE TABLE has them
+
+    def _abandon(self, cursor: Any) -> None:
+        # PyMySQL would read the rest of the rows from the closed connection when it forgets the
+        # cursor, and print the error of that.
+        answer = getattr(cursor, "_result", None)
+        if answer is not None:
+            answer.unbuffered_active = False
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         kind = column["type"]

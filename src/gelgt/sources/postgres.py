@@ -24,7 +24,7 @@ from gelgt.sources.postgres_state import (
     take_census,
     take_snapshot,
 )
-from gelgt.sources.postgres_tables import catalogue_entries
+from gelgt.sources.postgres_tables import base_type, catalogue_entries
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
@@ -149,8 +149,8 @@ class PostgresSource(SQLSource):
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         kind = column["type"]
-        while isinstance(kind, postgresql.DOMAIN):
-            kind = kind.data_type
+        if isinstance(kind, postgresql.DOMAIN):
+            kind = base_type(self._connection, kind)
         if isinstance(kind, postgresql.BYTEA):
             return None
         if isinstance(kind, postgresql.INTERVAL):

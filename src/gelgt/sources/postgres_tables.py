@@ -1,4 +1,5 @@
-"""Whether tables of PostgreSQL are still those that a snapshot sees.
+"""What the catalogue of PostgreSQL says that reflection does not: whether tables are still those
+that a snapshot sees, and what a domain is made of.
 
 A snapshot holds for rows alone. Names are looked up in the catalogue of this moment, and TRUNCATE,
 a rewrite (ALTER … TYPE), REFRESH MATERIALIZED VIEW and ATTACH PARTITION replace what is stored
@@ -7,7 +8,11 @@ another table under the same name, or the rows of a later state, without an erro
 leaves a new row in the catalogue, though, and the snapshot still sees the old one.
 """
 
+import re
+from typing import Any
+
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Connection
 
 # The table with its partitions, heirs and, for a view, what the view reads; each with the numbers
@@ -41,3 +46,36 @@ def catalogue_entries(connection: Connection, table: str, namespace: str | None)
     names = {"table": table, "namespace": namespace}
     values = (sa.bindparam(name, value, sa.Text) for name, value in names.items())
     return str(connection.execute(sa.text(_ENTRIES).bindparams(*values)).scalar_one())
+
+
+# A domain may be made of another one.
+_BASE = """
+    WITH RECURSIVE step (base, modifier) AS (
+        SELECT t.typbasetype, t.typtypmod
+        FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+        WHERE t.typname = :name AND t.typtype = 'd'
+          AND CASE WHEN :namespace IS NULL THEN pg_type_is_visible(t.oid)
+                   ELSE n.nspname = :namespace END
+        UNION ALL
+        SELECT t.typbasetype, t.typtypmod FROM step JOIN pg_type t ON t.oid = step.base
+        WHERE t.typtype = 'd'
+    )
+    SELECT format_type(base, modifier) FROM step JOIN pg_type t ON t.oid = base
+    WHERE t.typtype <> 'd'"""
+_NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+
+
+def base_type(connection: Connection, domain: postgresql.DOMAIN) -> Any:
+    """The type that a domain is made of; SQLAlchemy leaves out that it is an array, and how many
+    digits a number has."""
+    names = {"name": domain.name, "namespace": domain.schema}
+    values = (sa.bindparam(name, value, sa.Text) for name, value in names.items())
+    text = connection.execute(sa.text(_BASE).bindparams(*values)).scalar() or ""
+    if text.endswith("[]"):
+        return sa.ARRAY(sa.Text())
+    if digits := _NUMERIC.fullmatch(text):
+        return sa.Numeric(int(digits[1]), int(digits[2]))
+    kind: Any = domain
+    while isinstance(kind, postgresql.DOMAIN):
+        kind = kind.data_type
+    return kind

@@ -157,7 +157,7 @@ class SQLSource:
         return names
 
     def _table(self, inspector: Inspector, name: str) -> RawTable:
-        reflected = inspector.get_columns(name, schema=self.namespace)
+        reflected = self._columns(inspector, name)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
         primary = inspector.get_pk_constraint(name, schema=self.namespace)
@@ -172,10 +172,19 @@ class SQLSource:
             name,
             columns,
             lambda: self._guarded(name, self._rows(name, columns)),
-            tuple(primary.get("constrained_columns") or ()),
-            tuple(_foreign_key(key) for key in keys if self._is_inside(key)),
+            tuple(self._unquoted(c) for c in primary.get("constrained_columns") or ()),
+            tuple(self._foreign_key(key) for key in keys if self._is_inside(key)),
             time_columns=self._time_columns(reflected),
             findings=(*dropped, *outside),
+        )
+
+    def _foreign_key(self, key: Any) -> ForeignKey:
+        return ForeignKey(
+            tuple(self._unquoted(c) for c in key["constrained_columns"]),
+            key["referred_table"],
+            tuple(self._unquoted(c) for c in key["referred_columns"] or ()),
+            "declared",
+            "FOREIGN KEY of the database",
         )
 
     def _is_inside(self, key: Any) -> bool:
@@ -199,6 +208,16 @@ class SQLSource:
     def _begin(self) -> None:
         """Start the read-only transaction that sees one state of the data."""
 
+    def _columns(self, inspector: Inspector, table: str) -> list[Any]:
+        return list(inspector.get_columns(table, schema=self.namespace))
+
+    def _unquoted(self, column: str) -> str:
+        """The name of a column that reflection gave."""
+        return column
+
+    def _abandon(self, cursor: Any) -> None:
+        """Leave a cursor whose connection broke."""
+
     def _views(self, inspector: Inspector) -> list[str]:
         return inspector.get_view_names(schema=self.namespace)
 
@@ -220,10 +239,15 @@ class SQLSource:
         )
         options = {"stream_results": True, "yield_per": BATCH_ROWS}
         result = self._connection.execute(query, execution_options=options)
-        for rows in result.partitions(BATCH_ROWS):
-            values = list(zip(*rows)) if rows else [()] * len(columns)
-            arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        cursor = result.cursor
+        try:
+            for rows in result.partitions(BATCH_ROWS):
+                values = list(zip(*rows)) if rows else [()] * len(columns)
+                arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        except SQLAlchemyError:
+            self._abandon(cursor)
+            raise
 
     def _array(
         self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
@@ -241,16 +265,6 @@ class SQLSource:
 def _unreadable(table: str) -> RawTable:
     findings = (Finding("unreadable_table", table, message=UNREADABLE),)
     return RawTable(table, {}, lambda: iter(()), findings=findings)
-
-
-def _foreign_key(key: Any) -> ForeignKey:
-    return ForeignKey(
-        tuple(key["constrained_columns"]),
-        key["referred_table"],
-        tuple(key["referred_columns"] or ()),
-        "declared",
-        "FOREIGN KEY of the database",
-    )
 
 
 def _outside_key(table: str, key: Any) -> Finding:
