@@ -4,7 +4,7 @@ reads the catalogue.
 Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from gelgt.sources.postgres_state import (
     take_census,
     take_snapshot,
 )
-from gelgt.sources.postgres_tables import base_type, catalogue_entries
+from gelgt.sources.postgres_tables import base_type, catalogue_entries, dropped_tables
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
@@ -140,6 +140,13 @@ class PostgresSource(SQLSource):
             *inspector.get_materialized_view_names(schema=self.namespace),
         ]
 
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
+        tables = super().tables(only)
+        if self.namespace is None and only is None:
+            for name in self._ask(dropped_tables) or ():
+                raise self._changed(name)
+        return tables
+
     def _hidden(self) -> dict[str, str]:
         query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self.namespace, sa.Text))
         return {
@@ -162,12 +169,12 @@ class PostgresSource(SQLSource):
         entries = self._ask(lambda server: catalogue_entries(server, table, self.namespace))
         yield from super()._guarded(table, rows)
         if entries is not None and entries != self._entries_now(table):
-            raise SourceError(
-                "source_changed",
-                f"{self.address}: the table '{table}' was altered, emptied or replaced while it "
-                "was read.",
-                hint="Try again when nobody changes the tables themselves; rows may change.",
-            )
+            raise self._changed(table)
+
+    def _changed(self, table: str) -> SourceError:
+        what = f"the table '{table}' was altered, emptied or replaced while it was read."
+        hint = "Try again when nobody changes the tables themselves; rows may change."
+        return SourceError("source_changed", f"{self.address}: {what}", hint=hint)
 
     def _entries_now(self, table: str) -> str:
         """See `catalogue_entries`; as a transaction that begins now sees it."""

@@ -48,6 +48,19 @@ def catalogue_entries(connection: Connection, table: str, namespace: str | None)
     return str(connection.execute(sa.text(_ENTRIES).bindparams(*values)).scalar_one())
 
 
+# The catalogue of this moment, which says whether a name needs its schema, does not know them.
+_DROPPED = """
+    SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = ANY(current_schemas(false)) AND c.relkind IN ('r', 'p')
+      AND pg_table_is_visible(c.oid) IS NULL"""
+
+
+def dropped_tables(connection: Connection) -> list[str]:
+    """Tables of the search path that the transaction sees and that were dropped since: reflection
+    leaves them out."""
+    return list(connection.execute(sa.text(_DROPPED)).scalars())
+
+
 # A domain may be made of another one.
 _BASE = """
     WITH RECURSIVE step (base, modifier) AS (

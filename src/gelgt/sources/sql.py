@@ -39,7 +39,6 @@ class SQLSource:
 
     splits: Splits | None = None
     has_snapshot = True
-
     extra = ""  # the pip extra of gelgt that brings the driver, where there is one
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
@@ -113,7 +112,8 @@ class SQLSource:
             raise self._cannot_list(error) from None
 
     def _cannot_list(self, error: SQLAlchemyError) -> SourceError:
-        return self._failed("cannot_read", error, "The user needs the right to read the tables.")
+        hint = "The user needs the right to read the tables; or name some: tables= (--tables)."
+        return self._failed("cannot_read", error, hint)
 
     def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
         names = sorted(set(self._names(inspector, only)))
@@ -255,21 +255,19 @@ class SQLSource:
         try:
             return pa.array([plain_value(v, arrow) for v in values], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-            raise SourceError(
-                "bad_value",
-                f"'{table}.{column}': a value does not fit {arrow}: {error}",
-                hint="Repair the value or leave out the column.",
-            ) from None
+            message = f"'{table}.{column}': a value does not fit {arrow}: {error}"
+            hint = "Repair the value or leave out the column."
+            raise SourceError("bad_value", message, hint) from None
 
 
 def _unreadable(table: str) -> RawTable:
-    findings = (Finding("unreadable_table", table, message=UNREADABLE),)
-    return RawTable(table, {}, lambda: iter(()), findings=findings)
+    finding = Finding("unreadable_table", table, message=UNREADABLE)
+    return RawTable(table, {}, lambda: iter(()), findings=(finding,))
 
 
 def _outside_key(table: str, key: Any) -> Finding:
-    parent = f"'{key['referred_schema']}.{key['referred_table']}' in another schema"
-    message = f"refers to {parent}, which is not read"
+    parent = f"{key['referred_schema']}.{key['referred_table']}"
+    message = f"refers to '{parent}' in another schema, which is not read"
     return Finding("outside_key", table, "+".join(key["constrained_columns"]), message=message)
 
 
