@@ -119,6 +119,12 @@ class Session:
             cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
+    def run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        """A statement for each row, whose values it marks by %s."""
+        with self._connection.cursor() as cursor:
+            for row in rows:
+                cursor.execute(statement, row)
+
     def together(self, statements: list[str]) -> None:
         """All of them or none; MariaDB commits each statement that changes a schema."""
         self.run("BEGIN")
