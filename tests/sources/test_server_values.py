@@ -142,6 +142,14 @@ def test_names_that_mariadb_escapes(mariadb: MariaServer, maria: Any) -> None:
 
 
 @pytest.mark.mysql
+def test_a_column_that_reflection_leaves_out_is_named(mariadb: MariaServer, maria: Any) -> None:
+    maria.exec_driver_sql("CREATE TABLE t (id INT PRIMARY KEY, `a\nb` INT)")
+    maria.exec_driver_sql("INSERT INTO t VALUES (1, 1)")
+    with pytest.raises(gelgt.GelgtError, match=r"'a\\nb' of the table 't'.*Rename it"):
+        gelgt.open(maria_url(mariadb))
+
+
+@pytest.mark.mysql
 def test_a_server_that_gives_the_first_rows_alone(mariadb: MariaServer, maria: Any) -> None:
     maria.exec_driver_sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     maria.exec_driver_sql("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")

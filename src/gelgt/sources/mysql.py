@@ -27,6 +27,9 @@ _WITHOUT_SNAPSHOT = """
     SELECT t.table_name FROM information_schema.tables t
     WHERE t.table_schema = COALESCE(:namespace, DATABASE()) AND t.engine NOT IN (
         SELECT e.engine FROM information_schema.engines e WHERE e.transactions = 'YES')"""
+_COLUMNS = """
+    SELECT c.column_name FROM information_schema.columns c
+    WHERE c.table_schema = COALESCE(:namespace, DATABASE()) AND c.table_name = :name"""
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")  # of the rows that came, no part of the table
 
 
@@ -105,7 +108,20 @@ class MySQLSource(SQLSource):
         for column in super()._columns(inspector, table):
             name = column["name"].replace("%%", "%") if is_view else column["name"]
             columns.append({**column, "name": self._unquoted(name)})
+        self._check_columns(table, {column["name"] for column in columns})
         return columns
+
+    def _check_columns(self, table: str, reflected: set[str]) -> None:
+        """Reflection reads SHOW CREATE TABLE line by line, and leaves out a column whose name has a
+        line break."""
+        names = {"namespace": self.namespace, "name": table}
+        for column in self._connection.execute(sa.text(_COLUMNS).bindparams(**names)).scalars():
+            if column not in reflected:
+                raise SourceError(
+                    "unreadable_column",
+                    f"{self.address}: the column {column!r} of the table '{table}' cannot be read.",
+                    hint="Rename it, or read a view that names it otherwise: tables= (--tables).",
+                )
 
     def _unquoted(self, column: str) -> str:
         return column.replace("``", "`")  # reflection leaves them as SHOW CREATE TABLE has them
