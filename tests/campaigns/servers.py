@@ -32,7 +32,7 @@ from database_servers import DatabaseServer
 from gelgt.errors import GelgtError
 
 Random = np.random.Generator
-SHORT = 10
+SHORT = 6
 
 
 def _import(server: DatabaseServer, folder: Path, random: Random, **options: Any) -> Any:
