@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from campaigns.server_world import SPACE, Session
+from campaigns.server_world import Session
 from database_servers import DatabaseServer
 
 Random = np.random.Generator
@@ -115,13 +115,3 @@ def set_limit(session: Session, random: Random) -> Callable[[], None]:
     value = f"'{before}'" if isinstance(before, str) else before
     session.run(f"SET GLOBAL {limit}")
     return lambda: (session.run(f"SET GLOBAL {name} = {value}"), None)[1]
-
-
-def lock(session: Session, random: Random) -> Callable[[], None]:
-    """Hold a table so that nobody reads it; what lets it go."""
-    if session.kind == "postgres":
-        session.run("BEGIN")
-        session.run(f"LOCK TABLE {SPACE}.notes IN ACCESS EXCLUSIVE MODE")
-        return lambda: (session.run("ROLLBACK"), None)[1]
-    session.run("LOCK TABLES notes WRITE")
-    return lambda: (session.run("UNLOCK TABLES"), None)[1]

@@ -15,8 +15,6 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import quote
 
-import pyarrow as pa
-
 import gelgt
 from database_servers import DatabaseServer, MariaServer, PostgresServer, ServerMissingError
 from gelgt.errors import GelgtError
@@ -224,7 +222,3 @@ def rows_of(db: gelgt.Database, table: str) -> list[dict[str, Any]]:
             columns[key.columns[0]] = [None if n is None else values[n] for n in numbers]
     rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
     return sorted(rows, key=lambda row: repr(row.get("id")))
-
-
-def types_of(db: gelgt.Database, table: str) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in db.read(table).schema}
