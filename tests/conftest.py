@@ -2,18 +2,11 @@
 database servers."""
 
 import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from hypothesis import settings
@@ -48,10 +41,16 @@ for kernel in Path(gelgt.__file__).parent.rglob("__pycache__/*.nbc"):
     if kernel.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         kernel.unlink(missing_ok=True)
 
-sys.path.insert(0, str(Path(__file__).parent))  # for tiny_database.py
+sys.path.insert(0, str(Path(__file__).parent))  # for what tests share
+from database_servers import (  # noqa: E402
+    MariaServer,
+    PostgresServer,
+    ServerMissingError,
+    free_port,
+)
 from tiny_database import make_task, tiny  # noqa: E402
 
-__all__ = ["make_task", "tiny"]
+__all__ = ["free_port", "make_task", "tiny"]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -104,9 +103,6 @@ def whole_forests(quick_forests: dict[str, int]) -> Iterator[None]:
         yield
 
 
-PASSWORD = "s3cr3t/p@ss:w'rd"  # characters that break careless code
-
-
 @pytest.fixture(scope="session")
 def relbench_data() -> Callable[[str], Path]:
     """The folder of a real data set, or a skip where it is not at hand."""
@@ -126,151 +122,23 @@ def small_shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return shop(tmp_path_factory.mktemp("shop") / "shop.db", customers=150, days=400, seed=3)
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running database server."""
-
-    url: str
-    password: str
-    log: Path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _binary(name: str) -> str | None:
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return shutil.which(name) or next((str(p / name) for p in places if (p / name).exists()), None)
-
-
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """A PostgreSQL server of our own; it refuses to run as root, so another user starts it
-    there."""
-    initdb, server = _binary("initdb"), _binary("postgres")
-    if initdb is None or server is None:
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of our own."""
+    try:
+        server = PostgresServer()
+    except ServerMissingError:
         pytest.skip("needs PostgreSQL's binaries (initdb, postgres)")
-    user = "postgres" if os.geteuid() == 0 else None
-    home = Path(tempfile.mkdtemp(prefix="gelgt-postgres-"))
-    (home / "password").write_text(PASSWORD)
-    if user:
-        shutil.chown(home, user)
-        shutil.chown(home / "password", user)
-    setup = [
-        initdb,
-        "-D",
-        str(home / "data"),
-        "-U",
-        "tester",
-        f"--pwfile={home / 'password'}",
-        "--auth=scram-sha-256",
-        "-E",
-        "UTF8",
-        "--no-sync",
-    ]
-    subprocess.run(setup, check=True, capture_output=True, user=user, cwd=home)
-    port, log = free_port(), home / "server.log"
-    options = [
-        "-p",
-        str(port),
-        "-k",
-        str(home),
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        "fsync=off",
-        "-c",
-        "log_statement=none",
-    ]
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [server, "-D", str(home / "data"), *options],
-            stdout=out,
-            stderr=out,
-            user=user,
-            cwd=home,
-        )
-    try:
-        _wait(port, process, log)
-        yield Server(
-            f"postgresql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres",
-            PASSWORD,
-            log,
-        )
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-        shutil.rmtree(home, ignore_errors=True)
+    with server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[Server]:
+def mariadb() -> Iterator[MariaServer]:
     """A MariaDB server of our own."""
-    install, server = shutil.which("mariadb-install-db"), shutil.which("mariadbd")
-    if install is None or server is None:
-        pytest.skip("needs MariaDB's binaries (mariadb-install-db, mariadbd)")
-    user = "mysql" if os.geteuid() == 0 else None
-    home = Path(tempfile.mkdtemp(prefix="gelgt-mariadb-"))
-    if user:
-        shutil.chown(home, user)
-    as_user = [f"--user={user}"] if user else []
-    subprocess.run(
-        [
-            install,
-            "--no-defaults",
-            f"--datadir={home / 'data'}",
-            "--auth-root-authentication-method=normal",
-            *as_user,
-        ],
-        check=True,
-        capture_output=True,
-    )
-    port, log = free_port(), home / "server.log"
-    escaped = PASSWORD.replace("'", "''")
-    (home / "init.sql").write_text(
-        "CREATE DATABASE shop CHARACTER SET utf8mb4;\n"
-        f"CREATE USER tester@'127.0.0.1' IDENTIFIED BY '{escaped}';\n"
-        "GRANT ALL ON *.* TO tester@'127.0.0.1';\n"
-    )
-    (home / "init.sql").chmod(0o644)
-    places = [
-        f"--datadir={home / 'data'}",
-        f"--socket={home / 'socket'}",
-        f"--pid-file={home / 'pid'}",
-        f"--init-file={home / 'init.sql'}",
-    ]
-    with log.open("w") as out:
-        command = [
-            server,
-            "--no-defaults",
-            *places,
-            *as_user,
-            f"--port={port}",
-            "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-        ]
-        process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
-        _wait(port, process, log)
-        yield Server(
-            f"mysql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/shop", PASSWORD, log
-        )
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    for _ in range(300):
-        if process.poll() is not None:
-            pytest.fail(f"the server ended at once:\n{log.read_text()}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                time.sleep(0.5)
-                return
-        time.sleep(0.1)
-    pytest.fail(f"the server did not start:\n{log.read_text()}")
+        server = MariaServer()
+    except ServerMissingError:
+        pytest.skip("needs MariaDB's binaries (mariadb-install-db, mariadbd)")
+    with server:
+        yield server

@@ -19,8 +19,11 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 import gelgt
+from campaigns import server_tables
 from campaigns.frame import Campaign
 from campaigns.odd_values import NAMES, PLAIN, VALUES, random_column
+from campaigns.server_tables import write_tables
+from campaigns.server_world import Servers, prepare
 from campaigns.world import cached_in
 from gelgt.errors import GelgtError
 
@@ -28,6 +31,7 @@ Random = np.random.Generator
 Tables = dict[str, pa.Table]
 TYPED = ("frames", "parquet", "duckdb")  # that hold the same types
 KINDS = (*TYPED, "csv", "sqlite")
+SHORT = 8
 
 
 def random_tables(random: Random, kinds: list[str]) -> Tables:
@@ -135,27 +139,36 @@ def _sqlite(tables: Tables, path: Path) -> Path:
     return path
 
 
-def case(world: Path, number: int, random: Random) -> str:
-    folder = world / "case"
+def case(world: Servers, number: int, random: Random) -> str:
+    folder = world.folder / "case"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    kind = KINDS[random.integers(len(KINDS))]
-    is_pair = kind in TYPED and random.random() < 0.5
+    kinds = KINDS if number < SHORT else (*KINDS, *server_tables.KINDS)
+    kind = kinds[random.integers(len(kinds))]
+    if kind in server_tables.KINDS and world.get(kind) is None:
+        return f"{kind}: not installed"
+    is_pair = kind in (*TYPED, *server_tables.KINDS) and random.random() < 0.5
     columns = list(VALUES) if kind in ("frames", "parquet") and not is_pair else list(PLAIN)
     tables = random_tables(random, columns)
     schema = random_schema(tables, random)
     try:
-        source = write(tables, kind, folder)
+        source = _written(tables, kind, folder, world)
         other = write(tables, _other(kind, random), folder) if is_pair else None
-    except _UNWRITABLE:
+    except (*_UNWRITABLE, *server_tables.unwritable()):
         return f"{kind}: cannot hold these"
     with cached_in(folder / "cache"):
         found = _hashes(source, schema, random)
         if is_pair:
             second = _hashes(other, schema, random)
-            assert found == second, f"two kinds of source differ: {found} {second}"
+            is_same = found in (second, ("error", "unreadable_column"))  # names with a line break
+            assert is_same, f"two kinds of source differ: {found} {second}"
     shutil.rmtree(folder, ignore_errors=True)
     return f"{kind}: {'an error' if found[0] == 'error' else 'a graph'}{' twice' * is_pair}"
+
+
+def _written(tables: Tables, kind: str, folder: Path, world: Servers) -> Any:
+    server = world.get(kind) if kind in server_tables.KINDS else None
+    return write(tables, kind, folder) if server is None else write_tables(tables, server)
 
 
 def _other(kind: str, random: Random) -> str:
@@ -176,7 +189,9 @@ _UNWRITABLE: tuple[type[Exception], ...] = (
 def _hashes(source: Any, schema: Any, random: Random) -> tuple[str, ...]:
     """Hashes of graph and features, or the code of the error."""
     try:
-        db = gelgt.open(source, schema=schema)
+        is_server = isinstance(source, dict) and "source" in source
+        place = source if is_server else {"source": source}
+        db = gelgt.open(**place, schema=schema)
         graph, features = db.graph(), db.features()
         for name in db.table_names[:5]:
             rows = np.arange(db.num_rows(name))
@@ -216,8 +231,4 @@ def _predict(db: gelgt.Database) -> None:
     assert bool(torch.isfinite(out).all()), "a prediction that is no number"
 
 
-def prepare(folder: Path) -> Path:
-    return folder
-
-
-CAMPAIGN = Campaign("databases", prepare, case, long=10_000, short=8)
+CAMPAIGN = Campaign("databases", prepare, case, long=10_000, short=SHORT)

@@ -16,7 +16,13 @@ from campaigns.frame import Campaign, Record, run_cases, work
 def test_the_first_cases_keep_the_promise(name: str, tmp_path: Path) -> None:
     campaign: Campaign = import_module(f"campaigns.{name}").CAMPAIGN
     world = campaign.prepare(tmp_path)
-    outcomes, traces = run_cases(campaign, world, 1, range(campaign.short))
+    try:
+        outcomes, traces = run_cases(campaign, world, 1, range(campaign.short))
+    finally:
+        getattr(world, "close", lambda: None)()  # servers
+    for outcome in outcomes:
+        if outcome.endswith("not installed"):
+            pytest.skip(outcome)
     assert not traces, next(iter(traces.values()))
     assert sum(outcomes.values()) == campaign.short
 

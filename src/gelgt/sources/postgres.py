@@ -4,7 +4,7 @@ reads the catalogue.
 Without the ADBC driver the rows come through a server-side cursor of psycopg instead.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from gelgt.sources.postgres_state import (
     take_census,
     take_snapshot,
 )
+from gelgt.sources.postgres_tables import base_type, catalogue_entries, dropped_tables
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
@@ -79,7 +80,10 @@ class PostgresSource(SQLSource):
 
     def _newer(self, table: RawTable, condition: str) -> RawTable:
         columns = dict(table.columns)
-        return replace(table, batches=lambda: self._rows(table.name, columns, condition))
+        return replace(
+            table,
+            batches=lambda: self._guarded(table.name, self._rows(table.name, columns, condition)),
+        )
 
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer | None:
         """An answer of the server, in the open transaction or one of its own; None where it only
@@ -96,7 +100,10 @@ class PostgresSource(SQLSource):
     def _engine(self) -> Engine:
         has_driver = "+" in self.url.drivername
         url = self.url if has_driver else self.url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, isolation_level="REPEATABLE READ")
+        # In a database without an encoding (SQL_ASCII) psycopg would give texts as bytes.
+        is_psycopg = url.drivername == "postgresql+psycopg"
+        arguments = {"client_encoding": "utf8"} if is_psycopg else {}
+        return sa.create_engine(url, isolation_level="REPEATABLE READ", connect_args=arguments)
 
     # For other processes: they see the snapshot that this one has exported.
     def size(self) -> int:
@@ -133,6 +140,13 @@ class PostgresSource(SQLSource):
             *inspector.get_materialized_view_names(schema=self.namespace),
         ]
 
+    def tables(self, only: Sequence[str] | None = None) -> list[RawTable]:
+        tables = super().tables(only)
+        if self.namespace is None and only is None:
+            for name in self._ask(dropped_tables) or ():
+                raise self._changed(name)
+        return tables
+
     def _hidden(self) -> dict[str, str]:
         query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self.namespace, sa.Text))
         return {
@@ -141,12 +155,35 @@ class PostgresSource(SQLSource):
         }
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
-        if isinstance(column["type"], postgresql.BYTEA):
+        kind = column["type"]
+        if isinstance(kind, postgresql.DOMAIN):
+            kind = base_type(self._connection, kind)
+        if isinstance(kind, postgresql.BYTEA):
             return None
-        if isinstance(column["type"], postgresql.INTERVAL):
+        if isinstance(kind, postgresql.INTERVAL):
             self._intervals.add((table, column["name"]))
             return pa.float64()
-        return super()._arrow_type(table, column)
+        return super()._arrow_type(table, {**column, "type": kind})
+
+    def _guarded(self, table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        entries = self._ask(lambda server: catalogue_entries(server, table, self.namespace))
+        yield from super()._guarded(table, rows)
+        if entries is not None and entries != self._entries_now(table):
+            raise self._changed(table)
+
+    def _changed(self, table: str) -> SourceError:
+        what = f"the table '{table}' was altered, emptied or replaced while it was read."
+        hint = "Try again when nobody changes the tables themselves; rows may change."
+        return SourceError("source_changed", f"{self.address}: {what}", hint=hint)
+
+    def _entries_now(self, table: str) -> str:
+        """See `catalogue_entries`; as a transaction that begins now sees it."""
+        assert self._engine_ is not None
+        try:
+            with self._engine_.connect() as connection:
+                return catalogue_entries(connection, table, self.namespace)
+        except SQLAlchemyError as error:
+            raise self._unread(table, error) from None
 
     def _rows(
         self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
@@ -160,23 +197,43 @@ class PostgresSource(SQLSource):
         try:
             with dbapi.connect(self._adbc_uri()) as connection, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                cursor.execute("SET LOCAL client_encoding = 'UTF8'")
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._snapshot}'")
                 cursor.execute("SET LOCAL TIME ZONE 'UTC'")
                 cursor.execute(query)
                 for batch in cursor.fetch_record_batch():
                     if batch.num_rows:
                         yield batch.rename_columns(list(columns))
-        except dbapi.Error as error:
-            raise self._failed(
-                "cannot_read", error, f"Reading the table '{table}' failed."
-            ) from None
+        except (dbapi.Error, pa.ArrowException, OSError) as error:  # the last two amid the rows
+            raise self._unreadable(table, columns, error) from None
+
+    def _unreadable(
+        self, table: str, columns: dict[str, pa.DataType], error: Exception
+    ) -> SourceError:
+        """The error, with the column where a value is the cause, such as a NaN in a NUMERIC(9, 0):
+        the server does not name it."""
+        for column, arrow in columns.items():
+            query = f"SELECT count(v) FROM ({self._select(table, {column: arrow})}) AS part (v)"
+            try:
+                with self._connection.begin_nested():
+                    self._connection.execute(sa.text(query.replace(":", "\\:")))
+            except SQLAlchemyError as cause:
+                state = getattr(getattr(cause, "orig", None), "sqlstate", None) or ""
+                if not state.startswith(("22", "0A")):  # a value, or one without a place
+                    break
+                hint = "Repair the value, or read a view without the column."
+                bad = self._failed("bad_value", cause, hint)
+                message = bad.message.removeprefix(f"{self.address}: ")
+                return SourceError("bad_value", f"'{table}.{column}': {message}.", hint)
+        return self._unread(table, error)
 
     def _cursor_rows(
         self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
     ) -> Iterator[pa.RecordBatch]:
         query = f"{self._select(table, columns)} WHERE {condition}"
-        result = self._connection.execution_options(stream_results=True).execute(
-            sa.text(query.replace(":", "\\:"))
+        # Options of the connection would hold for the questions after this one too.
+        result = self._connection.execute(
+            sa.text(query.replace(":", "\\:")), execution_options={"stream_results": True}
         )
         for rows in result.partitions(50_000):
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]

@@ -39,7 +39,6 @@ class SQLSource:
 
     splits: Splits | None = None
     has_snapshot = True
-
     extra = ""  # the pip extra of gelgt that brings the driver, where there is one
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
@@ -113,7 +112,8 @@ class SQLSource:
             raise self._cannot_list(error) from None
 
     def _cannot_list(self, error: SQLAlchemyError) -> SourceError:
-        return self._failed("cannot_read", error, "The user needs the right to read the tables.")
+        hint = "The user needs the right to read the tables; or name some: tables= (--tables)."
+        return self._failed("cannot_read", error, hint)
 
     def _reflect(self, inspector: Inspector, only: Sequence[str] | None) -> list[RawTable]:
         names = sorted(set(self._names(inspector, only)))
@@ -157,7 +157,7 @@ class SQLSource:
         return names
 
     def _table(self, inspector: Inspector, name: str) -> RawTable:
-        reflected = inspector.get_columns(name, schema=self.namespace)
+        reflected = self._columns(inspector, name)
         types = {column["name"]: self._arrow_type(name, column) for column in reflected}
         columns = {c: t for c, t in types.items() if t is not None}
         primary = inspector.get_pk_constraint(name, schema=self.namespace)
@@ -171,24 +171,35 @@ class SQLSource:
         return RawTable(
             name,
             columns,
-            lambda: self._guarded(name, columns),
-            tuple(primary.get("constrained_columns") or ()),
-            tuple(_foreign_key(key) for key in keys if self._is_inside(key)),
+            lambda: self._guarded(name, self._rows(name, columns)),
+            tuple(self._unquoted(c) for c in primary.get("constrained_columns") or ()),
+            tuple(self._foreign_key(key) for key in keys if self._is_inside(key)),
             time_columns=self._time_columns(reflected),
             findings=(*dropped, *outside),
+        )
+
+    def _foreign_key(self, key: Any) -> ForeignKey:
+        return ForeignKey(
+            tuple(self._unquoted(c) for c in key["constrained_columns"]),
+            key["referred_table"],
+            tuple(self._unquoted(c) for c in key["referred_columns"] or ()),
+            "declared",
+            "FOREIGN KEY of the database",
         )
 
     def _is_inside(self, key: Any) -> bool:
         """Whether a foreign key stays in the schema that is read."""
         return key.get("referred_schema") in (None, self.namespace)
 
-    def _guarded(self, table: str, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _guarded(self, table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._rows(table, columns)
+            yield from rows
         except SQLAlchemyError as error:
-            raise self._failed(
-                "cannot_read", error, f"Reading the table '{table}' failed."
-            ) from None
+            raise self._unread(table, error) from None
+
+    def _unread(self, table: str, error: BaseException) -> SourceError:
+        hint = f"Reading the table '{table}' failed. Try again, or read others: tables= (--tables)."
+        return self._failed("cannot_read", error, hint)
 
     # --- what a dialect may replace
     def _engine(self) -> Engine:
@@ -196,6 +207,16 @@ class SQLSource:
 
     def _begin(self) -> None:
         """Start the read-only transaction that sees one state of the data."""
+
+    def _columns(self, inspector: Inspector, table: str) -> list[Any]:
+        return list(inspector.get_columns(table, schema=self.namespace))
+
+    def _unquoted(self, column: str) -> str:
+        """The name of a column that reflection gave."""
+        return column
+
+    def _abandon(self, cursor: Any) -> None:
+        """Leave a cursor whose connection broke."""
 
     def _views(self, inspector: Inspector) -> list[str]:
         return inspector.get_view_names(schema=self.namespace)
@@ -216,13 +237,17 @@ class SQLSource:
         query: Any = sa.select(*(sa.column(c) for c in columns)).select_from(
             sa.table(table, schema=self.namespace)
         )
-        result = self._connection.execution_options(
-            stream_results=True, yield_per=BATCH_ROWS
-        ).execute(query)
-        for rows in result.partitions(BATCH_ROWS):
-            values = list(zip(*rows)) if rows else [()] * len(columns)
-            arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        options = {"stream_results": True, "yield_per": BATCH_ROWS}
+        result = self._connection.execute(query, execution_options=options)
+        cursor = result.cursor
+        try:
+            for rows in result.partitions(BATCH_ROWS):
+                values = list(zip(*rows)) if rows else [()] * len(columns)
+                arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), values)]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        except SQLAlchemyError:
+            self._abandon(cursor)
+            raise
 
     def _array(
         self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]
@@ -230,31 +255,19 @@ class SQLSource:
         try:
             return pa.array([plain_value(v, arrow) for v in values], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-            raise SourceError(
-                "bad_value",
-                f"'{table}.{column}': a value does not fit {arrow}: {error}",
-                hint="Repair the value or leave out the column.",
-            ) from None
+            message = f"'{table}.{column}': a value does not fit {arrow}: {error}"
+            hint = "Repair the value or leave out the column."
+            raise SourceError("bad_value", message, hint) from None
 
 
 def _unreadable(table: str) -> RawTable:
-    findings = (Finding("unreadable_table", table, message=UNREADABLE),)
-    return RawTable(table, {}, lambda: iter(()), findings=findings)
-
-
-def _foreign_key(key: Any) -> ForeignKey:
-    return ForeignKey(
-        tuple(key["constrained_columns"]),
-        key["referred_table"],
-        tuple(key["referred_columns"] or ()),
-        "declared",
-        "FOREIGN KEY of the database",
-    )
+    finding = Finding("unreadable_table", table, message=UNREADABLE)
+    return RawTable(table, {}, lambda: iter(()), findings=(finding,))
 
 
 def _outside_key(table: str, key: Any) -> Finding:
-    parent = f"'{key['referred_schema']}.{key['referred_table']}' in another schema"
-    message = f"refers to {parent}, which is not read"
+    parent = f"{key['referred_schema']}.{key['referred_table']}"
+    message = f"refers to '{parent}' in another schema, which is not read"
     return Finding("outside_key", table, "+".join(key["constrained_columns"]), message=message)
 
 

@@ -1,6 +1,6 @@
 """Column types and values of SQL databases as Arrow takes them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,8 @@ def plain_value(value: Any, arrow: pa.DataType) -> Any:
     if arrow == pa.int64():
         return int(value)
     if arrow == pa.string():
+        if isinstance(value, timedelta):  # a time of day, or MySQL's TIME beyond one
+            return clock_text(value)
         return value.hex() if isinstance(value, bytes) else str(value)
     if arrow == TIME:
         if isinstance(value, str):
@@ -50,3 +52,16 @@ def plain_value(value: Any, arrow: pa.DataType) -> Any:
         texts = [str(v) for v in value]
         return sorted(texts) if isinstance(value, (set, frozenset)) else texts
     return value
+
+
+def clock_text(time: timedelta) -> str:
+    """A time as the servers write it.
+
+    Example:
+        >>> clock_text(timedelta(hours=9)), clock_text(-timedelta(days=2, seconds=1.5))
+        ('09:00:00', '-48:00:01.5')
+    """
+    seconds, rest = divmod(abs(time), timedelta(seconds=1))
+    fraction = f".{rest.microseconds:06}".rstrip("0") if rest else ""
+    sign = "-" if time < timedelta(0) else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"

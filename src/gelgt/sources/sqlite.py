@@ -74,7 +74,7 @@ class SQLiteSource(SQLSource):
         return self._changes is not None and self._changes == self._count_changes()
 
     def batches(self, table: RawTable) -> Iterator[pa.RecordBatch]:
-        return self._guarded(table.name, dict(table.columns))
+        return self._guarded(table.name, self._rows(table.name, dict(table.columns)))
 
     def _count_changes(self) -> int | None:
         try:
