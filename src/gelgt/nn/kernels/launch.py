@@ -38,7 +38,7 @@ def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: tor
     return {
         "forward": Tiling(64, 32, 4, 2),
         # A thread keeps the Gaussians of its pairs until it has their gradients: more than four of
-        # 16 pairs each do not fit into its registers.
+        # 16 pairs each do not fit into its registers (counted by the compiler, not timed).
         "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 3),
         "keys": Tiling(64, 64, 4, 2),
     }[kernel]
