@@ -3,7 +3,8 @@
     queries_kernel   a tile of queries walks over the keys: δ, dQ = dS K /√D, and the sums over
                      pairs that μ, s, W and b need
     keys_kernel      a tile of keys walks over the queries: dV = Pᵀ dO, dK = dSᵀ Q /√D
-    sums_kernel      adds the sums of all programs up, in a fixed order, and makes gradients of them
+    sums_kernel      makes gradients of the sums of all programs, which `columns.py` adds up in a
+                     fixed order
 
 With A, B, C = Σ dS · k_g · (1, d, d²), d = (Δ - μ)/s, for each head and Gaussian: ∂W = A, ∂μ_g =
 2/s_g Σ_h W B, ∂s_g = 2/s_g Σ_h W C, and ∂b = Σ dS over pairs that both have a time. A row of dS
@@ -205,41 +206,23 @@ def keys_kernel(
     )
 
 
-@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
+@triton.jit(do_not_specialize_on_alignment=UNALIGNED)
 def sums_kernel(
-    partial,
-    sigma,
-    gain,
-    gradient,
-    count,
-    H: tl.constexpr,
-    G: tl.constexpr,
-    WIDE: tl.constexpr,
-    CHUNK: tl.constexpr,
+    summed, sigma, gain, gradient, H: tl.constexpr, G: tl.constexpr, WIDE: tl.constexpr
 ):
-    """(H, programs, 3G + 1) → ∂μ (G), ∂s (G), ∂W (H, G), ∂b (H), one after the other."""
+    """(H, 3G + 1) → ∂μ (G), ∂s (G), ∂W (H, G), ∂b (H), one after the other."""
     g = tl.arange(0, WIDE)
     is_kernel = g < G
     for_mu = tl.zeros([WIDE], tl.float32)
     for_sigma = tl.zeros([WIDE], tl.float32)
     for h in range(H):
-        zeroth = tl.zeros([CHUNK, WIDE], tl.float32)
-        first = tl.zeros([CHUNK, WIDE], tl.float32)
-        second = tl.zeros([CHUNK, WIDE], tl.float32)
-        for_b = tl.zeros([CHUNK], tl.float32)
-        for begin in range(0, count, CHUNK):
-            program = begin + tl.arange(0, CHUNK)
-            at = partial + (h * count + program) * (3 * G + 1)
-            mask = (program < count)[:, None] & is_kernel[None, :]
-            zeroth += tl.load(at[:, None] + g[None, :], mask=mask, other=0.0)
-            first += tl.load(at[:, None] + G + g[None, :], mask=mask, other=0.0)
-            second += tl.load(at[:, None] + 2 * G + g[None, :], mask=mask, other=0.0)
-            for_b += tl.load(at + 3 * G, mask=program < count, other=0.0)
+        at = summed + h * (3 * G + 1) + g
         weight = tl.load(gain + h * G + g, mask=is_kernel, other=0.0)
-        for_mu += weight * tl.sum(first, 0)
-        for_sigma += weight * tl.sum(second, 0)
-        tl.store(gradient + 2 * G + h * G + g, tl.sum(zeroth, 0), mask=is_kernel)
-        tl.store(gradient + 2 * G + H * G + h, tl.sum(for_b, 0))
+        for_mu += weight * tl.load(at + G, mask=is_kernel, other=0.0)
+        for_sigma += weight * tl.load(at + 2 * G, mask=is_kernel, other=0.0)
+        zeroth = tl.load(at, mask=is_kernel, other=0.0)
+        tl.store(gradient + 2 * G + h * G + g, zeroth, mask=is_kernel)
+        tl.store(gradient + 2 * G + H * G + h, tl.load(summed + h * (3 * G + 1) + 3 * G))
     slope = 2.0 / tl.load(sigma + g, mask=is_kernel, other=1.0)
     tl.store(gradient + g, for_mu * slope, mask=is_kernel)
     tl.store(gradient + G + g, for_sigma * slope, mask=is_kernel)

@@ -10,8 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-CHUNK, COLUMNS = 64, 32  # of the programs' sums that are added at once
-
 
 class Tile(NamedTuple):
     """The shape of a kernel's programs: rows and columns that one takes at once, its warps, and how
@@ -24,6 +22,7 @@ class Tile(NamedTuple):
 
 
 SUMS = Tile(16, 256, 4, 132)
+TOTAL = Tile(256, 32, 8)  # of the programs' sums that are added at once, at most
 FEW = 256  # rows that are added in one stage
 
 
@@ -63,9 +62,11 @@ def add_programs(partial: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The sums of all programs together: (n, programs, d) → (n, d)."""
     tables, programs, width = partial.shape
     out = torch.empty(tables, width, dtype=dtype, device=partial.device)
-    total_kernel[(triton.cdiv(width, COLUMNS), tables)](
-        partial, out, programs, width, CHUNK=CHUNK, COLUMNS=COLUMNS, num_warps=4
-    )
+    chunk = min(TOTAL.rows, max(16, triton.next_power_of_2(programs)))
+    total_kernel[(triton.cdiv(width, TOTAL.columns), tables)](
+        partial, out, programs, width,
+        CHUNK=chunk, COLUMNS=TOTAL.columns, num_warps=min(TOTAL.warps, max(1, chunk // 16)),
+    )  # fmt: skip
     return out
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gelgt.nn.kernels.backward import keys_kernel, queries_kernel, sums_kernel
+from gelgt.nn.kernels.columns import add_programs
 from gelgt.nn.kernels.forward import forward_kernel
 
 LOG2E = math.log2(math.e)
@@ -37,7 +38,7 @@ def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: tor
     return {
         "forward": Tiling(64, 32, 4, 2),
         # A thread keeps the Gaussians of its pairs until it has their gradients: more than four of
-        # 16 pairs each do not fit into its registers.
+        # 16 pairs each do not fit into its registers (counted by the compiler, not timed).
         "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 3),
         "keys": Tiling(64, 64, 4, 2),
     }[kernel]
@@ -280,14 +281,7 @@ def launch_sums(problem: Problem, partial: Tensor) -> Tensor:
         device=partial.device,
     )
     if kernels:
-        wide = triton.next_power_of_2(kernels)
-        sizes = {"H": heads, "G": kernels, "WIDE": wide, "CHUNK": 1024 // wide}
-        start(
-            sums_kernel,
-            1,
-            problem,
-            (partial, problem.sigma, problem.gain, gradient, partial.shape[1]),
-            sizes,
-            warps=8,
-        )
+        sizes = {"H": heads, "G": kernels, "WIDE": triton.next_power_of_2(kernels)}
+        arguments = add_programs(partial), problem.sigma, problem.gain, gradient
+        start(sums_kernel, 1, problem, arguments, sizes, warps=1)
     return gradient
