@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gelgt.nn.kernels.columns import Tile, add_programs
 
-CHUNK = Tile(32, 0, 4)  # rows that a program takes
-MERGE = Tile(64, 32, 4)  # chunks whose statistics are put together at once
+CHUNK = Tile(32, 0, 2)  # rows that a program takes
+MERGE = Tile(64, 16, 4)  # chunks whose statistics are put together at once
 
 
 @triton.jit

@@ -21,8 +21,8 @@ class Tile(NamedTuple):
     programs: int = 0
 
 
-SUMS = Tile(16, 256, 4, 132)
-TOTAL = Tile(256, 32, 8)  # of the programs' sums that are added at once, at most
+SUMS = Tile(32, 128, 4, 66)
+TOTAL = Tile(128, 16, 8)  # of the programs' sums that are added at once, at most
 FEW = 256  # rows that are added in one stage
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gelgt.nn.kernels.columns import Tile, add_programs
 
-FORWARD = Tile(4, 0, 4)
-BACKWARD = Tile(4, 0, 4, 528)
+FORWARD = Tile(8, 0, 2)
+BACKWARD = Tile(4, 0, 4, 264)
 
 
 @triton.jit

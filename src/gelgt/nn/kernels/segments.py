@@ -24,7 +24,7 @@ class Division(NamedTuple):
     warps: int
 
 
-DIVISION = Division(16, 4, 256, 1)
+DIVISION = Division(32, 4, 256, 1)
 
 
 @triton.jit

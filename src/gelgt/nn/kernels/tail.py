@@ -15,8 +15,8 @@ from torch import Tensor
 from gelgt.nn.kernels.columns import Tile, add_programs
 from gelgt.nn.kernels.tiles import drop_columns, mix32, survives
 
-FORWARD = Tile(8, 256, 4)
-BACKWARD = Tile(16, 256, 4, 132)
+FORWARD = Tile(16, 256, 4)
+BACKWARD = Tile(16, 128, 4, 132)
 
 
 class Tail(NamedTuple):
