@@ -13,10 +13,23 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-compiled: Callable[[Function], Function] = numba.njit(cache=True, nogil=True)
+
+def _kept(**options: Any) -> Callable[[Function], Function]:
+    """numba's decorator with its cache, and without where the cache has no place: a package and a
+    home that cannot be written, as in some containers. Each process compiles for itself then."""
+
+    def decorate(function: Function) -> Function:
+        try:
+            kernel: Function = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # "no locator available"
+            kernel = numba.njit(**options)(function)
+        return kernel
+
+    return decorate
+
+
+compiled = _kept(nogil=True)
 # Code that allocates nothing need not count references; numba would count one for most arrays at
 # each call, atomically.
-allocation_free: Callable[[Function], Function] = numba.njit(cache=True, nogil=True, _nrt=False)
-inlined: Callable[[Function], Function] = numba.njit(
-    cache=True, nogil=True, _nrt=False, inline="always"
-)
+allocation_free = _kept(nogil=True, _nrt=False)
+inlined = _kept(nogil=True, _nrt=False, inline="always")

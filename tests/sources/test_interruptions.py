@@ -88,7 +88,7 @@ def test_two_processes_that_open_the_same_source_at_once_agree(
 
 
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
-    left = tmp_path / ".gelgt-import.dead.tmp"
+    left = tmp_path / ".gelgt-import.dead0000.tmp"
     (left / "deep").mkdir(parents=True)
     young = tmp_path / ".gelgt-import.young.tmp"
     young.mkdir()
@@ -98,6 +98,15 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_pat
         _sweep(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, used.name])
     assert [path.name for path in tmp_path.iterdir()] == [young.name]
+
+
+def test_folders_of_the_user_are_not_taken_for_what_a_killed_process_left(tmp_path: Path) -> None:
+    names = (".notes.tmp", ".build.0123abcd.tmp", ".gelgt-import.0123abcd.tmp")
+    for name in names:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1, 1))
+    gelgt.open({"shops": pa.table({"id": [1, 2]})}, out=tmp_path / "project")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*sorted(names[:2]), "project"]
 
 
 def test_a_cache_that_cannot_be_written_is_an_error_that_names_it(

@@ -47,6 +47,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
+        from gelgt.cli.memory import lacks_memory, no_memory
+
+        if lacks_memory(error):
+            print_error(no_memory(error), as_json)
+            sys.exit(2)
         # a bug: its traceback goes to standard error, and stdout still holds one object
         if as_json:
             message = f"A bug in gelgt: {type(error).__name__}."

@@ -8,6 +8,7 @@ the same place.
 
 import hashlib
 import os
+import re
 import shutil
 import time
 import uuid
@@ -140,7 +141,7 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
     temporary = parent / f".{name}.{uuid.uuid4().hex[:8]}.tmp"
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
+        _sweep(parent, None if parent.is_relative_to(cache_root()) else name)
         temporary.mkdir()
         lock = _lock(temporary)
         yield temporary
@@ -174,14 +175,16 @@ def _lock(folder: Path, is_shared: bool = False) -> int:
     return handle
 
 
-def _sweep(parent: Path) -> None:
-    """Remove scratch folders whose process was killed."""
+def _sweep(parent: Path, name: str | None = None) -> None:
+    """Remove scratch folders whose process was killed: all of them in the cache, and elsewhere, in
+    a folder of the user's, those of one name."""
+    left = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.tmp")
     for folder in parent.glob(".*.tmp"):
         try:
             is_old = folder.is_dir() and time.time() - folder.stat().st_mtime > _YOUNG
         except OSError:  # its process has just finished
             continue
-        if is_old and (lock := _lock(folder)) >= 0:
+        if is_old and left.fullmatch(folder.name) and (lock := _lock(folder)) >= 0:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 

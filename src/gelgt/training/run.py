@@ -321,9 +321,10 @@ def _tree_words(trained: Trained) -> str:
 def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:
     """The configuration of a run that is resumed: it keeps to the columns that it began with."""
     checkpoint = load_checkpoint(out, key)
-    if checkpoint is None or checkpoint[0].columns is None:
-        return config
-    return config.with_values("derived", model__history_columns=checkpoint[0].columns)
+    columns = None if checkpoint is None else checkpoint[0].columns
+    if columns is None or columns == config.model.history_columns:
+        return config  # with the origins that it began with
+    return config.with_values("derived", model__history_columns=columns)
 
 
 def _is_finished(out: Path, key: str) -> bool:

@@ -1,0 +1,219 @@
+"""A command of gelgt in a process of its own that something happens to.
+
+`zygote.py` forks these processes. What happens to it happens at its n-th change of a file (creating, renaming, removing, linking,
+flushing), which `Operations` counts, or from outside at a moment of time.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+# What commands load while they run, so that every fork has it already.
+_LIGHT = ("gelgt.cli.app", "gelgt.sources.sql", "gelgt.sources.importer", "gelgt.tasks.engine")
+_HEAVY = (
+    "gelgt.training",
+    "gelgt.inference",
+    "gelgt.inference.part_scorer",
+    "gelgt.explain",
+    "gelgt.report",
+    "gelgt.zoo",
+    "gelgt.serve",
+    "lightgbm",
+    "torch_geometric.nn",
+    "uvicorn",
+)
+LOADED = {"light": (*_LIGHT, "duckdb"), "heavy": (*_LIGHT, "duckdb", *_HEAVY)}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command and what happens to it.
+
+    Attributes:
+        arguments: Of `gelgt`.
+        folder: The only one in which it changes files.
+        fault: What happens, a key of `FAULTS`; "" for nothing.
+        at: At which of its changes of files; 0 for the beginning.
+        amount: How much of it, where it has a measure.
+        place: The folder that it happens to, where it is one.
+        environment: Variables beside the usual ones.
+        said: Beginning of the names of the pipes that take what it prints (`out`, `err`) and of the
+            file that takes its number of changes (`count`): a full disk does not hold them.
+    """
+
+    arguments: tuple[str, ...]
+    folder: Path
+    fault: str = ""
+    at: int = 0
+    amount: int = 0
+    place: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    said: str = ""
+
+
+class Operations:
+    """Counts changes of files in a folder, and acts at one of them, before it is made."""
+
+    def __init__(self, folder: Path, at: int, act: Callable[[], None]) -> None:
+        self.count, self._folder, self._at, self._act = 0, str(folder), at, act
+        sys.addaudithook(self._hear)
+        flush = os.fsync
+
+        def counted(handle: Any) -> None:
+            self._add()
+            flush(handle)
+
+        os.fsync = counted
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in CHANGES or (event == "open" and self._is_written(*arguments)):
+            self._add()
+
+    def _is_written(self, path: Any, mode: Any, flags: Any) -> bool:
+        is_ours = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._folder)
+        return is_ours and isinstance(flags, int) and bool(flags & WRITES)
+
+    def _add(self) -> None:
+        self.count += 1
+        if self.count == self._at:
+            self._act()
+
+
+def run(start: Start) -> None:
+    """The command, in this process."""
+    _settle(start)
+    act = FAULTS[start.fault]
+    operations = Operations(start.folder, start.at, lambda: act(start))
+    if start.at == 0:
+        act(start)
+    from gelgt.cli import main
+
+    try:
+        main()
+    finally:
+        if not start.fault:
+            Path(f"{start.said}count").write_text(str(operations.count))
+
+
+def _settle(start: Start) -> None:
+    """Own output, environment and arguments; an ordinary user, who can be forbidden to write."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, name in ((1, "out"), (2, "err")):
+        handle = os.open(f"{start.said}{name}", os.O_WRONLY)
+        os.dup2(handle, number)
+        os.close(handle)
+    if start.fault == "read-only" and os.geteuid() == 0:
+        _obey_permissions()
+    os.chdir(start.folder)
+    (start.folder / "tmp").mkdir(exist_ok=True)
+    os.environ |= {
+        "GELGT_CACHE": str(start.folder / "cache"),
+        "TMPDIR": str(start.folder / "tmp"),
+        "HOME": str(start.folder / "tmp"),
+        **start.environment,
+    }
+    import tempfile
+
+    tempfile.tempdir = None  # asked anew
+    sys.argv = ["gelgt", *start.arguments]
+
+
+def _obey_permissions() -> None:
+    """Root writes where it is forbidden, by a capability that this process gives away."""
+    overrides, libc = 1, ctypes.CDLL(None, use_errno=True)  # CAP_DAC_OVERRIDE
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 bits
+    assert libc.capget(header, sets) == 0
+    sets[0], sets[1] = sets[0] & ~(1 << overrides), sets[1] & ~(1 << overrides)
+    assert libc.capset(header, sets) == 0
+
+
+def quick() -> None:
+    """Forests and columns networks of a few rounds, and checkpoints after each step: the same code
+    paths in a second."""
+    from gelgt.baselines import boosting
+    from gelgt.history import choose
+    from gelgt.training import columns_fit, fit, trees
+
+    trees.ROUNDS = choose.ROUNDS = boosting.ROUNDS = 2
+    columns_fit.EPOCH, fit.CHECKPOINT_SECONDS = 2, 1e-3
+
+
+def load(names: tuple[str, ...]) -> None:
+    """What the server of the forks does once."""
+    for name in names:
+        if find_spec(name.partition(".")[0]) is not None:
+            import_module(name)
+    if "lightgbm" in names:
+        quick()
+
+
+def _nothing(start: Start) -> None:
+    """An unbroken run."""
+
+
+def _kill(start: Start) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fill(start: Start) -> None:
+    """A disk with so many bytes left: a ballast takes the others."""
+    disk = os.statvfs(start.folder)
+    size = disk.f_bavail * disk.f_frsize - start.amount
+    ballast = os.open(start.folder / "ballast", os.O_WRONLY | os.O_CREAT, 0o666)
+    if size > 0:
+        os.posix_fallocate(ballast, 0, size)
+    os.close(ballast)
+
+
+def _limit_files(start: Start) -> None:
+    """No file may be longer than so many bytes, as a quota has it."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (start.amount, start.amount))
+
+
+def _limit_handles(start: Start) -> None:
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + start.amount, used + start.amount))
+
+
+def _limit_memory(start: Start) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize() + start.amount
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def _forbid(start: Start) -> None:
+    """The folder `place` becomes read-only, with all that is in it."""
+    assert start.place is not None
+    for place, _, names in os.walk(start.place, topdown=False):
+        for name in names:
+            os.chmod(os.path.join(place, name), 0o444)
+        os.chmod(place, 0o555)
+
+
+def _fail(start: Start) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+FAULTS: dict[str, Callable[[Start], None]] = {
+    "": _nothing,
+    "moment": _nothing,  # killed from outside
+    "kill": _kill,
+    "full disk": _fill,
+    "quota": _limit_files,
+    "handles": _limit_handles,
+    "memory": _limit_memory,
+    "read-only": _forbid,
+    "failing disk": _fail,
+}

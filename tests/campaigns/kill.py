@@ -1,0 +1,208 @@
+"""Kill: a command that is killed, or whose disk, memory or files run out, at a random moment.
+
+It ends in an error that says so, or in nothing at all; what was there before is whole. Started
+again it ends as one that nothing happened to, and leaves no temporary file behind.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from campaigns import commands
+from campaigns.child import Start
+from campaigns.commands import ASIDE, COMMANDS, Command, Ended, Unbroken, is_left
+from campaigns.frame import Campaign
+from gelgt.sources.cache import scratch_folder
+
+DAY = 86_400
+DISK = 24 << 20  # bytes of the disk that fills up
+FAULTS = {
+    "kill": 8,
+    "moment": 6,
+    "full disk": 3,
+    "quota": 2,
+    "handles": 2,
+    "memory": 2,
+    "read-only": 3,
+    "failing disk": 3,
+}
+_SHARES = np.array(list(FAULTS.values())) / sum(FAULTS.values())
+# How the system ends a process whose memory it refuses, beside an error: C++ code gives up.
+REFUSED_MEMORY = (-signal.SIGABRT, -signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class World:
+    """Folders of the cases, and whether this user may mount a small disk there."""
+
+    folder: Path
+    can_mount: bool
+    measured: dict[str, Unbroken] = field(default_factory=dict)
+
+    def unbroken(self, command: Command) -> Unbroken:
+        """What a command does when nothing happens to it."""
+        if command.name not in self.measured:
+            if command.name == "task anew":
+                commands.make_state(self.folder, "older")
+            self.measured[command.name] = commands.measure(self.folder, command)
+        return self.measured[command.name]
+
+
+def prepare(folder: Path) -> World:
+    _unmount(folder / "case")
+    return World(folder, _mount(folder / "case") and _unmount(folder / "case"))
+
+
+def case(world: World, number: int, random: np.random.Generator) -> str:
+    command = COMMANDS[number % len(COMMANDS)]
+    fault = str(random.choice(list(FAULTS), p=_SHARES))
+    if fault == "full disk" and not world.can_mount:
+        fault = "quota"
+    whole = world.unbroken(command)
+    with _disk(world.folder / "case", fault == "full disk"):
+        return f"{command.name}: {_try(world, command, whole, fault, random)}"
+
+
+def _try(
+    world: World, command: Command, whole: Unbroken, fault: str, random: np.random.Generator
+) -> str:
+    folder = commands.fresh(world.folder, command.state, is_cold=bool(random.random() < 0.5))
+    if command.older is not None and random.random() < 0.7:
+        command.older(folder)
+    before = world.folder / "before"
+    shutil.rmtree(before, ignore_errors=True)
+    shutil.copytree(folder, before)
+    start = _start(command, folder, fault, whole, random)
+    moment = random.uniform(0, whole.seconds) if fault == "moment" else None
+    what = f"{fault} at {start.at}, {start.amount}, {start.place}"
+    first = commands.run(start, moment)
+    _mend(folder)
+    ending = _ending(first, fault, what)
+    unchanged = commands.untouched(command, before)
+    for_cache = world.folder / "case" / "cache"
+    wrong = commands.half_written(command, folder, before)
+    assert not wrong, f"half-written after {what}: {wrong}; {first}"
+    last = first if first.code == 0 else _again(command, Start(command.arguments, folder), what)
+    found = commands.result(command, folder, last.out)
+    other = {name for name, _ in found.items() ^ whole.result.items()}
+    assert not other, f"another result after {what}: {sorted(other)}; {first}; {last}"
+    assert commands.untouched(command, folder) == unchanged, f"something else changed: {what}"
+    _sweep(for_cache)
+    assert not (left := _left(command, folder)), f"left behind after {what}: {left}"
+    return ending
+
+
+def _start(
+    command: Command, folder: Path, fault: str, whole: Unbroken, random: np.random.Generator
+) -> Start:
+    """Where, when and how much."""
+    at = int(random.integers(1, whole.operations + 1))
+    start = Start(command.arguments, folder, fault, at)
+    if fault == "moment":
+        return replace(start, at=0)
+    if fault in ("full disk", "quota"):
+        at = at if random.random() < 0.5 else 0
+        return replace(start, at=at, amount=int(random.integers(0, whole.bytes_)))
+    if fault == "handles":
+        return replace(start, amount=int(random.integers(0, 12)))
+    if fault == "memory":
+        return replace(start, amount=int(random.integers(0, 64 << 20)))
+    if fault == "read-only":
+        places = [folder, folder / "cache", folder / command.leaves[0] if command.leaves else folder]
+        place = places[random.integers(len(places))]
+        return replace(start, place=place if place.is_dir() else folder)
+    return start
+
+
+def _ending(first: Ended, fault: str, what: str) -> str:
+    """How the process ended, which has to be one of the few good ways."""
+    if first.code == 0:
+        return "unharmed"
+    if first.code == -signal.SIGKILL and fault in ("kill", "moment"):
+        return "killed"
+    if first.code in REFUSED_MEMORY and fault == "memory":
+        return "ended by the system"
+    assert first.code == 2, f"exit code {first.code} after {what}: {first.err[-3000:]}"
+    assert "Traceback" not in first.err, f"a traceback after {what}: {first.err[-3000:]}"
+    assert first.error, f"no error was told after {what}: {first}"
+    return "refused"
+
+
+def _again(command: Command, start: Start, what: str) -> Ended:
+    """The same command, without what happened to it."""
+    second = commands.run(start)
+    if second.code == 2 and second.error in command.more:
+        more = command.more[second.error]
+        if not more:
+            return second  # all was done; the result is compared
+        is_done = "a finished run" in second.err
+        assert is_done or more in second.err, f"the repair is not named: {second.err}"
+        second = commands.run(replace(start, arguments=(*start.arguments, more)))
+    assert second.code == 0, f"not the second time, after {what}: {second}"
+    return second
+
+
+def _mend(folder: Path) -> None:
+    """The disk has room again and may be written; what is left over is a day old."""
+    (folder / "ballast").unlink(missing_ok=True)
+    for place, folders, names in os.walk(folder):
+        for name in (".", *folders, *names):
+            path = Path(place) / name
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            if is_left(path.relative_to(folder)) or Path(place).name == "tmp":
+                os.utime(path, (time.time() - 2 * DAY,) * 2)
+
+
+def _sweep(cache: Path) -> None:
+    """The next build in a folder of the cache removes what a killed one left there."""
+    for folder in {path.parent for path in cache.rglob(".*") if is_left(Path(path.name))}:
+        with scratch_folder(folder, "probe"):
+            pass
+
+
+def _left(command: Command, folder: Path) -> list[str]:
+    known = {*ASIDE, *(name.split("/")[0] for name in command.leaves)}
+    known |= {path.name for path in (folder.parent / "states" / command.state).iterdir()}
+    found = [path for path in folder.iterdir() if path.name not in known]
+    found += [path for path in folder.rglob(".*") if is_left(Path(path.name))]
+    return sorted({str(p.relative_to(folder)) for p in (*found, *(folder / "tmp").iterdir())})
+
+
+@contextmanager
+def _disk(case: Path, is_small: bool) -> Iterator[None]:
+    """A small disk of its own in the place of the folder."""
+    if is_small:
+        assert _mount(case)
+    try:
+        yield
+    finally:
+        if is_small:
+            _unmount(case)
+
+
+def _mount(place: Path) -> bool:
+    place.mkdir(parents=True, exist_ok=True)
+    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "gelgt-campaign", str(place)]
+    return _is_done(words)
+
+
+def _unmount(place: Path) -> bool:
+    return os.path.ismount(place) and _is_done(["umount", "-l", str(place)])
+
+
+def _is_done(words: list[str]) -> bool:
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+CAMPAIGN = Campaign("kill", prepare, case, long=3_300, short=2)
