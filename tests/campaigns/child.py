@@ -6,6 +6,7 @@ flushing), which `Operations` counts, or from outside at a moment of time.
 
 import ctypes
 import errno
+import faulthandler
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+HANGS = 25.0  # seconds after which a command tells where it is
 # What commands load while they run, so that every fork has it already.
 _LIGHT = ("gelgt.cli.app", "gelgt.sources.sql", "gelgt.sources.importer", "gelgt.tasks.engine")
 _HEAVY = (
@@ -93,6 +95,7 @@ class Operations:
 def run(start: Start) -> None:
     """The command, in this process."""
     _settle(start)
+    faulthandler.dump_traceback_later(HANGS)
     act = FAULTS[start.fault]
     operations = Operations(start.folder, start.at, lambda: act(start))
     if start.at == 0:

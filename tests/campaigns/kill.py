@@ -5,6 +5,7 @@ again it ends as one that nothing happened to, and leaves no temporary file behi
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,9 @@ import numpy as np
 
 from campaigns import commands
 from campaigns.child import Start
-from campaigns.commands import ASIDE, COMMANDS, Command, Ended, Unbroken, is_left
+from campaigns.commands import ASIDE, COMMANDS, HUNG, Command, Ended, Unbroken, is_left
 from campaigns.frame import Campaign
+from campaigns.world import cached_in
 from gelgt.sources.cache import scratch_folder
 
 DAY = 86_400
@@ -35,6 +37,7 @@ FAULTS = {
     "failing disk": 3,
 }
 _SHARES = np.array(list(FAULTS.values())) / sum(FAULTS.values())
+STARTED = re.compile(r'threading.py", line \d+ in start')  # a thread that got no memory to begin
 # How the system ends a process whose memory it refuses, beside an error: C++ code gives up.
 REFUSED_MEMORY = (-signal.SIGABRT, -signal.SIGKILL)
 
@@ -84,19 +87,20 @@ def _try(
     moment = random.uniform(0, whole.seconds) if fault == "moment" else None
     what = f"{fault} at {start.at}, {start.amount}, {start.place}"
     first = commands.run(start, moment)
-    _mend(folder)
+    mend(folder)
     ending = _ending(first, fault, what)
     unchanged = commands.untouched(command, before)
     for_cache = world.folder / "case" / "cache"
     wrong = commands.half_written(command, folder, before)
     assert not wrong, f"half-written after {what}: {wrong}; {first}"
-    last = first if first.code == 0 else _again(command, Start(command.arguments, folder), what)
+    is_done = first.code == 0 and not left(command, folder)  # it may lack handles to remove things
+    last = first if is_done else again(command, Start(command.arguments, folder), what)
     found = commands.result(command, folder, last.out)
     other = {name for name, _ in found.items() ^ whole.result.items()}
     assert not other, f"another result after {what}: {sorted(other)}; {first}; {last}"
     assert commands.untouched(command, folder) == unchanged, f"something else changed: {what}"
     _sweep(for_cache)
-    assert not (left := _left(command, folder)), f"left behind after {what}: {left}"
+    assert not (stray := left(command, folder)), f"left behind after {what}: {stray}"
     return ending
 
 
@@ -130,13 +134,15 @@ def _ending(first: Ended, fault: str, what: str) -> str:
         return "killed"
     if first.code in REFUSED_MEMORY and fault == "memory":
         return "ended by the system"
+    if first.code == HUNG and fault == "memory" and STARTED.search(first.err):
+        return "hung in Python"
     assert first.code == 2, f"exit code {first.code} after {what}: {first.err[-3000:]}"
     assert "Traceback" not in first.err, f"a traceback after {what}: {first.err[-3000:]}"
     assert first.error, f"no error was told after {what}: {first}"
     return "refused"
 
 
-def _again(command: Command, start: Start, what: str) -> Ended:
+def again(command: Command, start: Start, what: str) -> Ended:
     """The same command, without what happened to it."""
     second = commands.run(start)
     if second.code == 2 and second.error in command.more:
@@ -150,7 +156,7 @@ def _again(command: Command, start: Start, what: str) -> Ended:
     return second
 
 
-def _mend(folder: Path) -> None:
+def mend(folder: Path) -> None:
     """The disk has room again and may be written; what is left over is a day old."""
     (folder / "ballast").unlink(missing_ok=True)
     for place, folders, names in os.walk(folder):
@@ -164,11 +170,11 @@ def _mend(folder: Path) -> None:
 def _sweep(cache: Path) -> None:
     """The next build in a folder of the cache removes what a killed one left there."""
     for folder in {path.parent for path in cache.rglob(".*") if is_left(Path(path.name))}:
-        with scratch_folder(folder, "probe"):
+        with cached_in(cache), scratch_folder(folder, "probe"):
             pass
 
 
-def _left(command: Command, folder: Path) -> list[str]:
+def left(command: Command, folder: Path) -> list[str]:
     known = {*ASIDE, *(name.split("/")[0] for name in command.leaves)}
     known |= {path.name for path in (folder.parent / "states" / command.state).iterdir()}
     found = [path for path in folder.iterdir() if path.name not in known]

@@ -18,7 +18,7 @@ from typing import Any
 
 from campaigns.child import LOADED, Start, load, run
 
-SECONDS = 50.0  # a command that takes longer hangs
+SECONDS = 30.0  # a command that takes longer hangs
 
 
 class Zygote:

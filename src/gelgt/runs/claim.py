@@ -1,15 +1,17 @@
 """Whose a run folder is: one training at a time, and no folder that gelgt did not write.
 
 `.gelgt-run` is the first file of a run folder. It says that the folder is gelgt's to fill, and it
-is locked for as long as a training goes on. The lock is the system's (flock): it ends with its
-process, so that a killed training never blocks the one that resumes it.
+is locked for as long as a training goes on, and names its process meanwhile. The lock is the
+system's (flock): it ends with its process, so that a killed training never blocks the one that
+resumes it.
 """
 
 import errno
 import os
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gelgt.errors import GelgtError
@@ -31,7 +33,7 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
     check_out(out, is_resumed)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        handle = _lock(out, os.O_CREAT)
+        handle = _lock(out, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise GelgtError(
             "cannot_write",
@@ -40,6 +42,7 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
         ) from None
     try:
         _check_content(out, is_resumed)  # another training may have ended here in the meantime
+        _sign(handle, f"process {os.getpid()} on {socket.gethostname()}")
         for left in out.rglob(".*.tmp"):  # half-written files of a training that was killed
             left.unlink(missing_ok=True)
         yield
@@ -49,6 +52,7 @@ def claimed(out: Path, is_resumed: bool = False) -> Iterator[None]:
             (out / PROGRESS).unlink(missing_ok=True)
             (out / MARK).unlink()
             out.rmdir()
+        _sign(handle, "")
         os.close(handle)
 
 
@@ -115,9 +119,16 @@ def _check_content(out: Path, is_resumed: bool) -> None:
         raise GelgtError("run_exists", f"{out} holds {what}.", hint=hint)
 
 
-def _lock(out: Path, flags: int = 0) -> int:
+def _sign(handle: int, who: str) -> None:
+    """Say in the mark who trains; that is told to others and decides nothing."""
+    with suppress(OSError):  # a full disk
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, who.encode(), 0)
+
+
+def _lock(out: Path, flags: int = os.O_RDONLY) -> int:
     """The handle of the locked mark; closing it ends the lock."""
-    handle = os.open(out / MARK, os.O_RDONLY | flags, 0o666)
+    handle = os.open(out / MARK, flags, 0o666)
     try:
         import fcntl
 
@@ -127,10 +138,11 @@ def _lock(out: Path, flags: int = 0) -> int:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             return handle  # a disk without locks, such as some network disks
+        who = os.read(handle, 300).decode(errors="replace")
         os.close(handle)
         raise GelgtError(
             "run_busy",
-            f"Another training is writing to {out}.",
+            f"Another training is writing to {out}{f' ({who})' if who else ''}.",
             hint="Wait until it has ended, or choose another --out.",
         ) from None
     return handle

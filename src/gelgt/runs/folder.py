@@ -11,8 +11,8 @@
     profile.json          what the model attends to
     intervals.json        what prediction intervals are made from; of a regression
     predictions/          the scored rows of validation and test
-    .gelgt-run            written first, empty: the folder is gelgt's, and locked while a training
-                          goes on
+    .gelgt-run            written first: the folder is gelgt's; while a training goes on it is
+                          locked and names the process, otherwise it is empty
     _SUCCESS              written last: the format, and a checksum of each file above
     checkpoint.safetensors  while training, and after an interrupted one
     progress.json         where the training stands, or how it ended, for whoever watches it

@@ -82,6 +82,33 @@ def _discard(target: Path) -> None:
         hidden.unlink(missing_ok=True)
 
 
+def build_new(target: Path, build: Callable[[Path], None]) -> None:
+    """Fill a folder of the user's by `build` and put it in place whole.
+
+    Raises:
+        SourceError: ``exists`` where something has come there in the meantime, which stays;
+            ``cannot_write``.
+    """
+    with scratch_folder(target.parent, target.name) as temporary:
+        build(temporary)
+        check_new(target)
+        try:
+            os.replace(temporary, target)  # onto an empty folder, but onto no other
+        except OSError:
+            check_new(target)
+            raise
+
+
+def check_new(target: Path) -> None:
+    """Refuse a folder that holds something."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise SourceError(
+            "exists",
+            f"{target} already exists and is not empty.",
+            hint="Choose another folder or remove it first.",
+        )
+
+
 def _build(target: Path, build: Callable[[Path], None]) -> None:
     with scratch_folder(target.parent, target.name) as temporary:
         build(temporary)

@@ -22,7 +22,7 @@ from gelgt.memory import check_memory, too_little_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema
 from gelgt.sources.as_read import TableRead, write_as_read
-from gelgt.sources.cache import build_folder, cache_root, scratch_folder, text_key
+from gelgt.sources.cache import build_folder, build_new, cache_root, check_new, scratch_folder, text_key
 from gelgt.sources.check import check_keys
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
@@ -69,13 +69,11 @@ def import_source(
     stated = stated or {}
     if out is None:
         return _import_to_cache(source, stated, only, fresh)
-    _refuse_existing(out)
+    check_new(out)
     with scratch_folder(out.resolve().parent, "gelgt-import") as work, Processes(work) as processes:
         watch = Watch(source, source.state())
         reading = _read(source, watch, only, stated, processes)
-        if out.exists():
-            out.rmdir()  # it is empty
-        build_folder(out, lambda folder: _write_whole(folder, reading, stated, source, processes))
+        build_new(out, lambda folder: _write_whole(folder, reading, stated, source, processes))
     return Import(out, reading.unread)
 
 
@@ -184,15 +182,6 @@ def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
             kinds = inferred_kinds(dated, name, columns, db.val_timestamp, times)
             tables[name] = replace(table, kinds={**table.kinds, **kinds})
     return replace(schema, tables=tables)
-
-
-def _refuse_existing(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SourceError(
-            "exists",
-            f"{out} already exists and is not empty.",
-            hint="Choose another folder or remove it first.",
-        )
 
 
 def _frozen(value: Any) -> str:

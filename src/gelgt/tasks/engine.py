@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from gelgt.errors import TaskError, did_you_mean
+from gelgt.sources.cache import scratch_folder
 from gelgt.sources.duckdb_engine import limits
 from gelgt.tasks.split import Times
 from gelgt.tasks.sql_text import TIMEDELTA, quote
@@ -140,10 +142,11 @@ def engine(
     """
     duckdb = _duckdb()
     _check_names(db)
-    with tempfile.TemporaryDirectory(prefix="gelgt-sql-") as spill:
+    # what a killed process has spilled, the next one removes
+    with scratch_folder(Path(tempfile.gettempdir()), "gelgt-sql") as spill:
         con = duckdb.connect(
             config={
-                "temp_directory": spill,
+                "temp_directory": str(spill),
                 "preserve_insertion_order": "false",
                 **_limits(),
             }
