@@ -48,9 +48,10 @@ from database_servers import (  # noqa: E402
     ServerMissingError,
     free_port,
 )
+from secrets_watch import _no_secret_is_told, forms_in, secrets_watch  # noqa: E402
 from tiny_database import make_task, tiny  # noqa: E402
 
-__all__ = ["free_port", "make_task", "tiny"]
+__all__ = ["_no_secret_is_told", "free_port", "make_task", "secrets_watch", "tiny"]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -131,6 +132,7 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip("needs PostgreSQL's binaries (initdb, postgres)")
     with server:
         yield server
+        assert not forms_in(server.log.read_bytes()), "the server's log holds a password"
 
 
 @pytest.fixture(scope="session")
@@ -142,3 +144,4 @@ def mariadb() -> Iterator[MariaServer]:
         pytest.skip("needs MariaDB's binaries (mariadb-install-db, mariadbd)")
     with server:
         yield server
+        assert not forms_in(server.log.read_bytes()), "the server's log holds a password"

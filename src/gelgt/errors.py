@@ -2,11 +2,49 @@
 
 A `GelgtError` is the user's to repair: its message names the table, column and offending values,
 its hint names the repair, and its `code` is stable, so that scripts may rely on it. Anything else
-that escapes is a bug.
+that escapes is a bug. Secrets are hidden in whatever it says, even where somebody gives an address
+with a password in the place of something else.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+
+# Parts of the names of options in an address whose values are secrets.
+SECRET_WORDS = (
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "credential",
+    "authorization",
+    "private_key",
+    "privatekey",
+    "access_key",
+    "account_key",
+    "api_key",
+    "apikey",
+    "sslkey",
+    "signature",
+)
+# A password may hold anything but spaces, @ and / included. A path has one slash behind its scheme.
+_PASSWORD = re.compile(r"(\b[a-zA-Z][\w+.-]+:/{1,3}[^\s/@:]*):\S+@")
+_OPTION = re.compile(rf"([?&](?:[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*|sig)=)[^&\s]+", re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """A text without the passwords and tokens of addresses in it.
+
+    Example:
+        >>> masked("There is no folder postgresql:/me:hunter2@host/db?sslpassword=x&sslmode=require")
+        'There is no folder postgresql:/me:***@host/db?sslpassword=***&sslmode=require'
+    """
+    if ":/" not in text and "=" not in text:
+        return text
+    return _OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
 
 
 class GelgtError(Exception):
@@ -28,9 +66,9 @@ class GelgtError(Exception):
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         self.code = code
-        self.message = message
-        self.hint = hint
-        super().__init__(f"{message} {hint}" if hint else message)
+        self.message = masked(message)
+        self.hint = masked(hint)
+        super().__init__(f"{self.message} {self.hint}" if hint else self.message)
 
     def to_dict(self) -> dict[str, str]:
         """The shape that ``--json`` prints under ``error``."""

@@ -32,7 +32,7 @@ TINY = (
     "--set",
     "model.column_members=1",
 )
-PASSWORD = "only:r3ad/ing@p'lease"
+PASSWORD = "s3cr3t:r3ad/ing@p'lease"
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """All commands of `gelgt`, under their names."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gelgt.cli.analyses import add_to as add_analyses
 from gelgt.cli.bench import add_to as add_benchmarks
@@ -21,8 +23,30 @@ from gelgt.cli.studies import add_to as add_studies
 from gelgt.cli.suite import suite
 from gelgt.cli.task import task_command
 from gelgt.cli.train import train_command
+from gelgt.errors import masked
+
+
+
+class Commands(TyperGroup):
+    """Commands whose complaints about a command line repeat no password."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        return self._masked(super().make_context, *arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        return self._masked(super().invoke, ctx)
+
+    def _masked(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return call(*arguments, **options)
+        except Exception as error:
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = masked(message)  # type: ignore[attr-defined]
+            raise
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Predictions on relational databases with the Gaussian Relational Graph Transformer.",
     no_args_is_help=True,
     add_completion=False,

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,6 +81,12 @@ class ServerOptions:
         if self.token_env is None:
             return None
         token = os.environ.get(self.token_env, "")
+        if not token and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", self.token_env):
+            raise GelgtError(  # it may be the token itself, which is not repeated
+                "no_token",
+                "What --token-env names is no environment variable that is set.",
+                hint="Give the name of a variable, such as GELGT_TOKEN, not the token itself.",
+            )
         if not token:
             raise GelgtError(
                 "no_token",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote
 
-from gelgt.errors import SourceError
+from gelgt.errors import SECRET_WORDS, SourceError
 from gelgt.sources.hub import is_hub_address
 from gelgt.storage.place import is_storage, safe_place
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # SQLAlchemy is imported where an address is SQL
 HUB, DUCKDB = "hf://", "duckdb://"
 
 _PLAIN_SQLITE = re.compile(r"sqlite:///([\w./~ -]+)", re.ASCII)
-_SECRET_WORDS = ("password", "passwd", "pwd", "secret", "token", "sslpassword", "sslkey")
 
 
 def absolute_source(source: Any) -> Any:
@@ -113,7 +112,7 @@ def safe_address(url: "URL") -> str:
     """The address as it may be shown: neither the password nor query values that look like
     secrets."""
     query = {
-        k: v for k, v in url.query.items() if not any(word in k.lower() for word in _SECRET_WORDS)
+        k: v for k, v in url.query.items() if not any(word in k.lower() for word in SECRET_WORDS)
     }
     return url.set(query=query)._replace(password=None).render_as_string(hide_password=True)
 
@@ -122,7 +121,7 @@ def scrub(message: str, url: "URL") -> str:
     """A driver's message without any form of the secrets in the address."""
     secrets = [str(url.password)] if url.password else []
     for key, value in url.query.items():
-        if any(word in key.lower() for word in _SECRET_WORDS):
+        if any(word in key.lower() for word in SECRET_WORDS):
             secrets += [value] if isinstance(value, str) else list(value)
     # quote(s, safe=" +") is how SQLAlchemy writes a password into an address.
     forms = {

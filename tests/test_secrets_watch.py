@@ -1,0 +1,84 @@
+"""The watch over planted secrets sees each of the ways in which one could get out."""
+
+import base64
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from database_servers import PASSWORD
+from secrets_watch import MARK, Watch, forms_in, search
+
+from gelgt import GelgtError
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda text: text,
+        lambda text: quote(text, safe=""),
+        json.dumps,
+        repr,
+        lambda text: base64.b64encode(text.encode()).decode(),
+        lambda text: base64.b64encode(f"x{text}".encode()).decode(),
+        lambda text: base64.b64encode(f"me:{text}".encode()).decode(),
+    ],
+)
+def test_forms_of_a_secret(form: object) -> None:
+    assert callable(form)
+    assert forms_in(str(form(PASSWORD)).encode())
+    assert not forms_in(str(form("secret password")).encode())
+
+
+def test_errors_output_logs_and_processes(
+    secrets_watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    GelgtError("cannot_open", "no", hint=f"The password was {PASSWORD}.")
+    logging.getLogger("somewhere").warning("token %s", PASSWORD)
+    print("password", PASSWORD)
+    capsys.readouterr()
+    script = f"import sys; sys.stderr.write('{MARK}')"
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    ways = [seen.partition(":")[0] for seen in secrets_watch.take()]
+    assert ways == ["error", "log somewhere", "output", "output of a process"]
+
+
+def test_arguments_of_processes_that_gelgt_starts(
+    secrets_watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [sys.executable, "-c", "", PASSWORD]
+    subprocess.run(words, check=True)
+    assert secrets_watch.take() == []  # that is what a user types
+    monkeypatch.setattr("secrets_watch._PACKAGE", str(Path(__file__).parent))
+    subprocess.run(words, check=True)
+    assert [seen.partition(":")[0] for seen in secrets_watch.take()] == ["arguments of a process"]
+
+
+def test_captured_output_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "from secrets_watch import _no_secret_is_told, secrets_watch"
+    )
+    (tmp_path / "test_it.py").write_text(
+        f"def test_prints(): print('{MARK[:3]}' + '{MARK[3:]}')\ndef test_quiet(): print('fine')"
+    )
+    words = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-rA", "--rootdir", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*words, str(tmp_path)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert "2 passed, 1 error" in done.stdout, done.stdout
+    assert "planted secrets were told: ['captured stdout: " in done.stdout
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "run.json").write_bytes(b"x" * 5000 + PASSWORD.encode())
+    (tmp_path / f"{MARK}.csv").touch()
+    (tmp_path / "clean").write_text("password: ***")
+    assert sorted(search(tmp_path)) == ["deep/run.json", f"{MARK}.csv"]
+    for path in (tmp_path / "deep" / "run.json", tmp_path / f"{MARK}.csv"):
+        path.unlink()
