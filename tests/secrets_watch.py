@@ -31,7 +31,9 @@ from gelgt.errors import GelgtError
 MARK = "s3cr3t"
 # of its three places in base64, what does not depend on the letters before and behind it
 _FORMS = [MARK.encode()] + [
-    base64.b64encode(b"\0" * place + MARK.encode())[2 * (place > 0) + (place > 1) :].rstrip(b"=")[:-1]
+    base64.b64encode(b"\0" * place + MARK.encode())[2 * (place > 0) + (place > 1) :].rstrip(b"=")[
+        :-1
+    ]
     for place in range(3)
 ]
 _PACKAGE = str(Path(gelgt.__file__).parent)
@@ -108,7 +110,9 @@ def install(watch: Watch, patch: pytest.MonkeyPatch) -> None:
             watch.look("arguments of a process", words)
 
     def printed(what: str) -> Callable[[Any, tuple[Any, ...], Any], None]:
-        return lambda _self, _arguments, result: [watch.look(what, text) for text in result] and None
+        return lambda _self, _arguments, result: (
+            [watch.look(what, text) for text in result] and None
+        )
 
     after(GelgtError, "__init__", lambda error, _words, _none: watch.look("error", error))
     after(subprocess.Popen, "__init__", started)

@@ -79,7 +79,9 @@ def test_a_folder_that_cannot_be_put_in_place_comes_back(
     assert names(tmp_path) == ["run"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="two names are exchanged at once on Linux alone")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="two names are exchanged at once on Linux alone"
+)
 def test_a_folder_is_there_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before any step that renames or removes, one of the two is in place."""
     target = tmp_path / "run"

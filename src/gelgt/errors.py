@@ -32,7 +32,9 @@ SECRET_WORDS = (
 )
 # A password may hold anything but spaces, @ and / included. A path has one slash behind its scheme.
 _PASSWORD = re.compile(r"(\b[a-zA-Z][\w+.-]+:/{1,3}[^\s/@:]*):\S+@")
-_OPTION = re.compile(rf"([?&](?:[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*|sig)=)[^&\s]+", re.IGNORECASE)
+_OPTION = re.compile(
+    rf"([?&](?:[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*|sig)=)[^&\s]+", re.IGNORECASE
+)
 
 
 def masked(text: str) -> str:

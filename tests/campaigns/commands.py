@@ -262,7 +262,10 @@ def half_written(command: Command, case: Path, before: Path) -> list[str]:
     for pattern in command.whole:
         for path in sorted({p.relative_to(f) for f in (case, before) for p in f.glob(pattern)}):
             now = tree(case / path)
-            if path.name != "progress.json" and now not in (tree(before / path), tree(after / path)):
+            if path.name != "progress.json" and now not in (
+                tree(before / path),
+                tree(after / path),
+            ):
                 wrong.append(str(path))
     return wrong
 
@@ -353,5 +356,7 @@ def make_state(world: Path, name: str) -> Path:
         done = run(Start(arguments, fresh(world, state)))
         assert done.code == 0, done
     hidden = world / "states" / f".{name}"
-    shutil.copytree(world / "case", hidden, ignore=shutil.ignore_patterns("tmp"), dirs_exist_ok=True)
+    shutil.copytree(
+        world / "case", hidden, ignore=shutil.ignore_patterns("tmp"), dirs_exist_ok=True
+    )
     return hidden.rename(kept)

@@ -120,7 +120,11 @@ def _start(
     if fault == "memory":
         return replace(start, amount=int(random.integers(0, 64 << 20)))
     if fault == "read-only":
-        places = [folder, folder / "cache", folder / command.leaves[0] if command.leaves else folder]
+        places = [
+            folder,
+            folder / "cache",
+            folder / command.leaves[0] if command.leaves else folder,
+        ]
         place = places[random.integers(len(places))]
         return replace(start, place=place if place.is_dir() else folder)
     return start
@@ -179,7 +183,9 @@ def left(command: Command, folder: Path) -> list[str]:
     known |= {path.name for path in (folder.parent / "states" / command.state).iterdir()}
     found = [path for path in folder.iterdir() if path.name not in known]
     found += [path for path in folder.rglob(".*") if is_left(Path(path.name))]
-    return sorted({str(p.relative_to(folder)) for p in (*found, *(folder / "tmp").iterdir())})
+    # Python tries out a folder for temporary files by an empty one, and may then not remove it
+    found += [path for path in (folder / "tmp").iterdir() if path.is_dir() or path.stat().st_size]
+    return sorted({str(path.relative_to(folder)) for path in found})
 
 
 @contextmanager

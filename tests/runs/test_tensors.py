@@ -39,3 +39,23 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(GelgtError) as caught:
         check_run(loop)
     assert caught.value.code in ("no_run", "damaged_file")
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="limits of a process")
+def test_a_full_disk_is_an_error_of_the_file(tmp_path: Path) -> None:
+    """A file that may have no more than a kilobyte, as on a full disk or under a quota."""
+    import resource
+
+    path = tmp_path / "model.safetensors"
+    save_tensors(path, {"a": torch.zeros(3)}, {})
+    before, whole = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, whole[1]))
+    try:
+        with pytest.raises(GelgtError, match="model.safetensors cannot be written") as caught:
+            save_tensors(path, {"a": torch.zeros(3000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, whole)
+    assert caught.value.code == "cannot_write"
+    assert "--resume" in caught.value.hint
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]

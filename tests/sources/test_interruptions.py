@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,8 @@ import pytest
 import gelgt
 from gelgt import GelgtError
 from gelgt.demo import Shop
-from gelgt.sources.cache import _sweep, scratch_folder
+from gelgt.sources import importer
+from gelgt.sources.cache import scratch_folder, sweep
 from gelgt.sources.stage import StagedColumn
 
 BUILD = """
@@ -95,7 +97,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_pat
     os.utime(left, (1, 1))
     with scratch_folder(tmp_path, "used") as used:
         os.utime(used, (1, 1))
-        _sweep(tmp_path)
+        sweep(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, used.name])
     assert [path.name for path in tmp_path.iterdir()] == [young.name]
 
@@ -107,6 +109,37 @@ def test_folders_of_the_user_are_not_taken_for_what_a_killed_process_left(tmp_pa
         os.utime(tmp_path / name, (1, 1))
     gelgt.open({"shops": pa.table({"id": [1, 2]})}, out=tmp_path / "project")
     assert sorted(p.name for p in tmp_path.iterdir()) == [*sorted(names[:2]), "project"]
+
+
+def test_a_refused_import_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    left = tmp_path / ".gelgt-import.0123abcd.tmp"
+    left.mkdir()
+    os.utime(left, (1, 1))
+    (tmp_path / "project" / "mine").mkdir(parents=True)
+    with pytest.raises(GelgtError) as caught:
+        gelgt.open({"shops": pa.table({"id": [1, 2]})}, out=tmp_path / "project")
+    assert caught.value.code == "exists"
+    assert [p.name for p in tmp_path.iterdir()] == ["project"]
+
+
+def test_an_import_that_is_slower_than_another_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two imports into one folder: the slower one does not take the other's rows for its own."""
+    out = tmp_path / "project"
+    write = importer._write_whole
+
+    def slow(*arguments: Any) -> None:
+        write(*arguments)
+        monkeypatch.setattr(importer, "_write_whole", write)
+        gelgt.open({"shops": pa.table({"id": [7]})}, out=out)
+
+    monkeypatch.setattr(importer, "_write_whole", slow)
+    with pytest.raises(GelgtError) as caught:
+        gelgt.open({"shops": pa.table({"id": [1, 2]})}, out=out)
+    assert caught.value.code == "exists"
+    assert gelgt.open(out).num_rows("shops") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["project"]
 
 
 def test_a_cache_that_cannot_be_written_is_an_error_that_names_it(

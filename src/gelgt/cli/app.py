@@ -26,7 +26,6 @@ from gelgt.cli.train import train_command
 from gelgt.errors import masked
 
 
-
 class Commands(TyperGroup):
     """Commands whose complaints about a command line repeat no password."""
 

@@ -15,12 +15,24 @@ from gelgt.files import whole_file
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
-    """Tensors and texts as one safetensors file with a checksum, whole or not at all."""
-    with whole_file(path) as temporary:
-        temporary.touch()  # with the rights that the user's other files have
-        mode = temporary.stat().st_mode & 0o777
-        save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
-        temporary.chmod(mode)
+    """Tensors and texts as one safetensors file with a checksum, whole or not at all.
+
+    Raises:
+        GelgtError: ``cannot_write``: the disk is full, or the file may not be written.
+    """
+    try:
+        with whole_file(path) as temporary:
+            temporary.touch()  # with the rights that the user's other files have
+            mode = temporary.stat().st_mode & 0o777
+            save_file(tensors, temporary, metadata=meta | {"checksum": _checksum(tensors, meta)})
+            temporary.chmod(mode)
+    except (SafetensorError, OSError) as error:
+        raise GelgtError(
+            "cannot_write",
+            f"{path} cannot be written: {error}.",
+            hint="Free space or get permission to write there; a training that was cut off goes on "
+            "with --resume.",
+        ) from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -168,7 +168,7 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
     temporary = parent / f".{name}.{uuid.uuid4().hex[:8]}.tmp"
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent, None if parent.is_relative_to(cache_root()) else name)
+        sweep(parent, None if parent.is_relative_to(cache_root()) else name)
         temporary.mkdir()
         lock = _lock(temporary)
         yield temporary
@@ -202,7 +202,7 @@ def _lock(folder: Path, is_shared: bool = False) -> int:
     return handle
 
 
-def _sweep(parent: Path, name: str | None = None) -> None:
+def sweep(parent: Path, name: str | None = None) -> None:
     """Remove scratch folders whose process was killed: all of them in the cache, and elsewhere, in
     a folder of the user's, those of one name."""
     left = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.tmp")

@@ -22,7 +22,15 @@ from gelgt.memory import check_memory, too_little_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema
 from gelgt.sources.as_read import TableRead, write_as_read
-from gelgt.sources.cache import build_folder, build_new, cache_root, check_new, scratch_folder, text_key
+from gelgt.sources.cache import (
+    build_folder,
+    build_new,
+    cache_root,
+    check_new,
+    scratch_folder,
+    sweep,
+    text_key,
+)
 from gelgt.sources.check import check_keys
 from gelgt.sources.column_kinds import inferred_kinds
 from gelgt.sources.database import Database
@@ -69,6 +77,7 @@ def import_source(
     stated = stated or {}
     if out is None:
         return _import_to_cache(source, stated, only, fresh)
+    sweep(out.resolve().parent, "gelgt-import")
     check_new(out)
     with scratch_folder(out.resolve().parent, "gelgt-import") as work, Processes(work) as processes:
         watch = Watch(source, source.state())
