@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from database_servers import PASSWORD
-from secrets_watch import MARK, Watch, forms_in, search
 
+from database_servers import PASSWORD
 from gelgt import GelgtError
+from secrets_watch import MARK, Watch, forms_in, search
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 # Parts of the names of options in an address whose values are secrets.
 SECRET_WORDS = (
     "password",
@@ -41,8 +40,8 @@ def masked(text: str) -> str:
     """A text without the passwords and tokens of addresses in it.
 
     Example:
-        >>> masked("There is no folder postgresql:/me:hunter2@host/db?sslpassword=x&sslmode=require")
-        'There is no folder postgresql:/me:***@host/db?sslpassword=***&sslmode=require'
+        >>> masked("There is no postgresql:/me:hunter2@host/db?sslpassword=x&sslmode=require")
+        'There is no postgresql:/me:***@host/db?sslpassword=***&sslmode=require'
     """
     if ":/" not in text and "=" not in text:
         return text

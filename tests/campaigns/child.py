@@ -1,7 +1,8 @@
 """A command of gelgt in a process of its own that something happens to.
 
-`zygote.py` forks these processes. What happens to it happens at its n-th change of a file (creating, renaming, removing, linking,
-flushing), which `Operations` counts, or from outside at a moment of time.
+`zygote.py` forks these processes. What happens to one happens at its n-th change of a file
+(creating, renaming, removing, linking, flushing), which `Operations` counts, or from outside at a
+moment of time.
 """
 
 import ctypes

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from campaigns import commands
+from campaigns import commands, running
 from campaigns.child import Start
-from campaigns.commands import ASIDE, COMMANDS, HUNG, Command, Ended, Unbroken, is_left
+from campaigns.commands import ASIDE, COMMANDS, Command, is_left
 from campaigns.frame import Campaign
+from campaigns.running import HUNG, Ended, Unbroken
 from campaigns.world import cached_in
 from gelgt.sources.cache import scratch_folder
 
@@ -38,8 +39,9 @@ FAULTS = {
 }
 _SHARES = np.array(list(FAULTS.values())) / sum(FAULTS.values())
 STARTED = re.compile(r'threading.py", line \d+ in start')  # a thread that got no memory to begin
-# How the system ends a process whose memory it refuses, beside an error: C++ code gives up.
-REFUSED_MEMORY = (-signal.SIGABRT, -signal.SIGKILL)
+# How a process ends whose memory is refused, beside an error: libraries in C++ give up, or do not
+# look whether they got any.
+REFUSED_MEMORY = (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV)
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class World:
         """What a command does when nothing happens to it."""
         if command.name not in self.measured:
             if command.name == "task anew":
-                commands.make_state(self.folder, "older")
-            self.measured[command.name] = commands.measure(self.folder, command)
+                running.make_state(self.folder, "older")
+            self.measured[command.name] = running.measure(self.folder, command)
         return self.measured[command.name]
 
 
@@ -77,7 +79,7 @@ def case(world: World, number: int, random: np.random.Generator) -> str:
 def _try(
     world: World, command: Command, whole: Unbroken, fault: str, random: np.random.Generator
 ) -> str:
-    folder = commands.fresh(world.folder, command.state, is_cold=bool(random.random() < 0.5))
+    folder = running.fresh(world.folder, command.state, is_cold=bool(random.random() < 0.5))
     if command.older is not None and random.random() < 0.7:
         command.older(folder)
     before = world.folder / "before"
@@ -86,14 +88,16 @@ def _try(
     start = _start(command, folder, fault, whole, random)
     moment = random.uniform(0, whole.seconds) if fault == "moment" else None
     what = f"{fault} at {start.at}, {start.amount}, {start.place}"
-    first = commands.run(start, moment)
+    first = running.run(start, moment)
     mend(folder)
     ending = _ending(first, fault, what)
     unchanged = commands.untouched(command, before)
     for_cache = world.folder / "case" / "cache"
     wrong = commands.half_written(command, folder, before)
     assert not wrong, f"half-written after {what}: {wrong}; {first}"
-    is_done = first.code == 0 and not left(command, folder)  # it may lack handles to remove things
+    # It may lack handles to remove things, and writes a task to the cache where its own folder is
+    # read-only.
+    is_done = first.code == 0 and fault != "read-only" and not left(command, folder)
     last = first if is_done else again(command, Start(command.arguments, folder), what)
     found = commands.result(command, folder, last.out)
     other = {name for name, _ in found.items() ^ whole.result.items()}
@@ -148,14 +152,14 @@ def _ending(first: Ended, fault: str, what: str) -> str:
 
 def again(command: Command, start: Start, what: str) -> Ended:
     """The same command, without what happened to it."""
-    second = commands.run(start)
+    second = running.run(start)
     if second.code == 2 and second.error in command.more:
         more = command.more[second.error]
         if not more:
             return second  # all was done; the result is compared
         is_done = "a finished run" in second.err
         assert is_done or more in second.err, f"the repair is not named: {second.err}"
-        second = commands.run(replace(start, arguments=(*start.arguments, more)))
+        second = running.run(replace(start, arguments=(*start.arguments, more)))
     assert second.code == 0, f"not the second time, after {what}: {second}"
     return second
 

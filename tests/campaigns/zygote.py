@@ -40,7 +40,8 @@ class Zygote:
         return code
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._server.stdin is not None and self._server.stdout is not None
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(question, default=str) + "\n")
         self._server.stdin.flush()
         answer: dict[str, Any] = json.loads(self._server.stdout.readline())

@@ -51,7 +51,7 @@ def test_a_full_disk_is_an_error_of_the_file(tmp_path: Path) -> None:
     before, whole = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, whole[1]))
     try:
-        with pytest.raises(GelgtError, match="model.safetensors cannot be written") as caught:
+        with pytest.raises(GelgtError, match=r"model\.safetensors cannot be written") as caught:
             save_tensors(path, {"a": torch.zeros(3000)}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, whole)

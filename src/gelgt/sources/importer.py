@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gelgt.errors import SourceError
 from gelgt.memory import check_memory, too_little_memory
 from gelgt.schema.manifest import MANIFEST, dump_yaml, schema_to_dict
 from gelgt.schema.model import DatabaseSchema
