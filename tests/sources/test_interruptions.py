@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,18 @@ def test_folders_of_the_user_are_not_taken_for_what_a_killed_process_left(tmp_pa
         os.utime(tmp_path / name, (1, 1))
     gelgt.open({"shops": pa.table({"id": [1, 2]})}, out=tmp_path / "project")
     assert sorted(p.name for p in tmp_path.iterdir()) == [*sorted(names[:2]), "project"]
+
+
+def test_what_killed_label_sql_has_spilled_is_removed(
+    small_shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (".gelgt-sql.0123abcd.tmp", ".other.0123abcd.tmp"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1, 1))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    db = gelgt.open(small_shop.url)
+    assert db.task("PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH customers.id").rows["train"]
+    assert [path.name for path in tmp_path.iterdir()] == [".other.0123abcd.tmp"]
 
 
 def test_a_refused_import_removes_what_a_killed_one_left(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Run folders: what they hold, what they refuse, and the two regimes."""
 
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +20,12 @@ from tiny import small
 import gelgt
 from gelgt import Database, GelgtError, Task
 from gelgt.metrics import score
-from gelgt.runs.folder import CHECKPOINT
+from gelgt.presets import RunConfig
+from gelgt.runs.folder import CHECKPOINT, MARK
 from gelgt.training import Options, Progress, Run, in_regime, load_run, train_run
-from gelgt.training.checkpoint import State
+from gelgt.training.checkpoint import Snapshot, State, save_checkpoint
 from gelgt.training.ensemble import is_behind
+from gelgt.training.run import _as_begun
 
 
 @pytest.fixture(scope="module")
@@ -135,16 +139,28 @@ def test_one_training_at_a_time(db: Database, task: Task, tmp_path: Path) -> Non
                 with pytest.raises(GelgtError) as caught:
                     train_run(db, task, out, small(train__seed=7), Options(resume=is_resumed))
                 refused.append(caught.value.code)
+                assert f"process {os.getpid()} on {socket.gethostname()}" in caught.value.message
 
     first = train_run(
         db, task, out, small(task.task_type), Options(baselines=False), progress=Second()
     )
     assert set(refused) == {"run_busy"}
+    assert (out / MARK).read_bytes() == b""
     assert first.config.train.seed == 0
     with pytest.raises(GelgtError) as caught:
         train_run(db, task, out, small(train__seed=7))
     assert caught.value.code == "run_exists"
     assert load_run(out).record.to_json() == first.record.to_json()
+
+
+def test_a_resumed_run_keeps_the_origins_of_its_settings(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, State(columns=5), Snapshot({}, [], {}, {}), "key")
+    config = RunConfig.of("cpu", "binary_classification", {"model.history_columns": 5})
+    assert _as_begun(config, tmp_path, "key").origins["model.history_columns"] == "set"
+    other = RunConfig.of("cpu", "binary_classification", {"model.history_columns": 6})
+    begun = _as_begun(other, tmp_path, "key")  # with more time it would read more
+    assert begun.model.history_columns == 5
+    assert begun.origins["model.history_columns"] == "derived"
 
 
 def test_a_run_without_the_mark_is_known(
