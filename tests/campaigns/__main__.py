@@ -8,7 +8,17 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-NAMES = ("files", "future", "sentences", "queries", "databases", "servers", "texts", "kill", "together")
+NAMES = (
+    "files",
+    "future",
+    "sentences",
+    "queries",
+    "databases",
+    "servers",
+    "texts",
+    "kill",
+    "together",
+)
 
 
 def main() -> int:
