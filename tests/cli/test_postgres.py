@@ -44,26 +44,28 @@ def reader(small_shop: Shop, postgres: Any) -> str:
     )
     with engine.connect() as connection:
         connection.exec_driver_sql(
-            "DROP OWNED BY reader" if _has_reader(connection) else "CREATE ROLE reader LOGIN"
+            "DROP OWNED BY shop_reader"
+            if _has_reader(connection)
+            else "CREATE ROLE shop_reader LOGIN"
         )
         connection.exec_driver_sql(
-            f"ALTER ROLE reader PASSWORD '{PASSWORD.replace(chr(39), chr(39) * 2)}'"
+            f"ALTER ROLE shop_reader PASSWORD '{PASSWORD.replace(chr(39), chr(39) * 2)}'"
         )
-        connection.exec_driver_sql("ALTER ROLE reader SET default_transaction_read_only = on")
-        connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        connection.exec_driver_sql("ALTER ROLE shop_reader SET default_transaction_read_only = on")
+        connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO shop_reader")
     engine.dispose()
-    return str(postgres.url.replace(f"tester:{quote(postgres.password, safe='')}", "reader"))
+    return str(postgres.url.replace(f"tester:{quote(postgres.password, safe='')}", "shop_reader"))
 
 
 def _has_reader(connection: Any) -> bool:
     return bool(
-        connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = 'reader'").first()
+        connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = 'shop_reader'").first()
     )
 
 
 @pytest.mark.postgres
 def test_the_story(run: Run, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = reader.replace("reader@", f"reader:{quote(PASSWORD, safe='')}@")
+    url = reader.replace("shop_reader@", f"shop_reader:{quote(PASSWORD, safe='')}@")
     cache, folder, out = tmp_path / "cache", tmp_path / "runs" / "soon", tmp_path / "soon.parquet"
     printed = []
     monkeypatch.setenv("GELGT_CACHE", str(cache))
