@@ -31,6 +31,8 @@ SECRET_WORDS = (
 )
 # A password may hold anything but spaces, @ and / included. A path has one slash behind its scheme.
 _PASSWORD = re.compile(r"(\b[a-zA-Z][\w+.-]+:/{1,3}[^\s/@:]*):\S+@")
+# Where the address is mistyped, and what is left of it a path or the name of a database.
+_MISTYPED = re.compile(r"([^\s/:@])(?::|%3A)[^\s/:@]+(?:@|%40)", re.IGNORECASE)
 _OPTION = re.compile(
     rf"([?&](?:[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*|sig)=)[^&\s]+", re.IGNORECASE
 )
@@ -43,9 +45,10 @@ def masked(text: str) -> str:
         >>> masked("There is no postgresql:/me:hunter2@host/db?sslpassword=x&sslmode=require")
         'There is no postgresql:/me:***@host/db?sslpassword=***&sslmode=require'
     """
-    if ":/" not in text and "=" not in text:
+    if "@" not in text and "%40" not in text and "=" not in text:
         return text
-    return _OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    text = _MISTYPED.sub(r"\1:***@", _PASSWORD.sub(r"\1:***@", text))
+    return _OPTION.sub(r"\1***", text)
 
 
 class GelgtError(Exception):

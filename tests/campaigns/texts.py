@@ -122,7 +122,7 @@ def understand(world: World, kind: str, text: str) -> None:
         parse_body(list(BODIES.values())[number], text.encode("utf-8", "surrogatepass"))
     else:
         said = address_of(text)
-        is_whole = f"ann:{SECRET}@" in text and text.count(SECRET) == 1  # in its place alone
+        is_whole = text.count(SECRET) == text.count(f"ann:{SECRET}@")  # where passwords stand
         assert not (is_whole and SECRET in said), f"the password is told: {said}"
 
 

@@ -33,6 +33,9 @@ ADDRESSES = [
     f"https://me:{QUOTED}@host/shop.db?token={QUOTED}",
     f"sqlite:///missing.db?key={QUOTED}",
     f"duckdb:///missing.duckdb?password={QUOTED}",
+    f"postgresql:/me:{QUOTED}@host/shop",  # mistyped: a path, and the name of a database
+    f"mariadb:/+/me:{QUOTED}@host/shop",
+    f"postgresql://*/me:{QUOTED}@host/shop",
 ]
 
 

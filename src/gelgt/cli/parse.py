@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 
-from gelgt.errors import GelgtError, did_you_mean
+from gelgt.errors import GelgtError, did_you_mean, masked
 from gelgt.storage.place import is_storage, safe_place
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -80,13 +80,13 @@ def address_of(source: str) -> str:
     ('postgresql://ann@host/shop', 'exports/')
     """
     if "://" not in source or source.startswith(("hf://", "duckdb://")):
-        return source
+        return masked(source)  # a mistyped address is a path, with its password
     if is_storage(source):
         return safe_place(source)
     # imported here: SQLAlchemy is needed for SQL sources only
     from gelgt.sources.address import parse_url, safe_address
 
-    return safe_address(parse_url(source))
+    return masked(safe_address(parse_url(source)))
 
 
 def typed_command(source: str, address: str) -> str:
