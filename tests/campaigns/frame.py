@@ -177,11 +177,19 @@ def supervise(name: str, cases: int, seed: int, out: Path, seconds: float) -> Re
 def _wait(worker: "subprocess.Popen[bytes]", now: Path) -> str:
     while worker.poll() is None:
         time.sleep(0.2)
-        if now.exists() and time.time() - now.stat().st_mtime > HANGS:
+        if time.time() - _since(now) > HANGS:
             worker.kill()
             worker.wait()
             return " (hung)"
     return ""
+
+
+def _since(now: Path) -> float:
+    """When the case that runs began; now where none does."""
+    try:
+        return now.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
 
 
 def _skip(name: str, seed: int, out: Path, number: int, ending: str) -> None:

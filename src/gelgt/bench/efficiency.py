@@ -1,7 +1,8 @@
 """`gelgt bench efficiency`: what a training step and a prediction cost, part by part and end to
 end, beside the plain path in the same run.
 
-    replayed   packed batches of fixed shapes, a step recorded as one CUDA graph
+    replayed   packed batches of fixed shapes, a step recorded as one CUDA graph; also of several
+               networks at once
     eager      every operation launched by the host, row features sliced on the host: the path for
                everything that cannot be recorded
 
@@ -26,16 +27,19 @@ from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
 from gelgt.sampling import SubgraphLoader
 from gelgt.scoring import Scorer
+from gelgt.training.abreast import Record
 from gelgt.training.data import TrainingData
 from gelgt.training.fit import Trainer
-from gelgt.training.model import make_model
+from gelgt.training.model import make_model, member_config
 from gelgt.training.regime import in_regime
+from gelgt.training.session import Goal, Session
 
 # The authors' public code, driver-dnf, batch 64, 300 → 200 rows, d = 512, 4 layers, float32, on one
 # H200: a reference measured once, not in this run. The step alone, and one batch of its loader (8
 # workers), in ms; seeds a second of inference without loading.
 AUTHORS = {"step_ms": 117.0, "loader_ms": 425.0, "inference_seeds_per_second": 1290.0}
 Say = Callable[[str], None]
+NETWORKS = (3, 5)  # that are trained side by side
 EAGER_SEEDS = 2048  # seeds of an inference that is not recorded
 
 
@@ -74,6 +78,8 @@ def bench_efficiency(
     config = in_regime(RunConfig.of(preset, labels.task_type, changes), labels)
     bench = _Bench(TrainingData.of(db, labels, config), config, DeviceTimer(on), say)
     results = [bench.training("replayed", steps), bench.training("eager", max(3, steps // 10))]
+    if bench.is_recorded:
+        results += [bench.side_by_side(count, steps) for count in NETWORKS]
     results += [bench.inference("replayed"), bench.inference("eager")]
     say("parts of a step")
     results += step_parts(bench.trainer("eager"), bench.timer)
@@ -156,12 +162,50 @@ class _Bench:
             **programs,
         }
 
+    def side_by_side(self, count: int, steps: int) -> dict[str, Any]:
+        """Steps of several networks at once, recording and the first steps left out."""
+        self.say(f"training, {count} networks side by side")
+        self.timer.reset_peak()
+        first = self.trainer("replayed")
+        trainers = [first, *(self._beside(first, number) for number in range(1, count))]
+        record, batches = Record(trainers), _endless(first.loader)
+        for batch in islice(first.loader.epoch(0), len(first.loader)):  # every shape is recorded
+            record.step(trainers, batch, _seeds_of(batch))
+        self.timer.wait()
+        start = time.perf_counter()
+        for batch in islice(batches, steps):
+            record.step(trainers, batch, _seeds_of(batch))
+            for trainer in trainers:
+                trainer.state.total += 1
+        for trainer in trainers:
+            trainer.collect()
+        self.timer.wait()
+        seconds = time.perf_counter() - start
+        batches.close()
+        return {
+            "what": f"training, {count} networks",
+            "path": "replayed",
+            "ms": round(1e3 * seconds / steps, 3),
+            **self.timer.peak(),
+        }
+
+    def _beside(self, first: Trainer, number: int) -> Trainer:
+        config = member_config(self.config, number, None)
+        return Trainer(
+            make_model(self.data, config),
+            self.data,
+            config.train,
+            self.timer.device,
+            goal=Goal(order=self.config.train.seed),
+            session=Session(member=number, beside=first),
+        )
+
     def label(self, path: str) -> str:
         return "not recorded" if path == "replayed" and not self.is_recorded else path
 
     def step(self, trainer: Trainer, batch: Any) -> int:
         """One training step; gives the number of its seeds."""
-        seeds: int = batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds
+        seeds = _seeds_of(batch)
         trainer._step([batch], seeds)
         trainer.state.total += 1
         return seeds
@@ -190,6 +234,10 @@ class _Bench:
             "seeds_per_second": round(len(seeds) / taken[1]),
             **self.timer.peak(),
         }
+
+
+def _seeds_of(batch: Any) -> int:
+    return int(batch.seeds if isinstance(batch, StaticBatch) else batch.batch.num_seeds)
 
 
 def _endless(loader: SubgraphLoader) -> Any:
