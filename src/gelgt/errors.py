@@ -30,9 +30,9 @@ SECRET_WORDS = (
     "signature",
 )
 # A password may hold anything but spaces, @ and / included. A path has one slash behind its scheme.
-_PASSWORD = re.compile(r"(\b[a-zA-Z][\w+.-]+:/{1,3}[^\s/@:]*):\S+@")
+_PASSWORD = re.compile(r"(\b[a-zA-Z][\w+.-]+:/{1,3}[^\s/@:]*):(?!password@)\S+@")
 # Where the address is mistyped, and what is left of it a path or the name of a database.
-_MISTYPED = re.compile(r"([^\s/:@])(?::|%3A)(?!/)[^\s:@]+(?:@|%40)", re.IGNORECASE)
+_MISTYPED = re.compile(r"([^\s/:@])(?::|%3A)(?!/|password@)[^\s:@]+(?:@|%40)", re.IGNORECASE)
 _OPTION = re.compile(
     rf"([?&](?:[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*|sig)=)[^&\s]+", re.IGNORECASE
 )

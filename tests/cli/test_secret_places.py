@@ -36,6 +36,7 @@ ADDRESSES = [
     f"postgresql:/me:{QUOTED}@host/shop",  # mistyped: a path, and the name of a database
     f"mariadb:/+/me:{QUOTED}@host/shop",
     f"postgresql://*/me:{QUOTED}@host/shop",
+    f"me:{QUOTED}@host postgresql://[me",
 ]
 
 

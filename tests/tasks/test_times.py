@@ -110,3 +110,13 @@ def test_the_range_of_a_table_in_many_row_groups(group_rows: int) -> None:
         assert (span.earliest, span.latest, span.strays) == (days[0], until, 0)
     with pytest.raises(TaskError, match="has a row with a time up to 2022-12-31"):
         time_range(db, until=pd.Timestamp("2022-12-31"))
+
+
+@pytest.mark.parametrize(
+    "text", ["00:00", "Mar 3", "3/4", "24-03-01", "now", "2024-01-01 00:00:00 +99999999999:00"]
+)
+def test_a_time_without_a_year_is_not_guessed(text: str) -> None:
+    """pandas would take today's, the year 1 or 2001."""
+    with pytest.raises(TaskError, match="must be a time") as caught:
+        timestamp(text, "validation time")
+    assert caught.value.code == "bad_time"

@@ -88,6 +88,7 @@ def parse_url(text: str) -> "URL":
         return sa.make_url(text)
     except (ArgumentError, NoSuchModuleError, ValueError):
         scheme = text.split("://", 1)[0]
+        scheme = scheme if re.fullmatch(r"[\w+.-]+", scheme) else "…"
         raise SourceError(
             "bad_url",
             f"The address '{scheme}://…' is not a database URL.",

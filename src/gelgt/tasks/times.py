@@ -5,6 +5,7 @@ Inside, a time is `datetime64[us]` in UTC without a zone, whatever unit or zone 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,10 @@ def timestamp(value: Any, role: str) -> pd.Timestamp:
     try:
         if isinstance(value, bool | int | float):
             raise ValueError("a bare number")
+        if isinstance(value, str) and not re.search(r"\d{4}", value):
+            raise ValueError("no year")  # pandas would take the day or the year of today
         stamp = pd.Timestamp(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         stamp = None
     if stamp is None or pd.isna(stamp):
         raise TaskError(
@@ -56,7 +59,7 @@ def duration(value: Any) -> pd.Timedelta:
         if isinstance(value, bool | int | float):
             raise ValueError("a bare number")
         delta = pd.Timedelta(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         delta = None
     if delta is None or pd.isna(delta) or delta <= pd.Timedelta(0):
         raise TaskError(
