@@ -191,9 +191,13 @@ def left(command: Command, folder: Path) -> list[str]:
     known |= {path.name for path in (folder.parent / "states" / command.state).iterdir()}
     found = [path for path in folder.iterdir() if path.name not in known]
     found += [path for path in folder.rglob(".*") if is_left(Path(path.name))]
-    # Python tries out a folder for temporary files by an empty one, and may then not remove it
-    found += [path for path in (folder / "tmp").iterdir() if path.is_dir() or path.stat().st_size]
+    # Python tries out a folder for temporary files by a tiny one, and may then not remove it
+    found += [path for path in (folder / "tmp").iterdir() if path.is_dir() or not _is_probe(path)]
     return sorted({str(path.relative_to(folder)) for path in found})
+
+
+def _is_probe(path: Path) -> bool:
+    return path.read_bytes() in (b"", b"blat")
 
 
 @contextmanager
