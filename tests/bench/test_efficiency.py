@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from gelgt.bench import efficiency
-from gelgt.bench.efficiency import bench_efficiency
+import gelgt
+from gelgt.bench.efficiency import _Bench, bench_efficiency
+from gelgt.bench.step_parts import DeviceTimer
+from gelgt.presets import RunConfig
 from gelgt.training import fit
+from gelgt.training.data import TrainingData
 from gelgt.training.optimiser import make_optimiser
+from gelgt.training.regime import in_regime
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without one")
@@ -41,13 +45,12 @@ def test_bench_efficiency_without_a_gpu(relbench_data: Callable[[str], Path]) ->
 def test_networks_side_by_side(
     relbench_data: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packed steps without a GPU, of one network and of two."""
+    """Packed steps of two networks without a GPU."""
     monkeypatch.setattr(fit, "PARTS", 1)
     monkeypatch.setattr(fit, "why_not_recorded", lambda *_: None)
     monkeypatch.setattr(
         fit, "make_optimiser", lambda model, config, **_: make_optimiser(model, config)
     )
-    monkeypatch.setattr(efficiency, "NETWORKS", (2,))
     changes = {
         "model.width": 16,
         "model.row_width": 8,
@@ -57,7 +60,11 @@ def test_networks_side_by_side(
         "train.batch_size": 2048,
         "train.windows": 1,
     }
-    results = bench_efficiency(relbench_data("rel-f1"), preset="cpu", steps=2, changes=changes)
-    found = {(entry["what"], entry["path"]): entry["ms"] for entry in results["results"]}
-    assert found["training", "replayed"] > 0
-    assert found["training, 2 networks", "replayed"] > 0
+    db = gelgt.open(relbench_data("rel-f1"))
+    task = db.task("driver-dnf")
+    config = in_regime(RunConfig.of("cpu", task.task_type, changes), task)
+    data = TrainingData.of(db, task, config)
+    bench = _Bench(data, config, DeviceTimer(torch.device("cpu")), lambda line: None)
+    found = bench.side_by_side(2, 2)
+    assert found["what"] == "training, 2 networks"
+    assert found["ms"] > 0
