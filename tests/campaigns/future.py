@@ -215,6 +215,8 @@ def _side(rows: Rows, val: datetime) -> Side:
     for table, types in TYPES.items():
         schema[table]["kinds"] = {c: kinds.get(kind, "timestamp") for c, kind in types.items()}
     schema["orders"]["kinds"]["channel"] = "text"
+    # inferred, it would follow from all rows, which have no time without it
+    schema["items"]["dated_by"] = "order"
     stated = {
         "val_timestamp": str(val),
         "test_timestamp": str(val + timedelta(1)),

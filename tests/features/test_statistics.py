@@ -53,3 +53,13 @@ def test_foreign_json_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(GelgtError) as caught:
         FeatureStatistics.load(tmp_path / "stats.json")
     assert caught.value.code == "bad_statistics"
+
+
+def test_categories_that_are_no_texts_are_refused() -> None:
+    content = STATISTICS.to_dict()
+    columns = [c for table in content["tables"].values() for c in table.values()]
+    entry = next(c for c in columns if c["kind"] == "categorical")
+    entry["categories"] = [*entry["categories"], 3]
+    with pytest.raises(GelgtError, match="a category is no text") as caught:
+        FeatureStatistics.from_dict(content)
+    assert caught.value.code == "bad_statistics"

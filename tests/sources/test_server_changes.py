@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 import gelgt
 from database_servers import MariaServer, PostgresServer
@@ -209,3 +210,20 @@ def test_rows_without_a_snapshot(maria: tuple[str, Run], engine: str) -> None:
     ):
         gelgt.open(url)
     assert gelgt.open(url).read("b", ["v"]).column(0).to_pylist() == [5, 9]
+
+
+def test_a_connection_that_is_lost_while_it_is_closed() -> None:
+    """All rows are read by then."""
+    source, ended = object.__new__(SQLSource), []
+
+    class Lost:
+        def close(self) -> None:
+            raise OperationalError("ROLLBACK", None, ConnectionResetError("gone"))
+
+        def dispose(self) -> None:
+            ended.append(True)
+
+    source._connection = source._engine_ = Lost()  # type: ignore[assignment]
+    source._close()
+    assert ended == [True]
+    assert source._engine_ is None

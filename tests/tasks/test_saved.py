@@ -62,3 +62,12 @@ def test_folders_of_unknown_data_say_so(shop_db: Database, tmp_path: Path) -> No
     del content["gelgt"]["labels"]
     (folder / "manifest.yaml").write_text(yaml.safe_dump(content))
     assert any("does not say which data" in n for n in shop_db.task(folder).notices)
+
+
+def test_sql_that_is_no_text(shop_db: Database) -> None:
+    folder = make_task(shop_db, COUNT, name="listed").save()
+    path = folder / "manifest.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"sql": ["SELECT 1"]}))
+    with pytest.raises(TaskError, match="has sql that is no text") as caught:
+        shop_db.task(str(folder))
+    assert caught.value.code == "bad_manifest"

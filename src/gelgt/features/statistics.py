@@ -180,4 +180,6 @@ def _column(entry: Mapping[str, Any]) -> ColumnStatistics:
         for name, value in entry.items()
         if name != "kind"
     }
+    if not all(isinstance(category, str) for category in values.get("categories", ())):
+        raise ValueError("a category is no text")
     return _CLASSES[entry["kind"]](**values)

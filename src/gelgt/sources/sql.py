@@ -8,6 +8,7 @@ state of the data, a batch at a time. What differs between the systems is in `sq
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,9 @@ class SQLSource:
     def _close(self) -> None:
         if self._engine_ is not None:
             if hasattr(self, "_connection"):
-                self._connection.close()
+                # what was read is read, and a connection that is lost needs no end
+                with suppress(SQLAlchemyError, OSError):
+                    self._connection.close()
             self._engine_.dispose()
             self._engine_ = None
 

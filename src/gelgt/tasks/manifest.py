@@ -91,6 +91,12 @@ def _parsed(db: Database, content: Mapping[str, Any], name: str) -> Definition:
         raise TaskError(
             "bad_manifest", f"{where} lacks {', '.join(missing)}.", hint="Add them to the file."
         )
+    if not isinstance(content.get("sql") or "", str):
+        raise TaskError(
+            "bad_manifest",
+            f"{where} has sql that is no text: {content['sql']!r:.80}.",
+            hint="Write one query.",
+        )
     return _definition(db, content, name, is_link)
 
 
