@@ -145,4 +145,4 @@ READERS: dict[str, Callable[[World, np.random.Generator], str]] = {
     "body": _of(tuple(json.dumps(body) for body in BODY_TEXTS)),
     "address": _of(ADDRESSES),
 }
-CAMPAIGN = Campaign("texts", prepare, case, long=900_000, short=900)
+CAMPAIGN = Campaign("texts", prepare, case, long=1_000_000, short=900)
