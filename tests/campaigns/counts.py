@@ -43,7 +43,7 @@ def checked_out() -> str:
 
 def machine(commit: str) -> str:
     cores = len(os.sched_getaffinity(0))
-    return f"Commit {commit}, {cores} cores, Python {platform.python_version()}, one process."
+    return f"Commit {commit}, {cores} cores, Python {platform.python_version()}."
 
 
 def main() -> None:
