@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
+from pyarrow import compute
 
 import gelgt
 from campaigns import server_tables
@@ -173,7 +173,7 @@ def _one_zero(table: pa.Table) -> pa.Table:
     """Without -0, which a statement cannot write to MariaDB."""
     for place, column in enumerate(table.schema):
         if pa.types.is_floating(column.type):
-            table = table.set_column(place, column.name, pc.add(table.column(place), 0.0))
+            table = table.set_column(place, column.name, compute.add(table.column(place), 0.0))
     return table
 
 
