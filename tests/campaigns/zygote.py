@@ -26,8 +26,13 @@ class Zygote:
 
     def __init__(self, kind: str) -> None:
         words = [sys.executable, "-m", "campaigns.zygote", kind]
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         self._server = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
     def start(self, start: Start) -> int:

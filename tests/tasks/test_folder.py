@@ -165,9 +165,11 @@ def test_a_failed_save_leaves_nothing(shop_db: Database, monkeypatch: pytest.Mon
     assert list((shop_db.folder / "tasks").iterdir()) == []
 
 
+@pytest.mark.parametrize("is_exchanged", [True, False])
 def test_a_failed_replacement_keeps_what_was_there(
-    shop_db: Database, monkeypatch: pytest.MonkeyPatch
+    shop_db: Database, monkeypatch: pytest.MonkeyPatch, is_exchanged: bool
 ) -> None:
+    """Where two folders change places at once, and where there are two renames."""
     folder = make_task(shop_db, FORECASTS["count"], name="same").save()
     rename = os.replace
 
@@ -176,7 +178,13 @@ def test_a_failed_replacement_keeps_what_was_there(
             raise OSError("disk full")
         rename(source, target)
 
+    def exchange(one: Path, other: Path) -> bool:
+        if is_exchanged:
+            raise OSError("disk full")
+        return False
+
     monkeypatch.setattr("gelgt.files.os.replace", fail)
+    monkeypatch.setattr("gelgt.files._exchange", exchange)
     with pytest.raises(OSError, match="disk full"):
         make_task(shop_db, FORECASTS["churn"], name="same").save(overwrite=True)
     assert shop_db.task("same").task_type == "regression"

@@ -29,7 +29,7 @@ from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
 from gelgt.training.baselines import Baselines, make_baselines
-from gelgt.training.budget import Budget
+from gelgt.training.budget import Budget, columns_budget
 from gelgt.training.calibrate import calibrate
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
 from gelgt.training.columns import Columns, begun_columns, fit_columns, save_columns
@@ -322,8 +322,8 @@ def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:
     """The configuration of a run that is resumed: it keeps to the columns that it began with."""
     checkpoint = load_checkpoint(out, key)
     columns = None if checkpoint is None else checkpoint[0].columns
-    if columns is None or columns == config.model.history_columns:
-        return config  # with the origins that it began with
+    if columns is None or columns_budget(config) == config.model.history_columns >= columns:
+        return config  # it chooses the same again, with the origins that it began with
     return config.with_values("derived", model__history_columns=columns)
 
 
