@@ -322,8 +322,8 @@ def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:
     """The configuration of a run that is resumed: it keeps to the columns that it began with."""
     checkpoint = load_checkpoint(out, key)
     columns = None if checkpoint is None else checkpoint[0].columns
-    if columns is None or columns_budget(config) == config.model.history_columns >= columns:
-        return config  # it chooses the same again, with the origins that it began with
+    if columns is None or columns == columns_budget(config):
+        return config  # with the origins that it began with
     return config.with_values("derived", model__history_columns=columns)
 
 
