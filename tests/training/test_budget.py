@@ -98,7 +98,7 @@ def test_a_second_is_enough_for_a_run(db: Database, task: Task, tmp_path: Path) 
 def test_a_run_resumed_with_more_time_keeps_its_columns(
     db: Database, few: Task, tmp_path: Path
 ) -> None:
-    changes = {"train.epochs": 25, "train.patience": 25, "model.column_members": 0}
+    changes = {"train.epochs": 15, "train.patience": 15, "model.column_members": 0}
     settings = {name: value for name, value in SMALL.items() if name != "model.history_columns"}
 
     def limited(seconds: float) -> RunConfig:
@@ -112,4 +112,4 @@ def test_a_run_resumed_with_more_time_keeps_its_columns(
     assert first.record.history is not None
     assert second.record.history is not None
     assert second.record.history.columns == first.record.history.columns
-    assert len(second.record.epochs) == 25
+    assert len(second.record.epochs) == 15

@@ -41,7 +41,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_run(run).weights()
 
 
-@pytest.mark.parametrize("most", [3, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_kill_at_random_moments(most: int, db: Database, few: Task, tmp_path: Path) -> None:
     task_folder = few.save(tmp_path / "task")
     # torch is imported once, every process starts at once
