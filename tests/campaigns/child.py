@@ -183,12 +183,17 @@ def _fill(start: Start) -> None:
 
 def _limit_files(start: Start) -> None:
     """No file may be longer than so many bytes, as a quota has it."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (start.amount, start.amount))
+    _limit(resource.RLIMIT_FSIZE, start.amount)
 
 
 def _limit_handles(start: Start) -> None:
     used = len(os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + start.amount, used + start.amount))
+    _limit(resource.RLIMIT_NOFILE, used + start.amount)
+
+
+def _limit(kind: int, amount: int) -> None:
+    """Until somebody outside takes it back."""
+    resource.setrlimit(kind, (amount, resource.getrlimit(kind)[1]))
 
 
 def _limit_memory(start: Start) -> None:

@@ -2,29 +2,34 @@
 
     OUT/NAME.json            seed, finished stretches of case numbers, outcomes, seconds
     OUT/NAME.failures.jsonl  one line for each case that broke the promise, with its trace
-    OUT/NAME.now             the case that runs, so that one that ends the process is known too
-    OUT/NAME.world/          what the campaign prepared
+    PLACE/NAME.now           the case that runs, so that one that ends the process is known too
+    PLACE/NAME.world/        what the campaign prepared
 
 Cases run in a process of their own: one that crashes or hangs it is written down, and the campaign
-goes on behind it.
+goes on behind it. PLACE is a folder in memory where there is room, else OUT.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-STRETCH = 100  # cases between two records of what is done
+STRETCH, RECORDED = 100, 10.0  # cases and seconds between two records of what is done, at most
 HANGS = 60.0  # seconds after which a case counts as hanging
+MEMORY = Path("/dev/shm")
+ROOM = 6 << 30  # bytes there, for two campaigns with a server each
 
 
 @dataclass(frozen=True)
@@ -116,12 +121,20 @@ def random_of(seed: int, number: int) -> np.random.Generator:
 
 
 def run_cases(
-    campaign: Campaign, world: Any, seed: int, numbers: Iterable[int], now: Path | None = None
+    campaign: Campaign,
+    world: Any,
+    seed: int,
+    numbers: Iterable[int],
+    now: Path | None = None,
+    until: float = np.inf,
 ) -> tuple[Counter[str], dict[int, str]]:
-    """Run some cases; outcomes, and the traces of those that broke the promise."""
+    """Run some cases, the first of them or more by a time; outcomes, and the traces of those that
+    broke the promise."""
     outcomes: Counter[str] = Counter()
     traces: dict[int, str] = {}
     for number in numbers:
+        if outcomes and time.time() > until:
+            break
         if now is not None:
             now.write_text(str(number))
         try:
@@ -132,21 +145,25 @@ def run_cases(
     return outcomes, traces
 
 
-def work(campaign: Campaign, cases: int, seed: int, out: Path, until: float) -> None:
+def work(
+    campaign: Campaign, cases: int, seed: int, out: Path, until: float, place: Path | None = None
+) -> None:
     """Run what is not done, in this process."""
     record = Record.read(out, campaign.name, seed)
-    folder = out / f"{campaign.name}.world"
+    place = out if place is None else place
+    folder, now = place / f"{campaign.name}.world", place / f"{campaign.name}.now"
     folder.mkdir(parents=True, exist_ok=True)
     world = campaign.prepare(folder)
-    for numbers in record.todo(cases):
-        if time.time() > until:
-            return
-        start = time.perf_counter()
-        now = out / f"{campaign.name}.now"
-        outcomes, traces = run_cases(campaign, world, seed, numbers, now)
+    left = list(reversed(record.todo(cases)))
+    while left and time.time() < until:
+        numbers, start = left.pop(), time.perf_counter()
+        stop = min(until, time.time() + RECORDED)
+        outcomes, traces = run_cases(campaign, world, seed, numbers, now, stop)
         note(out, campaign.name, seed, traces)
-        record.add(numbers, outcomes, list(traces), time.perf_counter() - start)
+        done, rest = numbers[: outcomes.total()], numbers[outcomes.total() :]
+        record.add(done, outcomes, list(traces), time.perf_counter() - start)
         now.unlink(missing_ok=True)
+        left += [rest] if rest else []
 
 
 def note(out: Path, name: str, seed: int, traces: dict[int, str]) -> None:
@@ -159,19 +176,42 @@ def note(out: Path, name: str, seed: int, traces: dict[int, str]) -> None:
 def supervise(name: str, cases: int, seed: int, out: Path, seconds: float) -> Record:
     """Run a campaign in processes of its own, until it is done or its time is over."""
     out.mkdir(parents=True, exist_ok=True)
-    until, now = time.time() + seconds, out / f"{name}.now"
-    while True:
-        now.unlink(missing_ok=True)
+    until = time.time() + seconds
+    with workplace(out) as place:
+        now = place / f"{name}.now"
         command = [sys.executable, "-m", "campaigns", name, "--worker", str(until)]
-        options = ["--cases", str(cases), "--seed", str(seed), "--out", str(out)]
-        with (out / f"{name}.log").open("a") as log:
-            worker = subprocess.Popen([*command, *options], stdout=log, stderr=log)
-            hung = _wait(worker, now)
-        if worker.returncode == 0:
-            return Record.read(out, name, seed)
-        if not now.exists():
-            raise RuntimeError(f"{name} cannot start ({worker.returncode}): see {out / name}.log")
-        _skip(name, seed, out, int(now.read_text()), f"{worker.returncode}{hung}")
+        command += ["--cases", str(cases), "--seed", str(seed)]
+        command += ["--out", str(out), "--place", str(place)]
+        environment = os.environ | ({} if place == out else {"TMPDIR": str(place)})
+        while True:
+            now.unlink(missing_ok=True)
+            with (out / f"{name}.log").open("a") as log:
+                worker = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+                hung = _wait(worker, now)
+            if worker.returncode == 0:
+                return Record.read(out, name, seed)
+            if not now.exists():
+                ending = f"{worker.returncode}): see {out / name}.log"
+                raise RuntimeError(f"{name} cannot start ({ending}")
+            _skip(name, seed, out, int(now.read_text()), f"{worker.returncode}{hung}")
+
+
+@contextmanager
+def workplace(out: Path) -> Iterator[Path]:
+    """Where cases work: thousands of small files that are made, flushed and removed, which a disk
+    takes several times as long for. Servers keep their rows there too."""
+    if not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
+        yield out
+        return
+    for left in MEMORY.glob("gelgt-campaign-*"):  # by a supervisor that was killed
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"gelgt-campaign-{os.getpid()}-", dir=MEMORY))
+    folder.chmod(0o1777)  # servers run as users of their own, and some cases as nobody
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(worker: "subprocess.Popen[bytes]", now: Path) -> str:

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from campaigns import commands, running
+from campaigns import commands, running, serving
 from campaigns.child import Start
 from campaigns.commands import ASIDE, COMMANDS, Command, is_left
 from campaigns.frame import Campaign
 from campaigns.running import HUNG, Ended, Unbroken
+from campaigns.serving import SERVE
 from campaigns.world import cached_in
 from gelgt.sources.cache import scratch_folder
 
@@ -37,6 +38,7 @@ FAULTS = {
     "read-only": 3,
     "failing disk": 3,
 }
+KILLED = (*COMMANDS, SERVE)
 _SHARES = np.array(list(FAULTS.values())) / sum(FAULTS.values())
 STARTED = re.compile(r'threading.py", line \d+ in start')  # a thread that got no memory to begin
 # How a process ends whose memory is refused, beside an error: libraries in C++ give up, or do not
@@ -57,7 +59,8 @@ class World:
         if command.name not in self.measured:
             if command.name == "task anew":
                 running.make_state(self.folder, "older")
-            self.measured[command.name] = running.measure(self.folder, command)
+            measure = serving.measure if command is SERVE else running.measure
+            self.measured[command.name] = measure(self.folder, command)
         return self.measured[command.name]
 
 
@@ -65,19 +68,20 @@ def prepare(folder: Path) -> World:
     _unmount(folder / "case")
     world = World(folder, _mount(folder / "case") and _unmount(folder / "case"))
     if folder.suffix == ".world":  # the long form; the short one measures what it needs
-        for command in COMMANDS:
+        for command in KILLED:
             world.unbroken(command)
     return world
 
 
 def case(world: World, number: int, random: np.random.Generator) -> str:
-    command = COMMANDS[number % len(COMMANDS)]
+    command = KILLED[number % len(KILLED)]
     fault = str(random.choice(list(FAULTS), p=_SHARES))
     if fault == "full disk" and not world.can_mount:
         fault = "quota"
     whole = world.unbroken(command)
     with _disk(world.folder / "case", fault == "full disk"):
-        return f"{command.name}: {_try(world, command, whole, fault, random)}"
+        tried = _try_server if command is SERVE else _try
+        return f"{command.name}: {tried(world, command, whole, fault, random)}"
 
 
 def _try(
@@ -110,6 +114,25 @@ def _try(
     _sweep(for_cache)
     assert not (stray := left(command, folder)), f"left behind after {what}: {stray}"
     return ending
+
+
+def _try_server(
+    world: World, command: Command, whole: Unbroken, fault: str, random: np.random.Generator
+) -> str:
+    folder = running.fresh(world.folder, command.state, is_cold=bool(random.random() < 0.5))
+    serving.lay_out(folder)
+    before = serving.unchanged(folder)
+    start = _start(command, folder, fault, whole, random)
+    what = f"{fault} at {start.at}, {start.amount}, {start.place}"
+    first, phase, has_grown = serving.attempt(folder, start, whole, random)
+    mend(folder)
+    ending = _ending(first, fault, f"{what} while {phase or 'it ran'}")
+    assert serving.unchanged(folder) == before, f"run or import changed: {what}; {first}"
+    serving.check_again(folder, whole, has_grown, what)
+    assert serving.unchanged(folder) == before, f"run or import changed after {what}"
+    _sweep(folder / "cache")
+    assert not (stray := left(command, folder)), f"left behind after {what}: {stray}"
+    return f"{ending} while {phase}" if phase else ending
 
 
 def _start(
@@ -229,4 +252,4 @@ def _is_done(words: list[str]) -> bool:
         return False
 
 
-CAMPAIGN = Campaign("kill", prepare, case, long=3_300, short=2)
+CAMPAIGN = Campaign("kill", prepare, case, long=3_600, short=2)

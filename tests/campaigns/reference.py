@@ -114,11 +114,11 @@ class Reference:
     def _aggregate(self, part: Any, time: datetime, row: Row) -> Any:
         _, function, table, column, where, start, end, unit, path = part
         inside = []
+        latest = shift(time, end, unit)
+        earliest = datetime.min if start is None else shift(time, start, unit)
         for other in self.rows.tables[table].values():
             came = self.rows.time(table, other)
-            if came is None or came > shift(time, end, unit):
-                continue
-            if start is not None and came <= shift(time, start, unit):
+            if came is None or not earliest < came <= latest:
                 continue
             if self._owner(table, other, path) != row[KEYS[self.entity]]:
                 continue

@@ -10,6 +10,7 @@ import pytest
 
 from campaigns.__main__ import NAMES
 from campaigns.frame import Campaign, Record, run_cases, work
+from campaigns.lanes import SHARES, Clock
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,3 +50,29 @@ def test_finished_cases_are_not_run_again_and_failures_are_kept(tmp_path: Path) 
     again = run_cases(campaign, seen, 5, [207])[1]
     assert json.loads(lines[4])["trace"].splitlines()[-1] == again[207].splitlines()[-1]
     assert Record.read(tmp_path, "fragile", 6).cases == 0
+
+
+def test_the_time_is_over_within_a_stretch(tmp_path: Path) -> None:
+    campaign = Campaign("fragile", lambda folder: [], _fragile, long=300, short=1)
+    assert run_cases(campaign, [], 5, range(3), until=0.0)[0].total() == 1
+    work(campaign, 300, 5, tmp_path, 0.0)
+    assert Record.read(tmp_path, "fragile", 5).cases == 0
+    # what is recorded in parts is the same as at once
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("campaigns.frame.RECORDED", -1.0)
+        work(campaign, 110, 5, tmp_path, float("inf"))
+    record = Record.read(tmp_path, "fragile", 5)
+    assert (record.cases, record.done, record.failed) == (110, [[0, 110]], [7, 57, 107])
+
+
+def test_two_lanes_divide_the_time(tmp_path: Path) -> None:
+    assert set(SHARES) == set(NAMES)
+    clock, now, ends, taken = Clock(list(SHARES), 3600.0, 2, 0.0), 0.0, [0.0, 0.0], {}
+    while turn := clock.take(lane := ends.index(min(ends)), now := min(ends)):
+        # the first is done before its time, and leaves the rest to others
+        taken[turn[0]] = min(turn[1], 40.0) if turn[0] == "texts" else turn[1]
+        ends[lane] = now + taken[turn[0]]
+    assert taken.keys() == SHARES.keys()
+    assert ends == pytest.approx([3600.0, 3600.0])
+    assert all(taken[name] > 0.99 * SHARES[name] for name in ("future", "files", "sentences"))
+    assert min(taken["kill"], taken["servers"]) > 400
