@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -59,6 +60,7 @@ class DatabaseServer:
     scheme, database = "", ""
     signals: ClassVar[dict[str, signal.Signals]]
     password = PASSWORD
+    options: Sequence[str] = ()  # further ones, from its next start on
 
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix=f"gelgt-{self.kind}-"))
@@ -92,7 +94,7 @@ class DatabaseServer:
         """Start it, and wait until it answers."""
         with self.log.open("a") as out:
             self._process = subprocess.Popen(
-                [*_ends_with_us(), *self._command()],
+                [*_ends_with_us(), *self._command(), *self.options],
                 stdout=out,
                 stderr=out,
                 user=self.user,

@@ -21,6 +21,7 @@ from typing import Any
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+PR_SET_PDEATHSIG = 1
 HANGS = 25.0  # seconds after which a command tells where it is
 # What commands load while they run, so that every fork has it already.
 _LIGHT = ("gelgt.cli.app", "gelgt.sources.sql", "gelgt.sources.importer", "gelgt.tasks.engine")
@@ -111,7 +112,9 @@ def run(start: Start) -> None:
 
 
 def _settle(start: Start) -> None:
-    """Own output, environment and arguments; an ordinary user, who can be forbidden to write."""
+    """Own output, environment and arguments; an ordinary user, who can be forbidden to write. It
+    ends with the server that forked it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, name in ((1, "out"), (2, "err")):
         handle = os.open(f"{start.said}{name}", os.O_WRONLY)

@@ -14,6 +14,7 @@ import numpy as np
 
 from campaigns import server_faults as faults
 from campaigns import server_rights as rights
+from campaigns import server_schemas as schemas
 from campaigns import server_values as values
 from campaigns.frame import Campaign
 from campaigns.proxy import FAULTS, Proxy
@@ -32,7 +33,7 @@ from database_servers import DatabaseServer
 from gelgt.errors import GelgtError
 
 Random = np.random.Generator
-SHORT = 8
+SHORT = 12
 
 
 def _import(server: DatabaseServer, folder: Path, random: Random, **options: Any) -> Any:
@@ -225,6 +226,10 @@ FAMILIES: tuple[tuple[Family, float], ...] = (
     (reader, 1),
     (again, 2),
     (keys, 1),
+    (schemas.locks, 0.5),
+    (schemas.generated, 1),
+    (schemas.across, 0.7),
+    (schemas.spellings, 1),
 )
 _WEIGHTS = np.array([weight for _, weight in FAMILIES]) / sum(weight for _, weight in FAMILIES)
 
