@@ -6,7 +6,8 @@ Searched, without a word in the tests themselves:
     output       what tests read of standard output and error, what is captured beside that, and
                  what processes print that tests start
     logs         every record that reaches the root logger
-    processes    arguments of each process that gelgt itself starts; others see these in its title
+    processes    arguments of each process that gelgt itself starts; and, many times a second while
+                 they live, the titles of these processes and of those below them
     files        everything under pytest's own folder, caches, runs and reports included, and the
                  logs of database servers, when the tests have ended
 
@@ -27,6 +28,7 @@ import pytest
 
 import gelgt
 from gelgt.errors import GelgtError
+from process_titles import Titles
 
 MARK = "s3cr3t"
 # of its three places in base64, what does not depend on the letters before and behind it
@@ -57,6 +59,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.titles = Titles(lambda title: self.look("title of a process", title))
 
     def look(self, what: str, text: Any) -> None:
         content = text if isinstance(text, bytes) else str(text or "").encode(errors="replace")
@@ -146,7 +149,9 @@ def secrets_watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         install(watch, patch)
+        watch.titles.watch(patch, _is_ours)
         yield watch
+        watch.titles.end()
     found = search(tmp_path_factory.getbasetemp())
     assert not found, f"files that hold a planted secret: {found[:20]}"
 

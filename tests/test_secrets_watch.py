@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -56,6 +57,29 @@ def test_arguments_of_processes_that_gelgt_starts(
     monkeypatch.setattr("secrets_watch._PACKAGE", str(Path(__file__).parent))
     subprocess.run(words, check=True)
     assert [seen.partition(":")[0] for seen in secrets_watch.take()] == ["arguments of a process"]
+
+
+STARTS = """
+import subprocess, sys
+words = [sys.executable, "-c", "input()", "s3c" + "r3t" if sys.argv[1:] else "-"]
+subprocess.run(words, stdin=sys.stdin)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="titles are read on Linux")
+@pytest.mark.parametrize("words", [["told"], []])
+def test_titles_of_processes_below(secrets_watch: Watch, words: list[str]) -> None:
+    asked: list[bytes] = []
+    secrets_watch.titles.ask = asked.append  # what was looked at, whatever it held
+    typed = [sys.executable, "-c", STARTS, *words]
+    with subprocess.Popen(typed, stdin=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not any(b"input()" in title for title in asked) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+    ways = [seen.partition(":")[0] for seen in secrets_watch.take()]
+    assert ways == ["title of a process"] * len(words)
 
 
 def test_captured_output_is_seen(tmp_path: Path) -> None:
