@@ -84,4 +84,8 @@ def _check(command: Command, endings: list[Ended], is_killed: bool, what: str) -
         assert 1 - is_killed <= winners <= 1, f"{winners} won, {what}: {endings}"
 
 
-CAMPAIGN = Campaign("together", kill.prepare, case, long=2_200, short=1)
+def prepare(folder: Path) -> kill.World:
+    return kill.prepare(folder, COMMANDS)
+
+
+CAMPAIGN = Campaign("together", prepare, case, long=2_200, short=1)
