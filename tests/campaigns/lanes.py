@@ -72,11 +72,19 @@ def run(cases: Mapping[str, int], seed: int, out: Path, seconds: float) -> list[
                 turn = clock.take(lane, time.time())
             if turn is None:
                 return records
-            records.append(frame.supervise(turn[0], cases[turn[0]], seed, out, turn[1]))
-            _say(turn[0], records[-1])
+            try:
+                records.append(frame.supervise(turn[0], cases[turn[0]], seed, out, turn[1]))
+                _say(turn[0], records[-1])
+            except RuntimeError as error:  # the others go on
+                print(error, flush=True)
+                unstarted.append(error)
 
+    unstarted: list[RuntimeError] = []
     with ThreadPoolExecutor(lanes) as pool:
-        return [record for records in pool.map(work, range(lanes)) for record in records]
+        found = [record for records in pool.map(work, range(lanes)) for record in records]
+    if unstarted:
+        raise unstarted[0]
+    return found
 
 
 def _say(name: str, record: frame.Record) -> None:
