@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from campaigns.__main__ import NAMES
-from campaigns.frame import Campaign, Record, run_cases, work
+from campaigns.frame import Campaign, Record, run_cases, work, workplace
 from campaigns.lanes import SHARES, Clock
 
 
@@ -65,7 +65,24 @@ def test_the_time_is_over_within_a_stretch(tmp_path: Path) -> None:
     assert (record.cases, record.done, record.failed) == (110, [[0, 110]], [7, 57, 107])
 
 
-def test_two_lanes_divide_the_time(tmp_path: Path) -> None:
+def test_cases_work_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "gelgt-campaign-999999999-x"  # no process has so high a number
+    (left / "case").mkdir(parents=True)
+    monkeypatch.setattr("campaigns.frame.MEMORY", tmp_path)
+    monkeypatch.setattr("campaigns.frame.ROOM", 0)
+    with workplace(tmp_path / "out") as place, workplace(tmp_path / "out") as other:
+        assert place.parent == other.parent == tmp_path
+        assert place != other
+        assert not left.exists()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("campaigns.frame.ROOM", 1 << 60)
+    with workplace(tmp_path / "out") as place:
+        assert place == tmp_path / "out"
+
+
+def test_two_lanes_divide_the_time() -> None:
     assert set(SHARES) == set(NAMES)
     clock, now, ends, taken = Clock(list(SHARES), 3600.0, 2, 0.0), 0.0, [0.0, 0.0], {}
     while turn := clock.take(lane := ends.index(min(ends)), now := min(ends)):
