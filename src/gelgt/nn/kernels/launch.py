@@ -1,7 +1,7 @@
 """Launches the kernels: what they allocate, how large their tiles are, and which programs run."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,8 +12,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from gelgt.nn.kernels.backward import keys_kernel, queries_kernel, sums_kernel
 from gelgt.nn.kernels.columns import add_programs
 from gelgt.nn.kernels.forward import forward_kernel
+from gelgt.nn.kernels.groups import NODES, Groups, make_groups, sort_rows
 
 LOG2E = math.log2(math.e)
+SORTED_FROM = 1_024  # rows of the longest subgraph
 
 
 class Tiling(NamedTuple):
@@ -44,6 +46,23 @@ def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: tor
     }[kernel]
 
 
+def choose_sorted_tiling(
+    kernel: str, size: int, kernels: int, longest: int, dtype: torch.dtype
+) -> Tiling:
+    """The same over groups; what is taken pair by pair has tiles of 32 rows."""
+    return {
+        "forward": Tiling(64, 32, 4, 2),
+        "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 2),
+        "keys": Tiling(32, 64, 4, 2),
+    }[kernel]
+
+
+def choose_group(kernels: int, is_log: bool, longest: int, dtype: torch.dtype) -> int:
+    """Rows of a group that shares its Gaussians (groups.py); 0 where rows are not sorted for it."""
+    is_worth_sorting = longest >= SORTED_FROM and 0 < kernels <= 8
+    return 64 if is_worth_sorting and not is_log and dtype != torch.float32 else 0
+
+
 @dataclass(frozen=True)
 class Problem:
     """One attention over subgraphs.
@@ -57,6 +76,7 @@ class Problem:
         longest: At least the rows of the longest subgraph; N if padded.
         is_log: Whether Δ is log(1 + days).
         rate: Of dropout.
+        order: (T) int32 where its rows stand outside, if they are sorted by age; None if not.
     """
 
     qkv: Tensor
@@ -70,6 +90,7 @@ class Problem:
     longest: int
     is_log: bool
     rate: float
+    order: Tensor | None = None
 
     @property
     def is_packed(self) -> bool:
@@ -95,7 +116,39 @@ class Problem:
     def rows(self) -> int:
         return self.time.numel()
 
-    def tensors(self) -> tuple[Tensor | None, ...]:
+    def by_age(self) -> Tensor:
+        """(T,) int32 the rows by age, of none if they are not to be sorted."""
+        if not choose_group(self.kernels, self.is_log, self.longest, self.qkv.dtype):
+            return self.time.new_empty(0, dtype=torch.int32)
+        return sort_rows(self.time, self.places, self.longest, self.is_packed)
+
+    def sorted(self, order: Tensor) -> "Problem":
+        """With its rows in that order."""
+        if not order.numel():
+            return self
+        qkv, time = rearranged(self.qkv, order), rearranged(self.time, order)
+        return replace(self, qkv=qkv, time=time, order=order)
+
+    @property
+    def group(self) -> int:
+        """Rows of a group; 0 if rows are not sorted."""
+        if self.order is None:
+            return 0
+        return choose_group(self.kernels, self.is_log, self.longest, self.qkv.dtype)
+
+    def groups(self) -> Groups | None:
+        if self.order is None:
+            return None
+        assert self.sigma is not None and self.gain is not None and self.shift is not None
+        return make_groups(
+            self.order, self.time.view(-1), self.places, self.longest, self.qkv.dtype, self.group,
+            (self.sigma, self.gain, self.shift), math.sqrt(self.size), self.is_packed,
+        )  # fmt: skip
+
+    def tensors(self, groups: Groups | None) -> tuple[Tensor | None, ...]:
+        order, nodes, marks = (
+            (groups.order, groups.nodes, groups.marks) if groups else (None, None, None)
+        )
         return (
             self.qkv,
             self.time,
@@ -105,6 +158,9 @@ class Problem:
             self.gain,
             self.shift,
             self.seed,
+            order,
+            nodes,
+            marks,
         )
 
     def draws(self) -> tuple[int, float]:
@@ -124,20 +180,35 @@ class Problem:
             "PRECISION": "tf32x3" if self.qkv.dtype == torch.float32 else "tf32",
             "BLOCK_Q": tiling.queries,
             "BLOCK_K": tiling.keys,
+            "GROUP": self.group,
+            "NODES": NODES,
         }
+
+    def sizes(self, tiles: int) -> tuple[int, int, int, int]:
+        """Tiles of a subgraph, all rows, rows of a subgraph and groups of it, at most."""
+        groups = -(-self.longest // self.group) if self.group else 0
+        return tiles, self.rows, self.longest, groups
 
     def factors(self) -> tuple[float, float]:
         """√D, and what makes exponents of 2 of the product of a query and a key."""
         return math.sqrt(self.size), LOG2E / math.sqrt(self.size)
 
-    def tiling(self, kernel: str) -> Tiling:
-        return choose_tiling(kernel, self.size, self.kernels, self.longest, self.qkv.dtype)
+    def tiling(self, kernel: str, groups: Groups | None) -> Tiling:
+        choose = choose_tiling if groups is None else choose_sorted_tiling
+        return choose(kernel, self.size, self.kernels, self.longest, self.qkv.dtype)
 
 
 def aligned(values: Tensor) -> Tensor:
     """As the kernels read it: contiguous, from an address that is a multiple of 16."""
     values = values.contiguous()
     return values.clone() if values.data_ptr() % 16 else values
+
+
+def rearranged(values: Tensor, order: Tensor) -> Tensor:
+    """Rows (T, …) or (B, N, …) in an order of all of them; as they are without one."""
+    if not order.numel():
+        return values
+    return values.reshape(order.numel(), -1).index_select(0, order).view(values.shape)
 
 
 def tiles_of(values: Tensor, count: int, rows: int) -> TensorDescriptor:
@@ -184,18 +255,22 @@ def start(
         compiled[programs, 1, 1](*arguments, *given)
 
 
-def launch_forward(problem: Problem) -> tuple[Tensor, Tensor]:
+def launch_forward(problem: Problem, groups: Groups | None) -> tuple[Tensor, Tensor]:
     """(T, H, D) or (B, N, H, D), and (H, T) log Σ exp of the scores times √D."""
     qkv, heads = problem.qkv, problem.heads
     out = torch.empty(
         (*problem.time.shape, heads, problem.size), dtype=qkv.dtype, device=qkv.device
     )
     lse = torch.empty((heads, problem.rows), dtype=torch.float32, device=qkv.device)
-    tiling = problem.tiling("forward")
+    tiling = problem.tiling("forward", groups)
     tiles = -(-problem.longest // tiling.queries)
-    numbers = tiles, problem.rows, problem.longest, *problem.factors(), *problem.draws()
-    tokens = tiles_of(qkv, problem.rows, tiling.keys)
-    arguments = (tokens, *problem.tensors(), out, lse, *numbers)
+    numbers = *problem.sizes(tiles), *problem.factors(), *problem.draws()
+    readers = (
+        tiles_of(qkv, problem.rows, tiling.keys),
+        groups and tiles_of(qkv, problem.rows, problem.group),
+        groups and groups.reader(groups.shares, problem.group),
+    )
+    arguments = (*readers, *problem.tensors(groups), out, lse, *numbers)
     start(
         forward_kernel,
         tiles * heads * problem.subgraphs,
@@ -208,39 +283,37 @@ def launch_forward(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def launch_backward(
-    problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor
+    problem: Problem, groups: Groups | None, out: Tensor, lse: Tensor, d_out: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients of `qkv`, and of μ, σ, W and b one after the other."""
     d_qkv, delta = torch.empty_like(problem.qkv), torch.empty_like(lse)
-    partial = launch_queries(problem, out, lse, d_out, delta, d_qkv)
-    launch_keys(problem, lse, d_out, delta, d_qkv)
+    partial = launch_queries(problem, groups, out, lse, d_out, delta, d_qkv)
+    launch_keys(problem, groups, lse, d_out, delta, d_qkv)
     return d_qkv, launch_sums(problem, partial)
 
 
 def launch_queries(
-    problem: Problem, out: Tensor, lse: Tensor, d_out: Tensor, delta: Tensor, d_qkv: Tensor
-) -> Tensor:
+    problem: Problem, groups: Groups | None, out: Tensor, lse: Tensor, d_out: Tensor,
+    delta: Tensor, d_qkv: Tensor,
+) -> Tensor:  # fmt: skip
     """Fills `delta` and the queries' part of `d_qkv`; the programs' sums for the bias are (H,
     programs of a head, 3G + 1)."""
-    tiling = problem.tiling("queries")
+    tiling = problem.tiling("queries", groups)
     tiles = -(-problem.longest // tiling.queries)
     count = tiles * problem.subgraphs
     partial = torch.empty(
         (problem.heads, count, 3 * problem.kernels + 1), dtype=torch.float32, device=lse.device
     )
     root, factor = problem.factors()
-    numbers = (
-        tiles,
-        problem.rows,
-        problem.longest,
-        count,
-        root,
-        factor,
-        1.0 / root,
-        *problem.draws(),
+    numbers = *problem.sizes(tiles), count, root, factor, 1.0 / root, *problem.draws()
+    readers = (
+        tiles_of(problem.qkv, problem.rows, tiling.keys),
+        groups and tiles_of(problem.qkv, problem.rows, problem.group),
+        groups and groups.reader(groups.shares, problem.group),
+        groups and groups.reader(groups.factors, problem.group),
     )
-    tokens = tiles_of(problem.qkv, problem.rows, tiling.keys)
-    arguments = (tokens, *problem.tensors(), out, lse, d_out, delta, d_qkv, partial, *numbers)
+    tensors = problem.tensors(groups)
+    arguments = (*readers, *tensors, out, lse, d_out, delta, d_qkv, partial, *numbers)
     start(
         queries_kernel,
         count * problem.heads,
@@ -252,16 +325,23 @@ def launch_queries(
     return partial
 
 
-def launch_keys(problem: Problem, lse: Tensor, d_out: Tensor, delta: Tensor, d_qkv: Tensor) -> None:
+def launch_keys(
+    problem: Problem, groups: Groups | None, lse: Tensor, d_out: Tensor, delta: Tensor,
+    d_qkv: Tensor,
+) -> None:  # fmt: skip
     """Fills the keys' and values' part of `d_qkv`."""
-    tiling = problem.tiling("keys")
+    tiling = problem.tiling("keys", groups)
     tiles = -(-problem.longest // tiling.keys)
     root, factor = problem.factors()
-    numbers = tiles, problem.rows, problem.longest, root, factor, 1.0 / root, *problem.draws()
-    tokens, outputs = (
-        tiles_of(values, problem.rows, tiling.queries) for values in (problem.qkv, d_out)
+    numbers = *problem.sizes(tiles), root, factor, 1.0 / root, *problem.draws()
+    readers = (
+        tiles_of(problem.qkv, problem.rows, tiling.queries),
+        tiles_of(d_out, problem.rows, tiling.queries),
+        groups and tiles_of(problem.qkv, problem.rows, problem.group),
+        groups and tiles_of(d_out, problem.rows, problem.group),
+        groups and groups.reader(groups.shares, problem.group),
     )
-    arguments = (tokens, outputs, *problem.tensors(), lse, delta, d_qkv, *numbers)
+    arguments = (*readers, *problem.tensors(groups), lse, delta, d_qkv, *numbers)
     start(
         keys_kernel,
         tiles * problem.subgraphs * problem.heads,
