@@ -18,7 +18,7 @@ Nothing is added atomically, so two runs give the same bits.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import divide, group_of, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import divide, group_of, halves, placed, read_off, shift_of, step_of
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     LOG2E,
@@ -53,7 +53,7 @@ def queries_kernel(
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, NODES: tl.constexpr,
+    GROUP: tl.constexpr, WALK: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs,
     3G + 1)."""
@@ -89,7 +89,6 @@ def queries_kernel(
     if GROUP > 0:
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
-            row_k = start + group * GROUP
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_q[:, None], node[None, :], IS_LOG)
             bias = shift_of(shifted, node)
@@ -98,20 +97,26 @@ def queries_kernel(
                 d, one = gaussian(apart, slopes[g], offsets[g])
                 bias += weights[g] * one
                 near = near + (one,)
-            scores = read_off(bias, shares, row_k, NODES)
-            k = blocks.load([row_k, (H + h) * D])
-            v = blocks.load([row_k, (2 * H + h) * D])
-            scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
-            d_weight = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
-            weight = tl.exp2(scores * factor - level[:, None])
-            if HAS_DROPOUT:
-                place_k = group * GROUP + tl.arange(0, GROUP)
-                is_kept = survives(of_rows[:, None], drop_columns(place_k)[None, :], threshold)
-                d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
-            d_score = (weight * (d_weight - shared[:, None])).to(k.dtype)
-            d_bias = tl.dot(d_score, factors.load([row_k, 0]), input_precision=PRECISION)
-            d_bias = tl.dot(d_score, factors.load([row_k, NODES]), d_bias, input_precision=PRECISION)
-            d_q = tl.dot(d_score, k, d_q, input_precision=PRECISION)
+            high, low = halves(bias)
+            d_bias = tl.zeros([BLOCK_Q, NODES], tl.float32)
+            for part in tl.static_range(GROUP // WALK):
+                place = group * GROUP + part * WALK
+                row_k = start + place
+                scores = read_off(high, low, shares, row_k, NODES)
+                k = blocks.load([row_k, (H + h) * D])
+                v = blocks.load([row_k, (2 * H + h) * D])
+                scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
+                d_weight = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
+                weight = tl.exp2(scores * factor - level[:, None])
+                if HAS_DROPOUT:
+                    of_columns = drop_columns(place + tl.arange(0, WALK))
+                    is_kept = survives(of_rows[:, None], of_columns[None, :], threshold)
+                    d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
+                d_score = (weight * (d_weight - shared[:, None])).to(k.dtype)
+                d_q = tl.dot(d_score, k, d_q, input_precision=PRECISION)
+                of_high, of_low = factors.load([row_k, 0]), factors.load([row_k, NODES])
+                d_bias = tl.dot(d_score, of_high, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(d_score, of_low, d_bias, input_precision=PRECISION)
             added = ()
             for g in tl.static_range(G):
                 d = apart * slopes[g] - offsets[g]
@@ -204,7 +209,7 @@ def keys_kernel(
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, NODES: tl.constexpr,
+    GROUP: tl.constexpr, WALK: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """dK and dV in (T, 3, H, D); `tokens` and `outputs` read tiles of BLOCK_Q rows of `qkv` and dO.
 
@@ -232,23 +237,25 @@ def keys_kernel(
     if GROUP > 0:
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
-            first_q = start + group * GROUP
-            row_q = first_q + tl.arange(0, GROUP)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_k[:, None], node[None, :], IS_LOG)
             bias = shift_of(shifted, node)
             for g in tl.static_range(G):
                 d, one = gaussian(apart, slopes[g], offsets[g])
                 bias += weights[g] * one
-            scores = read_off(bias, shares, first_q, NODES)
-            q = blocks.load([first_q, h * D])
-            scores = tl.dot(k, tl.trans(q), scores, input_precision=PRECISION)
-            d_o = output_blocks.load([first_q, h * D])
-            d_k, d_v = absorb(
-                scores - tl.load(lse + line + row_q)[None, :], q, d_o, v, d_k, d_v, row_q,
-                of_columns, seed, h, delta + line, factor, threshold, upscale, H, HAS_DROPOUT,
-                PRECISION,
-            )  # fmt: skip
+            high, low = halves(bias)
+            for part in tl.static_range(GROUP // WALK):
+                first_q = start + group * GROUP + part * WALK
+                row_q = first_q + tl.arange(0, WALK)
+                scores = read_off(high, low, shares, first_q, NODES)
+                q = blocks.load([first_q, h * D])
+                scores = tl.dot(k, tl.trans(q), scores, input_precision=PRECISION)
+                d_o = output_blocks.load([first_q, h * D])
+                d_k, d_v = absorb(
+                    scores - tl.load(lse + line + row_q)[None, :], q, d_o, v, d_k, d_v, row_q,
+                    of_columns, seed, h, delta + line, factor, threshold, upscale, H, HAS_DROPOUT,
+                    PRECISION,
+                )  # fmt: skip
     for n in tl.range(0, steps):
         first = step_of(n, left, right, smooth, bare, end, GROUP, BLOCK_Q)
         place_q = first + tl.arange(0, BLOCK_Q)

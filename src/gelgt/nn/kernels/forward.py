@@ -11,7 +11,7 @@ programs on a multiprocessor, or the instructions, cost.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import divide, group_of, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import divide, group_of, halves, placed, read_off, shift_of, step_of
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     UNALIGNED,
@@ -53,7 +53,7 @@ def forward_kernel(
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, NODES: tl.constexpr,
+    GROUP: tl.constexpr, WALK: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens`
     reads tiles of BLOCK_K rows of `qkv`, `blocks` groups of it."""
@@ -78,21 +78,23 @@ def forward_kernel(
     if GROUP > 0:
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
-            row_k = start + group * GROUP
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_q[:, None], node[None, :], IS_LOG)
             bias = shift_of(shifted, node)
             for g in tl.static_range(G):
                 d, near = gaussian(apart, slopes[g], offsets[g])
                 bias += weights[g] * near
-            scores = read_off(bias, shares, row_k, NODES)
-            k = blocks.load([row_k, (H + h) * D])
-            scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
-            v = blocks.load([row_k, (2 * H + h) * D])
-            top, summed, attended = absorb(
-                scores, v, top, summed, attended, of_rows, group * GROUP + tl.arange(0, GROUP),
-                factor, threshold, upscale, HAS_DROPOUT, PRECISION,
-            )  # fmt: skip
+            high, low = halves(bias)
+            for part in tl.static_range(GROUP // WALK):
+                place = group * GROUP + part * WALK
+                scores = read_off(high, low, shares, start + place, NODES)
+                k = blocks.load([start + place, (H + h) * D])
+                scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
+                v = blocks.load([start + place, (2 * H + h) * D])
+                top, summed, attended = absorb(
+                    scores, v, top, summed, attended, of_rows, place + tl.arange(0, WALK),
+                    factor, threshold, upscale, HAS_DROPOUT, PRECISION,
+                )  # fmt: skip
     for n in tl.range(0, steps):
         first = step_of(n, left, right, smooth, bare, end, GROUP, BLOCK_K)
         place_k = first + tl.arange(0, BLOCK_K)

@@ -208,9 +208,8 @@ def shift_of(shifted, node):
 
 
 @triton.jit
-def read_off(bias, shares, row, N: tl.constexpr):
-    """The bias at the nodes, (rows, N), → at the rows of a group."""
-    high, low = halves(bias)
+def read_off(high, low, shares, row, N: tl.constexpr):
+    """The bias at the nodes, (rows, N) in two halves, → at rows of the group from `row` on."""
     of_high, of_low = tl.trans(shares.load([row, 0])), tl.trans(shares.load([row, N]))
     return tl.dot(high, of_high, tl.dot(high, of_low, tl.dot(low, of_high)))
 

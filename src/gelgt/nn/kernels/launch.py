@@ -19,13 +19,14 @@ SORTED_FROM = 1_024  # rows of the longest subgraph
 
 
 class Tiling(NamedTuple):
-    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, and steps
-    that are read ahead."""
+    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, steps that are
+    read ahead, and rows of a group that are read at once."""
 
     queries: int
     keys: int
     warps: int
     stages: int
+    walk: int = 0
 
 
 def choose_tiling(kernel: str, size: int, kernels: int, longest: int, dtype: torch.dtype) -> Tiling:
@@ -51,9 +52,9 @@ def choose_sorted_tiling(
 ) -> Tiling:
     """The same over groups; what is taken pair by pair has tiles of 32 rows."""
     return {
-        "forward": Tiling(64, 32, 4, 2),
-        "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 2),
-        "keys": Tiling(32, 64, 4, 2),
+        "forward": Tiling(64, 32, 4, 2, 64),
+        "queries": Tiling(64, 32 if kernels <= 4 else 16, 4, 2, 64),
+        "keys": Tiling(32, 64, 4, 2, 64),
     }[kernel]
 
 
@@ -181,6 +182,7 @@ class Problem:
             "BLOCK_Q": tiling.queries,
             "BLOCK_K": tiling.keys,
             "GROUP": self.group,
+            "WALK": tiling.walk,
             "NODES": NODES,
         }
 
@@ -267,8 +269,8 @@ def launch_forward(problem: Problem, groups: Groups | None) -> tuple[Tensor, Ten
     numbers = *problem.sizes(tiles), *problem.factors(), *problem.draws()
     readers = (
         tiles_of(qkv, problem.rows, tiling.keys),
-        groups and tiles_of(qkv, problem.rows, problem.group),
-        groups and groups.reader(groups.shares, problem.group),
+        groups and tiles_of(qkv, problem.rows, tiling.walk),
+        groups and groups.reader(groups.shares, tiling.walk),
     )
     arguments = (*readers, *problem.tensors(groups), out, lse, *numbers)
     start(
@@ -277,7 +279,7 @@ def launch_forward(problem: Problem, groups: Groups | None) -> tuple[Tensor, Ten
         problem,
         arguments,
         problem.constants(tiling),
-        *tiling[2:],
+        *tiling[2:4],
     )
     return out, lse
 
@@ -308,9 +310,9 @@ def launch_queries(
     numbers = *problem.sizes(tiles), count, root, factor, 1.0 / root, *problem.draws()
     readers = (
         tiles_of(problem.qkv, problem.rows, tiling.keys),
-        groups and tiles_of(problem.qkv, problem.rows, problem.group),
-        groups and groups.reader(groups.shares, problem.group),
-        groups and groups.reader(groups.factors, problem.group),
+        groups and tiles_of(problem.qkv, problem.rows, tiling.walk),
+        groups and groups.reader(groups.shares, tiling.walk),
+        groups and groups.reader(groups.factors, tiling.walk),
     )
     tensors = problem.tensors(groups)
     arguments = (*readers, *tensors, out, lse, d_out, delta, d_qkv, partial, *numbers)
@@ -320,7 +322,7 @@ def launch_queries(
         problem,
         arguments,
         problem.constants(tiling),
-        *tiling[2:],
+        *tiling[2:4],
     )
     return partial
 
@@ -337,9 +339,9 @@ def launch_keys(
     readers = (
         tiles_of(problem.qkv, problem.rows, tiling.queries),
         tiles_of(d_out, problem.rows, tiling.queries),
-        groups and tiles_of(problem.qkv, problem.rows, problem.group),
-        groups and tiles_of(d_out, problem.rows, problem.group),
-        groups and groups.reader(groups.shares, problem.group),
+        groups and tiles_of(problem.qkv, problem.rows, tiling.walk),
+        groups and tiles_of(d_out, problem.rows, tiling.walk),
+        groups and groups.reader(groups.shares, tiling.walk),
     )
     arguments = (*readers, *problem.tensors(groups), lse, delta, d_qkv, *numbers)
     start(
@@ -348,7 +350,7 @@ def launch_keys(
         problem,
         arguments,
         problem.constants(tiling),
-        *tiling[2:],
+        *tiling[2:4],
     )
 
 
