@@ -18,7 +18,7 @@ Nothing is added atomically, so two runs give the same bits.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import divide, group_of, halves, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import cut, divide, frame_of, group_of, halves, placed, read_off, shift_of, step_of
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     LOG2E,
@@ -87,10 +87,11 @@ def queries_kernel(
         marks, b, tile, length, BLOCK_Q, GROUP, BLOCK_K
     )
     if GROUP > 0:
+        frame = frame_of(BLOCK_Q, NODES)
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
-            apart = between(time_q[:, None], node[None, :], IS_LOG)
+            apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
             near = ()
             for g in tl.static_range(G):
@@ -112,11 +113,14 @@ def queries_kernel(
                     of_columns = drop_columns(place + tl.arange(0, WALK))
                     is_kept = survives(of_rows[:, None], of_columns[None, :], threshold)
                     d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
-                d_score = (weight * (d_weight - shared[:, None])).to(k.dtype)
-                d_q = tl.dot(d_score, k, d_q, input_precision=PRECISION)
+                d_score = weight * (d_weight - shared[:, None])
+                d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision=PRECISION)
+                # Of sums in which much cancels, the rounding of dS would be most of the error.
+                high_d, low_d = cut(d_score, k.dtype)
                 of_high, of_low = factors.load([row_k, 0]), factors.load([row_k, NODES])
-                d_bias = tl.dot(d_score, of_high, d_bias, input_precision=PRECISION)
-                d_bias = tl.dot(d_score, of_low, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(high_d, of_high, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(high_d, of_low, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(low_d, of_high, d_bias, input_precision=PRECISION)
             added = ()
             for g in tl.static_range(G):
                 d = apart * slopes[g] - offsets[g]
@@ -235,10 +239,11 @@ def keys_kernel(
         marks, b, tile, length, BLOCK_K, GROUP, BLOCK_Q
     )
     if GROUP > 0:
+        frame = frame_of(BLOCK_K, NODES)
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
-            apart = between(time_k[:, None], node[None, :], IS_LOG)
+            apart = between(time_k[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
             for g in tl.static_range(G):
                 d, one = gaussian(apart, slopes[g], offsets[g])

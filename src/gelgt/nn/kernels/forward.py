@@ -11,7 +11,7 @@ programs on a multiprocessor, or the instructions, cost.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import divide, group_of, halves, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import divide, frame_of, group_of, halves, placed, read_off, shift_of, step_of
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     UNALIGNED,
@@ -76,10 +76,11 @@ def forward_kernel(
         marks, b, tile, length, BLOCK_Q, GROUP, BLOCK_K
     )
     if GROUP > 0:
+        frame = frame_of(BLOCK_Q, NODES)
         for n in tl.range(0, whole_groups):
             group = group_of(n, left, right, smooth, bare)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
-            apart = between(time_q[:, None], node[None, :], IS_LOG)
+            apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
             for g in tl.static_range(G):
                 d, near = gaussian(apart, slopes[g], offsets[g])

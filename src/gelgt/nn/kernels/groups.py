@@ -194,10 +194,27 @@ def step_of(n, left, right, smooth, bare, end, GROUP: tl.constexpr, STEP: tl.con
 
 
 @triton.jit
+def frame_of(ROWS: tl.constexpr, N: tl.constexpr):
+    """Zeros as a product leaves them. What is added to them stays in the registers in which products
+    take a factor and leave a result, so that nothing goes through shared memory in between."""
+    zeros = tl.zeros([ROWS, N], tl.float16)
+    return tl.dot(zeros, tl.zeros([N, N], tl.float16))
+
+
+@triton.jit
 def halves(values):
     """Two fp16 numbers for each, high and low."""
     high = values.to(tl.float16)
     return high, (values - high.to(tl.float32)).to(tl.float16)
+
+
+@triton.jit
+def cut(values, DTYPE: tl.constexpr):
+    """Two numbers of a short type for each. The first has the leading bits, as two conversions for
+    each value would take longer than a mask."""
+    LEADING: tl.constexpr = -65536 if DTYPE == tl.bfloat16 else -8192
+    first = (values.to(tl.int32, bitcast=True) & LEADING).to(tl.float32, bitcast=True)
+    return first.to(DTYPE), (values - first).to(DTYPE)
 
 
 @triton.jit
