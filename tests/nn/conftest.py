@@ -18,3 +18,9 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         from gelgt.nn.kernels import launch
 
         monkeypatch.setattr(launch, "choose_tiling", lambda *a: launch.Tiling(32, 16, 4, 1))
+        sorted_tilings = {"keys": launch.Tiling(16, 32, 4, 1, 8)}
+        monkeypatch.setattr(
+            launch,
+            "choose_sorted_tiling",
+            lambda kernel, *a: sorted_tilings.get(kernel, launch.Tiling(32, 16, 4, 1, 8)),
+        )

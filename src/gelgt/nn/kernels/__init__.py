@@ -8,6 +8,7 @@ written to memory; norms and sums.
     columns.py      sums over rows                    tail.py         what follows a product
     ranks.py        ranks within subgraphs            noise.py        of the structure encoder
     numbers.py      numerical columns                 dropout.py      dropout by a seed in memory
+    groups.py       rows by age, which share Gaussians
 
 This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
 """

@@ -18,7 +18,17 @@ Nothing is added atomically, so two runs give the same bits.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import cut, divide, frame_of, group_of, halves, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import (
+    cut,
+    divide,
+    frame_of,
+    group_of,
+    halves,
+    placed,
+    read_off,
+    shift_of,
+    step_of,
+)
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     LOG2E,
@@ -285,9 +295,7 @@ def keys_kernel(
         )  # fmt: skip
     is_written = place_k < (length if IS_PACKED else longest)
     row_out = placed(order, start + place_k, is_written, GROUP)
-    at_d = (
-        d_qkv + row_out.to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
-    )
+    at_d = d_qkv + row_out.to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
     written = is_written[:, None]
     tl.store(
         at_d,

@@ -11,7 +11,16 @@ programs on a multiprocessor, or the instructions, cost.
 import triton
 import triton.language as tl
 
-from gelgt.nn.kernels.groups import divide, frame_of, group_of, halves, placed, read_off, shift_of, step_of
+from gelgt.nn.kernels.groups import (
+    divide,
+    frame_of,
+    group_of,
+    halves,
+    placed,
+    read_off,
+    shift_of,
+    step_of,
+)
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     UNALIGNED,

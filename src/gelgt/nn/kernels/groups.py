@@ -37,7 +37,7 @@ class Groups(NamedTuple):
 
     Attributes:
         order: (T,) int32 the row that comes to each place.
-        shares: (T, 2 NODES) fp16, high and low: how much of a row's bias each node of its group has.
+        shares: (T, 2 NODES) fp16, high and low: what each node of its group gives to a row.
         factors: The same in the precision of the products, for sums over a group.
         nodes: (B, groups, NODES) ages.
         marks: (B, 2) int32 how many groups at the start are smooth, and how many have no times.
@@ -63,9 +63,10 @@ def sort_rows(time: Tensor, places: Tensor, longest: int, is_packed: bool) -> Te
         subgraph = row // longest
     bits = (time.reshape(-1) + 0.0).view(torch.int32)  # -0 becomes 0
     # of numbers as integers, negative ones count backwards
-    key = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long() + (subgraph << 33)
+    key = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
     if not is_packed:
-        key += (row % longest >= places[subgraph]).long() << 32
+        key = torch.where(row % longest < places[subgraph], key, 1 << 32)
+    key += subgraph << 33
     return torch.sort(key, stable=True).indices.int()
 
 
@@ -163,6 +164,7 @@ def divide(marks, b, tile, length, ROWS: tl.constexpr, GROUP: tl.constexpr, STEP
     left, right, smooth, bare, end, groups = 0, 0, 0, 0, 0, 0
     rest = length
     if GROUP > 0:
+        tl.static_assert(GROUP % STEP == 0)
         full = length // GROUP
         smooth = tl.load(marks + 2 * b)
         bare = tl.maximum(full - tl.load(marks + 2 * b + 1), smooth)
@@ -195,8 +197,8 @@ def step_of(n, left, right, smooth, bare, end, GROUP: tl.constexpr, STEP: tl.con
 
 @triton.jit
 def frame_of(ROWS: tl.constexpr, N: tl.constexpr):
-    """Zeros as a product leaves them. What is added to them stays in the registers in which products
-    take a factor and leave a result, so that nothing goes through shared memory in between."""
+    """Zeros as a product leaves them. What is added to them stays in registers in which products
+    leave a result and take a factor, so that nothing goes through shared memory between them."""
     zeros = tl.zeros([ROWS, N], tl.float16)
     return tl.dot(zeros, tl.zeros([N, N], tl.float16))
 
@@ -212,7 +214,7 @@ def halves(values):
 def cut(values, DTYPE: tl.constexpr):
     """Two numbers of a short type for each. The first has the leading bits, as two conversions for
     each value would take longer than a mask."""
-    LEADING: tl.constexpr = -65536 if DTYPE == tl.bfloat16 else -8192
+    LEADING: tl.constexpr = -65536 if tl.bfloat16 == DTYPE else -8192
     first = (values.to(tl.int32, bitcast=True) & LEADING).to(tl.float32, bitcast=True)
     return first.to(DTYPE), (values - first).to(DTYPE)
 

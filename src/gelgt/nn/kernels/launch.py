@@ -19,8 +19,8 @@ SORTED_FROM = 1_024  # rows of the longest subgraph
 
 
 class Tiling(NamedTuple):
-    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, steps that are
-    read ahead, and rows of a group that are read at once."""
+    """The shape of a kernel's programs: rows of a tile of queries and of keys, warps, steps that
+    are read ahead, and rows of a group that are read at once."""
 
     queries: int
     keys: int
@@ -140,7 +140,9 @@ class Problem:
     def groups(self) -> Groups | None:
         if self.order is None:
             return None
-        assert self.sigma is not None and self.gain is not None and self.shift is not None
+        assert self.sigma is not None
+        assert self.gain is not None
+        assert self.shift is not None
         return make_groups(
             self.order, self.time.view(-1), self.places, self.longest, self.qkv.dtype, self.group,
             (self.sigma, self.gain, self.shift), math.sqrt(self.size), self.is_packed,
