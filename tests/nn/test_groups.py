@@ -18,15 +18,15 @@ MOST = {torch.float16: 3e-3, torch.bfloat16: 2e-2}[LOW]  # of a relative error
 
 def grouped(monkeypatch: pytest.MonkeyPatch, rows: int = GROUP) -> None:
     """Sort rows whatever their number; 0 for never."""
-    from gelgt.nn.kernels import launch, op
+    from gelgt.nn.kernels import op, problem
 
-    for module in (launch, op):
+    for module in (problem, op):
         monkeypatch.setattr(module, "choose_group", lambda *a: rows)
 
 
 def marks_of(case: Case) -> list[list[int]]:
     """Of each subgraph, how many groups are smooth from the start, and how many have no times."""
-    from gelgt.nn.kernels.launch import Problem
+    from gelgt.nn.kernels.problem import Problem
 
     time = torch.where(case.known, case.age, FAR)
     assert case.kernels is not None

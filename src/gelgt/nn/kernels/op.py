@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 
 from gelgt.nn.dropout import draw_seed
-from gelgt.nn.kernels.launch import (
-    Problem,
-    aligned,
-    choose_group,
-    launch_backward,
-    launch_forward,
-    rearranged,
-)
+from gelgt.nn.kernels.launch import launch_backward, launch_forward
+from gelgt.nn.kernels.problem import Problem, aligned, choose_group, rearranged
 
 
 def gaussian_attention(
