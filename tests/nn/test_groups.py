@@ -162,6 +162,7 @@ def test_rows_are_sorted_within_their_subgraph() -> None:
     time, lengths = time.to(DEVICE), torch.tensor([7, 3], device=DEVICE)
     rows = [5, 2, 4, 6, 0, 3, 1]
     assert sort_rows(time, lengths, 7, False).tolist() == [*rows, 8, 7, 9, 10, 11, 12, 13]
-    packed = torch.cat([time[0], time[1, :3]])
+    packed = torch.cat([time[0], time[1]])
     offsets = torch.tensor([0, 7, 10], device=DEVICE)
-    assert sort_rows(packed, offsets, 7, True).tolist() == [*rows, 8, 7, 9]
+    beyond = [12, 13, 10, 11]  # rows of no subgraph
+    assert sort_rows(packed, offsets, 7, True).tolist() == [*rows, 8, 7, 9, *beyond]

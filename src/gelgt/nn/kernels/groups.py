@@ -58,7 +58,8 @@ def sort_rows(time: Tensor, places: Tensor, longest: int, is_packed: bool) -> Te
     """(T,) int32 the rows of each subgraph by age, equal ones as they come; padding stays."""
     row = torch.arange(time.numel(), device=time.device)
     if is_packed:
-        subgraph = torch.bucketize(row, places[1:-1].to(row.dtype), right=True)
+        # behind the last subgraph there may be rows of none, which stay there
+        subgraph = torch.bucketize(row, places.to(row.dtype), right=True)
     else:
         subgraph = row // longest
     bits = (time.reshape(-1) + 0.0).view(torch.int32)  # -0 becomes 0
