@@ -58,7 +58,7 @@ def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def queries_kernel(
     tokens, blocks, shares, factors, qkv, time, places, mu, sigma, gain, shift, seed, order, nodes,
-    marks, out, lse, d_out, delta, d_qkv, partial,
+    lists, out, lse, d_out, delta, d_qkv, partial,
     tiles, total, longest, groups, count, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
@@ -93,13 +93,13 @@ def queries_kernel(
         sums = sums + (tl.zeros([BLOCK_Q, 4], tl.float32),)
     of_rows = drop_rows(seed, row_q, h, H) if HAS_DROPOUT else 0
     d_q = tl.zeros([BLOCK_Q, D], tl.float32)
-    left, right, smooth, bare, end, whole_groups, steps = divide(
-        marks, b, tile, length, BLOCK_Q, GROUP, BLOCK_K
+    left, right, before, until, whole_groups, steps = divide(
+        lists, b, tile, length, groups, BLOCK_Q, GROUP, BLOCK_K
     )
     if GROUP > 0:
         frame = frame_of(BLOCK_Q, NODES)
         for n in tl.range(0, whole_groups):
-            group = group_of(n, left, right, smooth, bare)
+            group = group_of(lists, b, n, before, until, groups)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
@@ -144,7 +144,7 @@ def queries_kernel(
             sums = added
             for_b -= fold(d_bias * (1.0 - is_known(node))[None, :], BLOCK_Q, NODES)
     for n in tl.range(0, steps):
-        first = step_of(n, left, right, smooth, bare, end, GROUP, BLOCK_K)
+        first = step_of(lists, b, n, left, right, before, until, groups, GROUP, BLOCK_K)
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
         k = tokens.load([start + first, (H + h) * D])

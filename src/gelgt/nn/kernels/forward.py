@@ -57,7 +57,7 @@ def absorb(
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_kernel(
-    tokens, blocks, shares, qkv, time, places, mu, sigma, gain, shift, seed, order, nodes, marks,
+    tokens, blocks, shares, qkv, time, places, mu, sigma, gain, shift, seed, order, nodes, lists,
     out, lse, tiles, total, longest, groups, root, factor, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
@@ -81,13 +81,13 @@ def forward_kernel(
     top = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     summed = tl.zeros([BLOCK_Q], tl.float32)
     attended = tl.zeros([BLOCK_Q, D], tl.float32)
-    left, right, smooth, bare, end, whole_groups, steps = divide(
-        marks, b, tile, length, BLOCK_Q, GROUP, BLOCK_K
+    left, right, before, until, whole_groups, steps = divide(
+        lists, b, tile, length, groups, BLOCK_Q, GROUP, BLOCK_K
     )
     if GROUP > 0:
         frame = frame_of(BLOCK_Q, NODES)
         for n in tl.range(0, whole_groups):
-            group = group_of(n, left, right, smooth, bare)
+            group = group_of(lists, b, n, before, until, groups)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
@@ -106,7 +106,7 @@ def forward_kernel(
                     factor, threshold, upscale, HAS_DROPOUT, PRECISION,
                 )  # fmt: skip
     for n in tl.range(0, steps):
-        first = step_of(n, left, right, smooth, bare, end, GROUP, BLOCK_K)
+        first = step_of(lists, b, n, left, right, before, until, groups, GROUP, BLOCK_K)
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
         if G > 0:

@@ -26,7 +26,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from gelgt.nn.kernels.tiles import FAR, UNALIGNED, is_known, rows_of
+from gelgt.nn.kernels.tiles import UNALIGNED, is_known, rows_of
 
 NODES = 16
 MOST = 2.0**14  # of the bias times √D, of which fp16 holds four times as much
@@ -40,14 +40,15 @@ class Groups(NamedTuple):
         shares: (T, 2 NODES) fp16, high and low: what each node of its group gives to a row.
         factors: The same in the precision of the products, for sums over a group.
         nodes: (B, groups, NODES) ages.
-        marks: (B, 2) int32 how many groups at the start are smooth, and how many have no times.
+        lists: (B, 3, groups + 1) int32 the smooth groups, the others, and how many smooth ones come
+            before each group.
     """
 
     order: Tensor
     shares: Tensor
     factors: Tensor
     nodes: Tensor
-    marks: Tensor
+    lists: Tensor
 
     def reader(self, shares: Tensor, rows: int) -> TensorDescriptor:
         """Reads the high or the low part of the shares of a group."""
@@ -82,15 +83,15 @@ def make_groups(
     shares = torch.empty(time.numel(), 2 * NODES, dtype=torch.float16, **new)
     factors = torch.empty(time.numel(), 2 * NODES, dtype=dtype, **new)
     nodes = torch.empty(subgraphs, count, NODES, dtype=torch.float32, **new)
-    kinds = torch.empty(subgraphs, count, 2, dtype=torch.int32, **new)
+    is_smooth = torch.empty(subgraphs, count, dtype=torch.int32, **new)
+    lists = torch.empty(subgraphs, 3, count + 1, dtype=torch.int32, **new)
     heads, gaussians = gain.shape
     groups_kernel[(subgraphs * count,)](
-        time, places, sigma, gain, shift, shares, factors, nodes, kinds, count, longest, root,
+        time, places, sigma, gain, shift, shares, factors, nodes, is_smooth, count, longest, root,
         H=heads, G=gaussians, IS_PACKED=is_packed, ROWS=rows, N=NODES, MOST=MOST, num_warps=4,
     )  # fmt: skip
-    smooth, bare = kinds.unbind(2)
-    marks = torch.stack([smooth.cumprod(1).sum(1), bare.sum(1)], 1).int()
-    return Groups(order, shares, factors, nodes, marks)
+    lists_kernel[(subgraphs,)](is_smooth, lists, count, CHUNK=256, num_warps=4)
+    return Groups(order, shares, factors, nodes, lists)
 
 
 @triton.jit
@@ -113,7 +114,7 @@ def widest(sigma, gain, shift, root, H: tl.constexpr, G: tl.constexpr, MOST: tl.
     do_not_specialize_on_alignment=UNALIGNED,
 )
 def groups_kernel(
-    time, places, sigma, gain, shift, shares, factors, nodes, kinds, count, longest, root,
+    time, places, sigma, gain, shift, shares, factors, nodes, is_smooth, count, longest, root,
     H: tl.constexpr, G: tl.constexpr, IS_PACKED: tl.constexpr, ROWS: tl.constexpr,
     N: tl.constexpr, MOST: tl.constexpr,
 ):  # fmt: skip
@@ -152,47 +153,72 @@ def groups_kernel(
     rest = (share - head.to(tl.float32)).to(factors.dtype.element_ty)
     tl.store(factors + at + N, rest, mask=is_row)
     limit = widest(sigma, gain, shift, root, H, G, MOST)
-    is_smooth = (group * ROWS + ROWS <= length) & (spread <= limit)
-    tl.store(kinds + tl.program_id(0) * 2, is_smooth.to(tl.int32))
-    is_bare = is_smooth & (low >= 0.5 * FAR)
-    tl.store(kinds + tl.program_id(0) * 2 + 1, is_bare.to(tl.int32))
+    is_full = group * ROWS + ROWS <= length
+    tl.store(is_smooth + tl.program_id(0), (is_full & (spread <= limit)).to(tl.int32))
+
+
+@triton.jit(do_not_specialize=["count"])
+def lists_kernel(is_smooth, lists, count, CHUNK: tl.constexpr):
+    """One subgraph: which groups are smooth, which are not, and how many before each are."""
+    b = tl.program_id(0)
+    smooth = lists + b * 3 * (count + 1)
+    rest, before = smooth + count + 1, smooth + 2 * (count + 1)
+    total = 0
+    for first in range(0, count, CHUNK):
+        group = first + tl.arange(0, CHUNK)
+        is_group = group < count
+        flag = tl.load(is_smooth + b * count + group, mask=is_group, other=0)
+        rank = total + tl.cumsum(flag, 0) - flag
+        tl.store(before + group, rank, mask=is_group)
+        tl.store(smooth + rank, group, mask=is_group & (flag > 0))
+        tl.store(rest + group - rank, group, mask=is_group & (flag == 0))
+        total += tl.sum(flag, 0)
+    tl.store(before + count, total)
 
 
 @triton.jit
-def divide(marks, b, tile, length, ROWS: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr):
-    """Which groups a program of ROWS rows takes how. Smooth ones: 0…left, right…smooth, bare…end;
-    the rest pair by pair, STEP rows at a time. Also the number of both."""
-    left, right, smooth, bare, end, groups = 0, 0, 0, 0, 0, 0
-    rest = length
+def divide(
+    lists, b, tile, length, groups,
+    ROWS: tl.constexpr, GROUP: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """How a program of ROWS rows takes its subgraph: where its own groups begin and end, how many
+    smooth ones come before both, how many others it takes as one, and how many steps of STEP rows
+    it takes pair by pair."""
+    left, right, before, until, whole = 0, 0, 0, 0, 0
+    steps = tl.cdiv(length, STEP)
     if GROUP > 0:
         tl.static_assert(GROUP % STEP == 0)
-        full = length // GROUP
-        smooth = tl.load(marks + 2 * b)
-        bare = tl.maximum(full - tl.load(marks + 2 * b + 1), smooth)
-        left = tl.minimum(tile * ROWS // GROUP, smooth)
-        right = tl.minimum(tl.cdiv((tile + 1) * ROWS, GROUP), smooth)
-        end = tl.maximum(full, bare)
-        groups = left + (smooth - right) + (end - bare)
-        rest = (right - left + bare - smooth) * GROUP + tl.maximum(length - end * GROUP, 0)
+        all_groups = tl.cdiv(length, GROUP)
+        left = tl.minimum(tile * ROWS // GROUP, all_groups)
+        right = tl.minimum(tl.cdiv((tile + 1) * ROWS, GROUP), all_groups)
+        counts = lists + b * 3 * (groups + 1) + 2 * (groups + 1)
+        before, until = tl.load(counts + left), tl.load(counts + right)
+        whole = tl.load(counts + groups) - (until - before)
+        steps = (all_groups - whole) * (GROUP // STEP)
     is_used = tile * ROWS < length
-    groups, rest = tl.where(is_used, groups, 0), tl.where(is_used, rest, 0)
-    return left, right, smooth, bare, end, groups, tl.cdiv(rest, STEP)
+    return left, right, before, until, tl.where(is_used, whole, 0), tl.where(is_used, steps, 0)
 
 
 @triton.jit
-def group_of(n, left, right, smooth, bare):
+def group_of(lists, b, n, before, until, groups):
     """The n-th group that is taken as one."""
-    group = n + tl.where(n >= left, right - left, 0)
-    return group + tl.where(group >= smooth, bare - smooth, 0)
+    return tl.load(lists + b * 3 * (groups + 1) + n + tl.where(n >= before, until - before, 0))
 
 
 @triton.jit
-def step_of(n, left, right, smooth, bare, end, GROUP: tl.constexpr, STEP: tl.constexpr):
-    """The first place of the n-th step that is taken pair by pair."""
-    first = left * GROUP + n * STEP
+def step_of(
+    lists, b, n, left, right, before, until, groups, GROUP: tl.constexpr, STEP: tl.constexpr
+):
+    """The first place of the n-th step that is taken pair by pair: those of the program's own
+    groups, then those of groups that are not smooth."""
+    first = n * STEP
     if GROUP > 0:
-        first += tl.where(first >= right * GROUP, (smooth - right) * GROUP, 0)
-        first += tl.where(first >= bare * GROUP, (end - bare) * GROUP, 0)
+        n_group = n // (GROUP // STEP)
+        others = n_group - (right - left)
+        at = others + tl.where(others >= left - before, (right - until) - (left - before), 0)
+        rest = tl.load(lists + b * 3 * (groups + 1) + groups + 1 + tl.maximum(at, 0))
+        group = tl.where(others < 0, left + n_group, rest)
+        first = group * GROUP + (n % (GROUP // STEP)) * STEP
     return first
 
 

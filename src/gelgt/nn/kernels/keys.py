@@ -54,7 +54,7 @@ def absorb(
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def keys_kernel(
     tokens, outputs, blocks, output_blocks, shares, qkv, time, places, mu, sigma, gain, shift, seed,
-    order, nodes, marks, lse, delta, d_qkv,
+    order, nodes, lists, lse, delta, d_qkv,
     tiles, total, longest, groups, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
@@ -81,13 +81,13 @@ def keys_kernel(
     d_k = tl.zeros([BLOCK_K, D], tl.float32)
     d_v = tl.zeros([BLOCK_K, D], tl.float32)
     line = h.to(tl.int64) * total
-    left, right, smooth, bare, end, whole_groups, steps = divide(
-        marks, b, tile, length, BLOCK_K, GROUP, BLOCK_Q
+    left, right, before, until, whole_groups, steps = divide(
+        lists, b, tile, length, groups, BLOCK_K, GROUP, BLOCK_Q
     )
     if GROUP > 0:
         frame = frame_of(BLOCK_K, NODES)
         for n in tl.range(0, whole_groups):
-            group = group_of(n, left, right, smooth, bare)
+            group = group_of(lists, b, n, before, until, groups)
             node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
             apart = between(time_k[:, None], node[None, :], IS_LOG) + frame
             bias = shift_of(shifted, node)
@@ -108,7 +108,7 @@ def keys_kernel(
                     PRECISION,
                 )  # fmt: skip
     for n in tl.range(0, steps):
-        first = step_of(n, left, right, smooth, bare, end, GROUP, BLOCK_Q)
+        first = step_of(lists, b, n, left, right, before, until, groups, GROUP, BLOCK_Q)
         place_q = first + tl.arange(0, BLOCK_Q)
         row_q = rows_of(start, length, place_q)
         level = tl.where(place_q < length, tl.load(lse + line + row_q), float("inf"))

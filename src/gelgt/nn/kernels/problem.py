@@ -145,8 +145,8 @@ class Problem:
         )  # fmt: skip
 
     def tensors(self, groups: Groups | None) -> tuple[Tensor | None, ...]:
-        order, nodes, marks = (
-            (groups.order, groups.nodes, groups.marks) if groups else (None, None, None)
+        order, nodes, lists = (
+            (groups.order, groups.nodes, groups.lists) if groups else (None, None, None)
         )
         return (
             self.qkv,
@@ -159,7 +159,7 @@ class Problem:
             self.seed,
             order,
             nodes,
-            marks,
+            lists,
         )
 
     def draws(self) -> tuple[int, float]:
