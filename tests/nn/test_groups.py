@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from interpreter import DEVICE, IS_INTERPRETED, LOW, on_device
+from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device
 from test_kernels import Case, assert_close
 from torch import Tensor
 
@@ -64,7 +64,7 @@ def test_a_gaussian_is_read_off_within_its_bound(power: int) -> None:
 
 
 @on_device
-@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("is_packed", [True, beyond_paths(False)])
 def test_values_and_gradients(is_packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Smooth groups, groups without times, groups with some, and those that are not full."""
     case = case_of(5 * GROUP)
@@ -77,7 +77,9 @@ def test_values_and_gradients(is_packed: bool, monkeypatch: pytest.MonkeyPatch) 
 
 
 @on_device
-@pytest.mark.parametrize("ages", ["tied", "two times", "wide", "untimed", "large weights"])
+@pytest.mark.parametrize(
+    "ages", ["two times", *map(beyond_paths, ("tied", "wide", "untimed", "large weights"))]
+)
 def test_whatever_the_ages(ages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = case_of(3 * GROUP, 100.0 if ages == "wide" else 0.3)
     assert case.kernels is not None
