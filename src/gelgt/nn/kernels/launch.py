@@ -1,4 +1,4 @@
-"""Launches the kernels: what they allocate, how large their tiles are, and which programs run."""
+"""Launches the kernels of attention: what they allocate, and which programs run."""
 
 from typing import Any
 
