@@ -132,7 +132,7 @@ def _(
     *rows, _, heads, size = qkv.shape
     out, lse = qkv.new_empty((*rows, heads, size)), time.new_empty((heads, time.numel()))
     kernels = 0 if mu is None else mu.shape[0]
-    is_sorted = choose_group(kernels, is_log, longest, qkv.dtype) > 0
+    is_sorted = choose_group(kernels, is_log, longest, qkv.dtype, qkv.device) > 0
     return out, lse, time.new_empty(time.numel() if is_sorted else 0, dtype=torch.int32)
 
 

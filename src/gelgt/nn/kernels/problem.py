@@ -3,6 +3,7 @@ rows are sorted by age."""
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -54,10 +55,21 @@ def choose_sorted_tiling(
     }[kernel]
 
 
-def choose_group(kernels: int, is_log: bool, longest: int, dtype: torch.dtype) -> int:
+def choose_group(
+    kernels: int, is_log: bool, longest: int, dtype: torch.dtype, device: torch.device
+) -> int:
     """Rows of a group that shares its Gaussians (groups.py); 0 where rows are not sorted for it."""
     is_worth_sorting = longest >= SORTED_FROM and 0 < kernels <= 8
-    return 64 if is_worth_sorting and not is_log and dtype != torch.float32 else 0
+    can_sort = not is_log and dtype != torch.float32 and has_room(device)
+    return 64 if is_worth_sorting and can_sort else 0
+
+
+@lru_cache(maxsize=8)
+def has_room(device: torch.device) -> bool:
+    """Whether a program may have the 113 KiB of shared memory that groups take. Smaller devices have
+    less, and on other large ones than Hopper's nothing was tried."""
+    # a CPU is the interpreter
+    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ class Problem:
 
     def by_age(self) -> Tensor:
         """(T,) int32 the rows by age, of none if they are not to be sorted."""
-        if not choose_group(self.kernels, self.is_log, self.longest, self.qkv.dtype):
+        if not self._choose_group():
             return self.time.new_empty(0, dtype=torch.int32)
         return sort_rows(self.time, self.places, self.longest, self.is_packed)
 
@@ -129,9 +141,11 @@ class Problem:
     @property
     def group(self) -> int:
         """Rows of a group; 0 if rows are not sorted."""
-        if self.order is None:
-            return 0
-        return choose_group(self.kernels, self.is_log, self.longest, self.qkv.dtype)
+        return 0 if self.order is None else self._choose_group()
+
+    def _choose_group(self) -> int:
+        qkv = self.qkv
+        return choose_group(self.kernels, self.is_log, self.longest, qkv.dtype, qkv.device)
 
     def groups(self) -> Groups | None:
         if self.order is None:
