@@ -66,8 +66,8 @@ def choose_group(
 
 @lru_cache(maxsize=8)
 def has_room(device: torch.device) -> bool:
-    """Whether a program may have the 113 KiB of shared memory that groups take. Smaller devices have
-    less, and on other large ones than Hopper's nothing was tried."""
+    """Whether a program may have the 113 KiB of shared memory that groups take. Smaller devices
+    have less, and on other large ones than Hopper's nothing was tried."""
     # a CPU is the interpreter
     return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
 
