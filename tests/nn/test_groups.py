@@ -38,7 +38,7 @@ def smooth_groups(case: Case) -> list[int]:
     return [int(count) for count in groups.lists[:, 2, -1]]
 
 
-def case_of(rows: int, spread: float = 0.3) -> Case:
+def case_of(rows: int, spread: float = 0.15) -> Case:
     """Three subgraphs: of so many rows, of few, and of more; ages within `spread` · 50 days."""
     case = Case.of([rows, 5, rows + GROUP + 7], dtype=LOW)
     case.age *= spread
@@ -81,7 +81,7 @@ def test_values_and_gradients(is_packed: bool, monkeypatch: pytest.MonkeyPatch) 
     "ages", ["two times", *map(beyond_paths, ("tied", "wide", "untimed", "large weights"))]
 )
 def test_whatever_the_ages(ages: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = case_of(3 * GROUP, 100.0 if ages == "wide" else 0.3)
+    case = case_of(3 * GROUP, 100.0 if ages == "wide" else 0.15)
     assert case.kernels is not None
     if ages == "tied":
         case.age = case.age.round().clamp(max=3)
@@ -130,8 +130,9 @@ def test_the_bias_is_that_of_every_pair(monkeypatch: pytest.MonkeyPatch) -> None
 @on_device
 def test_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients are those of the weights that were kept."""
-    case, rate, rows = Case.of([64], dtype=LOW, size=64), 0.3, 64
-    case.age *= 0.3
+    rows, rate = max(64, 2 * GROUP), 0.3
+    case = Case.of([rows], dtype=LOW, size=rows)
+    case.age *= 0.1
     grouped(monkeypatch)
     assert smooth_groups(case)[0] >= 1
     values = case.qkv[:, :, 2].clone()
