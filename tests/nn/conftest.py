@@ -15,6 +15,12 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     from interpreter import IS_INTERPRETED
 
     if IS_INTERPRETED:
-        from gelgt.nn.kernels import launch
+        from gelgt.nn.kernels import problem
 
-        monkeypatch.setattr(launch, "choose_tiling", lambda *a: launch.Tiling(32, 16, 4, 1))
+        monkeypatch.setattr(problem, "choose_tiling", lambda *a: problem.Tiling(32, 16, 4, 1))
+        sorted_tilings = {"keys": problem.Tiling(16, 32, 4, 1, 8)}
+        monkeypatch.setattr(
+            problem,
+            "choose_sorted_tiling",
+            lambda kernel, *a: sorted_tilings.get(kernel, problem.Tiling(32, 16, 4, 1, 8)),
+        )

@@ -8,7 +8,13 @@ from interpreter import run_interpreted
 HERE = Path(__file__).parent
 FILES = [
     HERE / name
-    for name in ("test_fused_rows.py", "test_kernel_blocks.py", "test_kernels.py", "test_linear.py")
+    for name in (
+        "test_fused_rows.py",
+        "test_groups.py",
+        "test_kernel_blocks.py",
+        "test_kernels.py",
+        "test_linear.py",
+    )
 ]
 
 

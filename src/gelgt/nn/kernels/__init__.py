@@ -1,9 +1,11 @@
 """Triton kernels: attention with the Gaussian bias, which is computed where it is needed and never
 written to memory; norms and sums.
 
-    tiles.py        what attention's kernels share    launch.py       tile sizes, memory, launches
+    tiles.py        what attention's kernels share    problem.py      its arrays and tile sizes
+    groups.py       rows by age share Gaussians       launch.py       memory and launches
     forward.py      attention                         op.py           the differentiable function
-    backward.py     its gradients                     segments.py     sums of rows in a fixed order
+    backward.py     its gradients                     keys.py         those of keys and values
+    segments.py     sums of rows in a fixed order
     layer_norm.py   layer norm                        batch_norm.py   batch norm of several tables
     columns.py      sums over rows                    tail.py         what follows a product
     ranks.py        ranks within subgraphs            noise.py        of the structure encoder

@@ -18,6 +18,17 @@ Nothing is added atomically, so two runs give the same bits.
 import triton
 import triton.language as tl
 
+from gelgt.nn.kernels.groups import (
+    cut,
+    divide,
+    frame_of,
+    group_of,
+    halves,
+    placed,
+    read_off,
+    shift_of,
+    step_of,
+)
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     LOG2E,
@@ -46,11 +57,13 @@ def fold(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def queries_kernel(
-    tokens, qkv, time, places, mu, sigma, gain, shift, seed, out, lse, d_out, delta, d_qkv, partial,
-    tiles, total, longest, count, root, factor, scale, threshold, upscale,
+    tokens, blocks, shares, factors, qkv, time, places, mu, sigma, gain, shift, seed, order, nodes,
+    lists, out, lse, d_out, delta, d_qkv, partial,
+    tiles, total, longest, groups, count, root, factor, scale, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, WALK: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """δ (H, T), dQ in (T, 3, H, D), and for each program the sums A, B, C and ∂b in (H, programs,
     3G + 1)."""
@@ -59,9 +72,11 @@ def queries_kernel(
     row_q = rows_of(start, length, place_q)
     columns = tl.arange(0, D)
     q = tl.load(qkv + row_q.to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :])
-    at_out = row_q.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
-    d_o = tl.load(d_out + at_out)
-    shared = tl.sum(d_o.to(tl.float32) * tl.load(out + at_out).to(tl.float32), 1)
+    own = row_q.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
+    d_o = tl.load(d_out + own)
+    row_out = placed(order, row_q, place_q >= 0, GROUP)
+    own = row_out.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
+    shared = tl.sum(d_o.to(tl.float32) * tl.load(out + own).to(tl.float32), 1)
     line = h.to(tl.int64) * total
     tl.store(delta + line + row_q, shared, mask=place_q < length)
     # exp2(-∞): padding has no weights
@@ -78,7 +93,58 @@ def queries_kernel(
         sums = sums + (tl.zeros([BLOCK_Q, 4], tl.float32),)
     of_rows = drop_rows(seed, row_q, h, H) if HAS_DROPOUT else 0
     d_q = tl.zeros([BLOCK_Q, D], tl.float32)
-    for first in tl.range(0, tl.where(tile * BLOCK_Q < length, length, 0), BLOCK_K):
+    left, right, before, until, whole_groups, steps = divide(
+        lists, b, tile, length, groups, BLOCK_Q, GROUP, BLOCK_K
+    )
+    if GROUP > 0:
+        frame = frame_of(BLOCK_Q, NODES)
+        for n in tl.range(0, whole_groups):
+            group = group_of(lists, b, n, before, until, groups)
+            node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
+            apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
+            bias = shift_of(shifted, node)
+            near = ()
+            for g in tl.static_range(G):
+                d, one = gaussian(apart, slopes[g], offsets[g])
+                bias += weights[g] * one
+                near = near + (one,)
+            high, low = halves(bias)
+            d_bias = tl.zeros([BLOCK_Q, NODES], tl.float32)
+            for part in tl.static_range(GROUP // WALK):
+                place = group * GROUP + part * WALK
+                row_k = start + place
+                scores = read_off(high, low, shares, row_k, NODES)
+                k = blocks.load([row_k, (H + h) * D])
+                v = blocks.load([row_k, (2 * H + h) * D])
+                scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
+                d_weight = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
+                weight = tl.exp2(scores * factor - level[:, None])
+                if HAS_DROPOUT:
+                    of_columns = drop_columns(place + tl.arange(0, WALK))
+                    is_kept = survives(of_rows[:, None], of_columns[None, :], threshold)
+                    d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
+                d_score = weight * (d_weight - shared[:, None])
+                d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision=PRECISION)
+                # Of sums in which much cancels, the rounding of dS would be most of the error.
+                high_d, low_d = cut(d_score, k.dtype)
+                of_high, of_low = factors.load([row_k, 0]), factors.load([row_k, NODES])
+                d_bias = tl.dot(high_d, of_high, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(high_d, of_low, d_bias, input_precision=PRECISION)
+                d_bias = tl.dot(low_d, of_high, d_bias, input_precision=PRECISION)
+            added = ()
+            for g in tl.static_range(G):
+                d = apart * slopes[g] - offsets[g]
+                zeroth = d_bias * near[g]
+                once = zeroth * d
+                added = added + (
+                    sums[3 * g] + fold(zeroth, BLOCK_Q, NODES),
+                    sums[3 * g + 1] + fold(once, BLOCK_Q, NODES),
+                    sums[3 * g + 2] + fold(once * d, BLOCK_Q, NODES),
+                )
+            sums = added
+            for_b -= fold(d_bias * (1.0 - is_known(node))[None, :], BLOCK_Q, NODES)
+    for n in tl.range(0, steps):
+        first = step_of(lists, b, n, left, right, before, until, groups, GROUP, BLOCK_K)
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
         k = tokens.load([start + first, (H + h) * D])
@@ -116,10 +182,11 @@ def queries_kernel(
                 )
             sums = added
             for_b -= fold(d_score * (1.0 - known_k)[None, :], BLOCK_Q, BLOCK_K)
-    end = length if IS_PACKED else longest
-    at_d = d_qkv + (start + place_q).to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :]
+    is_written = place_q < (length if IS_PACKED else longest)
+    row_out = placed(order, start + place_q, is_written, GROUP)
+    at_d = d_qkv + row_out.to(tl.int64)[:, None] * (3 * H * D) + h * D + columns[None, :]
     value = d_q * tl.where(place_q < length, scale, 0.0)[:, None]
-    tl.store(at_d, value.to(d_qkv.dtype.element_ty), mask=(place_q < end)[:, None])
+    tl.store(at_d, value.to(d_qkv.dtype.element_ty), mask=is_written[:, None])
     if G > 0:
         at = partial + (h * count + b * tiles + tile) * (3 * G + 1)
         for g in tl.static_range(G):
@@ -127,83 +194,6 @@ def queries_kernel(
             tl.store(at + G + g, tl.sum(tl.sum(sums[3 * g + 1], 1), 0) / ROOT)
             tl.store(at + 2 * G + g, tl.sum(tl.sum(sums[3 * g + 2], 1), 0) / LOG2E)
         tl.store(at + 3 * G, tl.sum(tl.sum(for_b, 1) * known_q, 0))
-
-
-@triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
-def keys_kernel(
-    tokens, outputs, qkv, time, places, mu, sigma, gain, shift, seed, lse, delta, d_qkv,
-    tiles, total, longest, root, factor, scale, threshold, upscale,
-    H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
-    IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    """dK and dV in (T, 3, H, D); `tokens` and `outputs` read tiles of BLOCK_Q rows of `qkv` and dO.
-
-    Tiles are transposed, keys × queries, so that P and dS are left factors as they stand.
-    """
-    tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
-    place_k = tile * BLOCK_K + tl.arange(0, BLOCK_K)
-    row_k = rows_of(start, length, place_k)
-    columns = tl.arange(0, D)
-    at_k = qkv + row_k.to(tl.int64)[:, None] * (3 * H * D) + (H + h) * D + columns[None, :]
-    k = tl.load(at_k)
-    v = tl.load(at_k + H * D)
-    if G > 0:
-        time_k = flipped(tl.load(time + row_k))
-        shifted = is_known(time_k) * (tl.load(shift + h) * root)
-    slopes, offsets = kernels_of(mu, sigma, G, IS_LOG)
-    weights = weights_of(gain, h, root, G)
-    of_columns = drop_columns(place_k) if HAS_DROPOUT else 0
-    d_k = tl.zeros([BLOCK_K, D], tl.float32)
-    d_v = tl.zeros([BLOCK_K, D], tl.float32)
-    line = h.to(tl.int64) * total
-    for first in tl.range(0, tl.where(tile * BLOCK_K < length, length, 0), BLOCK_Q):
-        place_q = first + tl.arange(0, BLOCK_Q)
-        row_q = rows_of(start, length, place_q)
-        level = tl.where(place_q < length, tl.load(lse + line + row_q), float("inf"))
-        # The Gaussians come first: the last product of the step before is still running.
-        if G > 0:
-            time_q = tl.load(time + row_q)
-            apart = between(time_k[:, None], time_q[None, :], IS_LOG)
-            bias = shifted[:, None] * is_known(time_q)[None, :] - level[None, :]
-            for g in tl.static_range(G):
-                d, one = gaussian(apart, slopes[g], offsets[g])
-                bias += weights[g] * one
-        else:
-            bias = tl.broadcast_to(-level[None, :], [BLOCK_K, BLOCK_Q])
-        q = tokens.load([start + first, h * D])
-        weight = tl.exp2(tl.dot(k, tl.trans(q), bias, input_precision=PRECISION) * factor)
-        d_o = outputs.load([start + first, h * D])
-        given = weight
-        if HAS_DROPOUT:
-            is_kept = survives(
-                drop_rows(seed, row_q, h, H)[None, :], of_columns[:, None], threshold
-            )
-            given = tl.where(is_kept, weight * upscale, 0.0)
-        d_v = tl.dot(given.to(d_o.dtype), d_o, d_v, input_precision=PRECISION)
-        d_weight = tl.dot(v, tl.trans(d_o), input_precision=PRECISION)
-        if HAS_DROPOUT:
-            d_weight = tl.where(is_kept, d_weight * upscale, 0.0)
-        d_score = weight * (d_weight - tl.load(delta + line + row_q)[None, :])
-        d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision=PRECISION)
-    end = length if IS_PACKED else longest
-    at_d = (
-        d_qkv
-        + (start + place_k).to(tl.int64)[:, None] * (3 * H * D)
-        + (H + h) * D
-        + columns[None, :]
-    )
-    written = (place_k < end)[:, None]
-    tl.store(
-        at_d,
-        (d_k * tl.where(place_k < length, scale, 0.0)[:, None]).to(d_qkv.dtype.element_ty),
-        mask=written,
-    )
-    tl.store(
-        at_d + H * D,
-        (d_v * tl.where(place_k < length, 1.0, 0.0)[:, None]).to(d_qkv.dtype.element_ty),
-        mask=written,
-    )
 
 
 @triton.jit(do_not_specialize_on_alignment=UNALIGNED)

@@ -11,6 +11,16 @@ programs on a multiprocessor, or the instructions, cost.
 import triton
 import triton.language as tl
 
+from gelgt.nn.kernels.groups import (
+    divide,
+    frame_of,
+    group_of,
+    halves,
+    placed,
+    read_off,
+    shift_of,
+    step_of,
+)
 from gelgt.nn.kernels.tiles import (
     INTEGERS,
     UNALIGNED,
@@ -28,16 +38,34 @@ from gelgt.nn.kernels.tiles import (
 )
 
 
+@triton.jit
+def absorb(
+    scores, v, top, summed, attended, of_rows, place_k, factor, threshold, upscale,
+    HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile of scores and values into the running maximum, sum and weighted values."""
+    highest = tl.maximum(top, tl.max(scores, 1))
+    weight = tl.exp2(scores * factor - (highest * factor)[:, None])
+    fade = tl.exp2((top - highest) * factor)
+    summed = summed * fade + tl.sum(weight, 1)
+    if HAS_DROPOUT:
+        is_kept = survives(of_rows[:, None], drop_columns(place_k)[None, :], threshold)
+        weight = tl.where(is_kept, weight * upscale, 0.0)
+    attended = tl.dot(weight.to(v.dtype), v, attended * fade[:, None], input_precision=PRECISION)
+    return highest, summed, attended
+
+
 @triton.jit(do_not_specialize=INTEGERS, do_not_specialize_on_alignment=UNALIGNED)
 def forward_kernel(
-    tokens, qkv, time, places, mu, sigma, gain, shift, seed, out, lse,
-    tiles, total, longest, root, factor, threshold, upscale,
+    tokens, blocks, shares, qkv, time, places, mu, sigma, gain, shift, seed, order, nodes, lists,
+    out, lse, tiles, total, longest, groups, root, factor, threshold, upscale,
     H: tl.constexpr, D: tl.constexpr, G: tl.constexpr,
     IS_LOG: tl.constexpr, IS_PACKED: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, WALK: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     """(T, 3, H, D) → (T, H, D), and for each row of scores log Σ exp times √D (H, T). `tokens`
-    reads tiles of BLOCK_K rows of `qkv`."""
+    reads tiles of BLOCK_K rows of `qkv`, `blocks` groups of it."""
     tile, h, b, start, length = locate(places, tiles, longest, H, IS_PACKED)
     place_q = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     row_q = rows_of(start, length, place_q)
@@ -53,7 +81,32 @@ def forward_kernel(
     top = tl.full([BLOCK_Q], -float("inf"), tl.float32)
     summed = tl.zeros([BLOCK_Q], tl.float32)
     attended = tl.zeros([BLOCK_Q, D], tl.float32)
-    for first in tl.range(0, tl.where(tile * BLOCK_Q < length, length, 0), BLOCK_K):
+    left, right, before, until, whole_groups, steps = divide(
+        lists, b, tile, length, groups, BLOCK_Q, GROUP, BLOCK_K
+    )
+    if GROUP > 0:
+        frame = frame_of(BLOCK_Q, NODES)
+        for n in tl.range(0, whole_groups):
+            group = group_of(lists, b, n, before, until, groups)
+            node = tl.load(nodes + (b * groups + group) * NODES + tl.arange(0, NODES))
+            apart = between(time_q[:, None], node[None, :], IS_LOG) + frame
+            bias = shift_of(shifted, node)
+            for g in tl.static_range(G):
+                d, near = gaussian(apart, slopes[g], offsets[g])
+                bias += weights[g] * near
+            high, low = halves(bias)
+            for part in tl.static_range(GROUP // WALK):
+                place = group * GROUP + part * WALK
+                scores = read_off(high, low, shares, start + place, NODES)
+                k = blocks.load([start + place, (H + h) * D])
+                scores = tl.dot(q, tl.trans(k), scores, input_precision=PRECISION)
+                v = blocks.load([start + place, (2 * H + h) * D])
+                top, summed, attended = absorb(
+                    scores, v, top, summed, attended, of_rows, place + tl.arange(0, WALK),
+                    factor, threshold, upscale, HAS_DROPOUT, PRECISION,
+                )  # fmt: skip
+    for n in tl.range(0, steps):
+        first = step_of(lists, b, n, left, right, before, until, groups, GROUP, BLOCK_K)
         place_k = first + tl.arange(0, BLOCK_K)
         closed = tl.where(place_k < length, 0.0, -float("inf"))
         if G > 0:
@@ -67,30 +120,17 @@ def forward_kernel(
             bias = tl.broadcast_to(closed[None, :], [BLOCK_Q, BLOCK_K])
         k = tokens.load([start + first, (H + h) * D])
         scores = tl.dot(q, tl.trans(k), bias, input_precision=PRECISION)
-        highest = tl.maximum(top, tl.max(scores, 1))
-        weight = tl.exp2(scores * factor - (highest * factor)[:, None])
-        fade = tl.exp2((top - highest) * factor)
-        summed = summed * fade + tl.sum(weight, 1)
-        top = highest
-        if HAS_DROPOUT:
-            weight = tl.where(
-                survives(of_rows[:, None], drop_columns(place_k)[None, :], threshold),
-                weight * upscale,
-                0.0,
-            )
         v = tokens.load([start + first, (2 * H + h) * D])
-        attended = tl.dot(
-            weight.to(v.dtype), v, attended * fade[:, None], input_precision=PRECISION
-        )
-    row_out = start + place_q
+        top, summed, attended = absorb(
+            scores, v, top, summed, attended, of_rows, place_k,
+            factor, threshold, upscale, HAS_DROPOUT, PRECISION,
+        )  # fmt: skip
     is_row = summed > 0  # false in a tile of padding
     whole = tl.where(is_row, summed, 1.0)
     value = attended * tl.where(place_q < length, 1.0 / whole, 0.0)[:, None]
+    is_written = place_q < (length if IS_PACKED else longest)
+    row_out = placed(order, start + place_q, is_written, GROUP)
     at_out = out + row_out.to(tl.int64)[:, None] * (H * D) + h * D + columns[None, :]
-    tl.store(
-        at_out,
-        value.to(out.dtype.element_ty),
-        mask=(place_q < (length if IS_PACKED else longest))[:, None],
-    )
+    tl.store(at_out, value.to(out.dtype.element_ty), mask=is_written[:, None])
     level = tl.where(is_row, top, 0.0) + tl.log2(whole) / factor
-    tl.store(lse + h.to(tl.int64) * total + row_out, level, mask=place_q < length)
+    tl.store(lse + h.to(tl.int64) * total + start + place_q, level, mask=place_q < length)

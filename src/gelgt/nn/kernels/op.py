@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gelgt.nn.dropout import draw_seed
-from gelgt.nn.kernels.launch import Problem, aligned, launch_backward, launch_forward
+from gelgt.nn.kernels.launch import launch_backward, launch_forward
+from gelgt.nn.kernels.problem import Problem, aligned, choose_group, rearranged
 
 
 def gaussian_attention(
@@ -53,17 +54,17 @@ class _GaussianAttention(torch.autograd.Function):
         tensors = [None if t is None else t.contiguous() for t in tensors]
         run: Any = _forward if torch.compiler.is_compiling() else forward
         out: Tensor
-        out, lse = run(qkv, time, places, *tensors, longest, is_log, rate)
-        ctx.save_for_backward(qkv, time, places, *tensors, out, lse)
+        out, *saved = run(qkv, time, places, *tensors, longest, is_log, rate)
+        ctx.save_for_backward(qkv, time, places, *tensors, out, *saved)
         ctx.settings = longest, is_log, rate
         return out
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, time, places, mu, sigma, gain, shift, seed, out, lse = ctx.saved_tensors
+        qkv, time, places, mu, sigma, gain, shift, seed, out, lse, order = ctx.saved_tensors
         run: Any = _backward if torch.compiler.is_compiling() else backward
         d_qkv, gradient = run(
-            qkv, time, places, mu, sigma, gain, shift, seed, *ctx.settings, out, lse, d_out
+            qkv, time, places, mu, sigma, gain, shift, seed, *ctx.settings, out, lse, order, d_out
         )
         if mu is None:
             return (d_qkv, *([None] * 10))
@@ -90,26 +91,32 @@ def forward(
     qkv: Tensor, time: Tensor, places: Tensor,
     mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The attention, and what its gradient needs of the scores."""
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The attention, and what its gradient needs: of the scores, and the rows by age (none if they
+    are not sorted)."""
+    problem = Problem(
+        aligned(qkv), time, places, mu, sigma, gain, shift, seed, longest, is_log, rate
+    )
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
-        return launch_forward(
-            Problem(aligned(qkv), time, places, mu, sigma, gain, shift, seed, longest, is_log, rate)
-        )
+        order = problem.by_age()
+        problem = problem.sorted(order)
+        return *launch_forward(problem, problem.groups()), order
 
 
 def backward(
     qkv: Tensor, time: Tensor, places: Tensor,
     mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
-    out: Tensor, lse: Tensor, d_out: Tensor,
+    out: Tensor, lse: Tensor, order: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of `qkv`, and of μ, s, W and b one after the other."""
     problem = Problem(
         aligned(qkv), time, places, mu, sigma, gain, shift, seed, longest, is_log, rate
     )
     with torch.cuda.device_of(qkv):  # type: ignore[no-untyped-call]
-        return launch_backward(problem, out, lse, aligned(d_out))
+        problem = problem.sorted(order)
+        d_out = rearranged(aligned(d_out), order)
+        return launch_backward(problem, problem.groups(), out, lse, d_out)
 
 
 _forward = torch.library.custom_op("gelgt::gaussian_attention", forward, mutates_args=())
@@ -121,9 +128,12 @@ def _(
     qkv: Tensor, time: Tensor, places: Tensor,
     mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     *rows, _, heads, size = qkv.shape
-    return qkv.new_empty((*rows, heads, size)), time.new_empty((heads, time.numel()))
+    out, lse = qkv.new_empty((*rows, heads, size)), time.new_empty((heads, time.numel()))
+    kernels = 0 if mu is None else mu.shape[0]
+    is_sorted = choose_group(kernels, is_log, longest, qkv.dtype, qkv.device) > 0
+    return out, lse, time.new_empty(time.numel() if is_sorted else 0, dtype=torch.int32)
 
 
 @_backward.register_fake
@@ -131,7 +141,7 @@ def _(
     qkv: Tensor, time: Tensor, places: Tensor,
     mu: Tensor | None, sigma: Tensor | None, gain: Tensor | None, shift: Tensor | None,
     seed: Tensor | None, longest: int, is_log: bool, rate: float,
-    out: Tensor, lse: Tensor, d_out: Tensor,
+    out: Tensor, lse: Tensor, order: Tensor, d_out: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     count = 0 if gain is None else sum(gain.shape) + gain.shape[1] + gain.numel()
     return torch.empty_like(qkv), lse.new_empty(count)

@@ -17,7 +17,7 @@ import triton.language as tl
 from gelgt.nn import kernels
 
 # one compiled kernel serves all of their values,
-INTEGERS = ["tiles", "total", "longest", "count", "threshold"]
+INTEGERS = ["tiles", "total", "longest", "groups", "count", "threshold"]
 # and all addresses of these, which may be parts of other tensors
 UNALIGNED = ["time", "places", "mu", "sigma", "gain", "shift", "seed"]
 LOG2E = tl.constexpr(1.4426950408889634)
