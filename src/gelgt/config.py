@@ -91,7 +91,7 @@ class ModelConfig(Config):
     row_times: bool = True
     history: int = Field(default=0, ge=0, le=2)
     history_columns: int = Field(default=300, ge=0, le=10_000)
-    column_members: int = Field(default=16, ge=0, le=256)
+    column_members: int = Field(default=32, ge=0, le=256)
     calendar: bool = False
     trees: bool = False
 
@@ -109,7 +109,8 @@ class AttentionConfig(ModelConfig):
             and μ starts at quantiles of the ages seen in training, so that a kernel can only raise
             attention to an age. ``published``: all are free, and μ starts evenly over 0 to 100
             days.
-        time_scale: Scale of Δt in the bias: ``linear`` (days) or ``log`` (log(1 + days)).
+        time_scale: Scale of Δt in the bias: ``linear`` (days) or ``log`` (log(1 + days)), under
+            which a kernel is as wide for years as for days in proportion.
         time_rate: Learning rate of μ and σ, as a multiple of that of the other parameters.
     """
 
@@ -170,12 +171,13 @@ class GelGTConfig(AttentionConfig):
     trees: bool = True
     bias: Bias = "gaussian"
     kernels: int | None = Field(default=8, ge=1)
+    time_scale: Literal["linear", "log"] = "log"
     gnn_layers: int = Field(default=2, ge=0)
     gnn_mean: Literal["all", "relation"] = "relation"
     wiring: Literal["parallel", "stacked"] = "stacked"
     attention_dropout: float | None = Field(default=0.0, ge=0, lt=1)
     gnn_dropout: float = Field(default=0.3, ge=0, lt=1)
-    encoders: tuple[Encoder, ...] = ("table", "hop", "age", "row", "recency")
+    encoders: tuple[Encoder, ...] = ("table", "hop", "age", "row")
     structure_width: int = Field(default=64, ge=64, multiple_of=64)
     norm: Literal["layer", "batch"] = "layer"
     backend: Literal["auto", "reference", "sdpa", "fused"] = "auto"

@@ -36,7 +36,7 @@ class Case:
 
     @classmethod
     def of(cls, seeds: int, rows: int, on: torch.device, dtype: torch.dtype) -> "Case":
-        config = GelGTConfig(width=512, heads=4, kernels=4, kernel="published")
+        config = GelGTConfig(width=512, heads=4, kernels=4, kernel="published", time_scale="linear")
         draw = torch.Generator(on).manual_seed(0)
         bias = GaussianBias(config).to(on)
         bias.start(

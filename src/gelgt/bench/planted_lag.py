@@ -44,6 +44,7 @@ _BLOCK: dict[str, Any] = {
     "calendar": False,
     "trees": False,
     "attention_dropout": None,
+    "time_scale": "linear",
 }
 Start = Callable[[GaussianBias, Tensor], None]  # sets μ and σ from the ages seen in training
 SMALL = _BLOCK | {"dropout": 0.0, "kernels": 8, "time_rate": 10.0}

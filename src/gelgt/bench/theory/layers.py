@@ -45,7 +45,8 @@ def planted_ratio(
 def one_kernel(centre: float, width: float, form: KernelForm | None = None) -> GaussianBias:
     """The lemma's bias in float64: one kernel, one head, W = 1, b = 0."""
     free = replace(form or KernelForm(), has_positive_weights=False)
-    bias = GaussianBias(GelGTConfig(width=8, heads=1, kernels=1), free).double()
+    config = GelGTConfig(width=8, heads=1, kernels=1, time_scale="linear")
+    bias = GaussianBias(config, free).double()
     with torch.no_grad():
         bias.mix.weight.fill_(1.0)
         bias.mix.bias.zero_()
