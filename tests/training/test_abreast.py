@@ -97,6 +97,32 @@ def test_each_as_if_alone(db: Database, task: Task, config: RunConfig) -> None:
     assert first != second
 
 
+def test_fewer_at_once_where_memory_ends(
+    db: Database, task: Task, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that has room for two networks trains five all the same, two at a time."""
+    run, sizes, told_of = SideBySide.run, list[int](), list[str]()
+
+    def small_gpu(self: SideBySide) -> list[State]:
+        sizes.append(len(self.trainers))
+        if len(self.trainers) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run(self)
+
+    class Heard(Progress):
+        def notice(self, text: str) -> None:
+            told_of.append(text)
+
+    monkeypatch.setattr(SideBySide, "run", small_gpu)
+    of = studio(db, task, config, progress=Heard())
+    jobs = [MemberJob(number) for number in range(5)]
+    members = list(of.train(jobs, 5))
+    assert sizes == [5, 2, 2]  # and the fifth alone
+    assert told_of == ["the GPU has no room for 5 networks at once: 2 at a time"]
+    for member, job in zip(members, jobs, strict=True):
+        assert_same(member, alone(of, job))
+
+
 def test_retrained_for_different_epochs(db: Database, task: Task, config: RunConfig) -> None:
     of = studio(db, task, config)
     splits = ("train", "val")

@@ -4,6 +4,7 @@ Where there are at least as many networks as workers, this is cheaper than to sh
 nothing has to be added up. Each network is the one that a single process would train.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -92,20 +93,36 @@ class Studio:
         self, jobs: Sequence[MemberJob], count: int, workers: Workers | None = None
     ) -> Iterator[Member]:
         """Train some of so many, side by side where steps are recorded and one after the other
-        elsewhere, until one of them is interrupted."""
-        left = list(jobs)
+        elsewhere, until one of them is interrupted. Where a GPU has no room for so many at once,
+        fewer of them are."""
+        left, most = list(jobs), MOST
         while left:
             first = self.trainer(left[0], workers)
-            group = left[: _abreast(first, left)]
+            group = left[: min(_abreast(first, left), most)]
+            members = self._trained(first, group, count)
+            if members is None:
+                most = len(group) // 2
+                self.progress.notice(
+                    f"the GPU has no room for {len(group)} networks at once: {most} at a time"
+                )
+                del first
+                gc.collect()  # records hold each other
+                torch.cuda.empty_cache()
+                continue
             del left[: len(group)]
-            if len(group) > 1:
-                members = self._side_by_side(first, group, count)
-            else:
-                self._tell(group[0], count)
-                members = [Member(first.model, first.run())]
             yield from members
             if any(member.state.ended == "interrupted" for member in members):
                 return
+
+    def _trained(self, first: Trainer, group: list[MemberJob], count: int) -> list[Member] | None:
+        """A group of networks; None where memory ended."""
+        if len(group) == 1:
+            self._tell(group[0], count)
+            return [Member(first.model, first.run())]
+        try:
+            return self._side_by_side(first, group, count)
+        except torch.OutOfMemoryError:
+            return None
 
     def _side_by_side(self, first: Trainer, jobs: list[MemberJob], count: int) -> list[Member]:
         others = [self.trainer(job, beside=first) for job in jobs[1:]]
