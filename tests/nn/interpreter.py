@@ -24,6 +24,8 @@ DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
 # bf16 is the precision of training, but the interpreter cannot multiply it.
 LOW = torch.float16 if IS_INTERPRETED else torch.bfloat16
 Test = Callable[..., None]
+# In one thread nothing happens in another order.
+one_thread = pytest.mark.skipif(IS_INTERPRETED, reason="the interpreter has one thread")
 
 
 def on_device(test: Test) -> Test:

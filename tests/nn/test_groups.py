@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device
+from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device, one_thread
 from test_kernels import Case, assert_close
 from torch import Tensor
 
@@ -147,6 +147,7 @@ def test_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_device
+@one_thread
 def test_two_runs_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     case = case_of(2 * GROUP)
     grouped(monkeypatch)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device
+from interpreter import DEVICE, IS_INTERPRETED, LOW, beyond_paths, on_device, one_thread
 from torch import Tensor
 
 from gelgt.nn.kernels import FAR
@@ -186,6 +186,7 @@ def test_nobody_has_a_time() -> None:
 
 
 @on_device
+@one_thread
 def test_two_runs_give_the_same_bits() -> None:
     case = Case.of([40, 33, 40], dtype=LOW)
     assert all(torch.equal(a, b) for a, b in zip(case.found(True), case.found(True), strict=True))

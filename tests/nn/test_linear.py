@@ -141,9 +141,10 @@ def test_dropout_drops_the_same_backward(name: str) -> None:
 def test_a_model_has_the_gradients_that_it_has_without(
     world: World, changes: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
-    batch = sampled(world, PLACES)
+    places = PLACES[:2]  # the interpreter takes seconds for each
+    batch = sampled(world, places)
     plain, fixed = (model_of(world, backend="sdpa", **changes).to(DEVICE) for _ in range(2))
-    target = torch.linspace(-1, 1, len(PLACES), device=DEVICE)[:, None]
+    target = torch.linspace(-1, 1, len(places), device=DEVICE)[:, None]
     expected = plain(ModelInput.of(batch, world[1]).to(DEVICE))
     (expected - target).square().sum().backward()
     request.getfixturevalue("fused")
