@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 import gelgt
 from gelgt import Database, GelgtError
@@ -176,3 +177,28 @@ def test_a_table_of_bytes_alone_is_left_out() -> None:
     with pytest.raises(GelgtError) as caught:
         gelgt.open({"b": tables["b"]})
     assert caught.value.code == "no_columns"
+
+
+def test_a_sqlite_file_whose_errors_are_no_text(small_shop: Shop, tmp_path: Path) -> None:
+    """SQLite repeats the damaged name of a table, and Python cannot decode it."""
+    path = tmp_path / "shop.db"
+    content = Path(small_shop.path).read_bytes()
+    name = b"tablecustomerscustomers"
+    assert content.count(name) == 1
+    content = content.replace(name, b"tablecust\xcdmerscustomers")
+    path.write_bytes(content.replace(b"CREATE TABLE customers", b"CREATX TABLE customers"))
+    with pytest.raises(GelgtError) as told:
+        gelgt.open(path)
+    assert told.value.code == "cannot_open"
+    assert "quick_check" in told.value.hint
+
+
+def test_a_primary_key_that_is_the_time(imported: Database) -> None:
+    """As somebody may write it into a manifest."""
+    manifest = imported.folder / "manifest.yaml"
+    content = yaml.safe_load(manifest.read_text())
+    content["tables"]["page_pings"]["pkey"] = content["tables"]["page_pings"]["time_col"]
+    manifest.write_text(yaml.safe_dump(content))
+    with pytest.raises(GelgtError) as told:
+        gelgt.open(imported.folder)
+    assert told.value.code == "bad_manifest"

@@ -34,10 +34,13 @@ def test_json_gives_the_same_target(task: Task, task_type: str) -> None:
             space=replace(
                 target.space, task_type=task_type, labels=("a", "b") if "multi" in task_type else ()
             ),
+            start=(0.0, 0.0) if "multi" in task_type else (0.0,),
         )
     assert Target.from_dict(json.loads(json.dumps(target.to_dict()))) == target
     with pytest.raises(GelgtError, match="target"):
         Target.from_dict({"space": {}})
+    with pytest.raises(GelgtError, match="logits"):
+        Target.from_dict(target.to_dict() | {"start": []})
 
 
 def test_regression_is_standardised_and_stays_inside_the_percentiles() -> None:

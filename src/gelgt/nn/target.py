@@ -143,15 +143,20 @@ class Target:
         try:
             space = dict(content["space"])
             rest = {k: v for k, v in content.items() if k not in ("space", "start")}
-            return cls(
+            target = cls(
                 LabelSpace(**(space | {"labels": tuple(space["labels"])})),
-                start=tuple(content["start"]),
+                start=tuple(map(float, content["start"])),
                 **rest,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise GelgtError(
-                "bad_run", f"The run's target is not readable ({error}).", hint="Train again."
-            ) from None
+            raise _unreadable(str(error)) from None
+        if len(target.start) != target.outputs and target.task_type != "recommendation":
+            raise _unreadable(f"{len(target.start)} logits for {target.outputs} outputs")
+        return target
+
+
+def _unreadable(why: str) -> GelgtError:
+    return GelgtError("bad_run", f"The run's target is not readable ({why}).", hint="Train again.")
 
 
 def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:

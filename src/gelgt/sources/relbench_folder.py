@@ -112,7 +112,14 @@ def _with_derived(db: Database, is_imported: bool) -> Database:
     target = cache_root() / f"derived-v{DERIVED}" / db.cache_dir.name
     build_folder(target, lambda folder: _derive(db, folder), is_sealed=True)
     derived = json.loads((target / "derived.json").read_text())
-    if not is_imported and not derived["follows_contract"]:
+    if not derived["follows_contract"]:
+        if is_imported:
+            raise SourceError(
+                "bad_manifest",
+                f"{db.folder}: manifest.yaml states other keys or times for a table than its "
+                "import wrote: rows are no longer numbered by their key, or not in order of time.",
+                hint="Undo the change of manifest.yaml, or import the source again with --schema.",
+            )
         db.follows_contract = False
         return db
     tables = {
@@ -159,7 +166,7 @@ def _derive(db: Database, folder: Path) -> None:
 
 
 def _follows_contract(db: Database, table: TableSchema) -> bool:
-    columns = [c for c in (table.pkey, table.time_col) if c]
+    columns = list(dict.fromkeys(c for c in (table.pkey, table.time_col) if c))
     is_numbered = all(table.columns[fk.column] in ("int64", "float64") for fk in table.foreign_keys)
     if not is_numbered or (table.time_col and table.columns[table.time_col] != "timestamp"):
         return False

@@ -41,6 +41,7 @@ class SQLSource:
     splits: Splits | None = None
     has_snapshot = True
     extra = ""  # the pip extra of gelgt that brings the driver, where there is one
+    check = "Check host, port, user, password and database name."  # where it cannot be opened
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         self.url = url
@@ -62,11 +63,10 @@ class SQLSource:
                 f"{self.address} needs the Python package '{error.name}'.",
                 hint=f"pip install '{f'gelgt[{self.extra}]' if self.extra else error.name}'",
             ) from None
-        except (SQLAlchemyError, OSError) as error:
+        # a damaged file of SQLite can have errors that are no text
+        except (SQLAlchemyError, OSError, UnicodeDecodeError) as error:
             self._close()
-            raise self._failed(
-                "cannot_open", error, "Check host, port, user, password and database name."
-            ) from None
+            raise self._failed("cannot_open", error, self.check) from None
         return self
 
     def __exit__(

@@ -35,6 +35,7 @@ class SQLiteSource(SQLSource):
     """A SQLite file, opened read-only."""
 
     has_types_in_rows = True
+    check = "Restore the file from a copy; its damage is told by: sqlite3 FILE 'PRAGMA quick_check'"
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         super().__init__(url, namespace)
