@@ -16,6 +16,7 @@ PLAIN: dict[str, Any] = {
     "calendar": False,
     "trees": False,
     "kernels": None,
+    "time_scale": "linear",
     "gnn_layers": 3,
     "gnn_mean": "all",
     "wiring": "parallel",

@@ -169,7 +169,7 @@ def test_hidden_columns_change_nothing_once_hidden(world: World, small_shop: Sho
 
 
 def test_temporal_profile_reads_as_durations(world: World) -> None:
-    model = model_of(world, time_scale="linear")
+    model = model_of(world)
     model.biases[0].start(
         torch.tensor([31.0, 0.2, 900.0, 5.0]), torch.tensor([4.0, 0.1, 400.0, 1.0])
     )  # type: ignore[operator]

@@ -112,16 +112,10 @@ def _with_derived(db: Database, is_imported: bool) -> Database:
     target = cache_root() / f"derived-v{DERIVED}" / db.cache_dir.name
     build_folder(target, lambda folder: _derive(db, folder), is_sealed=True)
     derived = json.loads((target / "derived.json").read_text())
-    if not derived["follows_contract"]:
-        if is_imported:
-            raise SourceError(
-                "bad_manifest",
-                f"{db.folder}: manifest.yaml states other keys or times for a table than its "
-                "import wrote: rows are no longer numbered by their key, or not in order of time.",
-                hint="Undo the change of manifest.yaml, or import the source again with --schema.",
-            )
+    if not is_imported and not derived["follows_contract"]:
         db.follows_contract = False
         return db
+    _check_kinds(db, derived["kinds"])
     tables = {
         name: replace(
             table,
@@ -136,6 +130,20 @@ def _with_derived(db: Database, is_imported: bool) -> Database:
     complete = Database(db.folder, replace(db.schema, tables=tables), db.source, db.import_findings)
     complete.follows_contract = db.follows_contract
     return complete
+
+
+def _check_kinds(db: Database, derived: Mapping[str, Mapping[str, Any]]) -> None:
+    """An import has the kinds of its columns; one whose manifest was changed may lack some."""
+    for name, table in db.schema.tables.items():
+        for column in _features(table):
+            if column not in table.kinds and column not in derived.get(name, {}):
+                raise SourceError(
+                    "bad_manifest",
+                    f"{db.folder}: manifest.yaml says of '{name}' that its column '{column}' is "
+                    "neither key nor time, but not of which kind it is.",
+                    hint="Undo the change of manifest.yaml, or import the source again with "
+                    "--schema.",
+                )
 
 
 def _dating(entry: Mapping[str, Any] | None) -> Dating | None:
