@@ -40,7 +40,8 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "row_width": 16,
             "column_members": 4,
             "kernels": None,
-            # The newest order decides in the demo shop, which is better with these two.
+            # The newest order decides in the demo shop, which was better with these two (one run
+            # each, docs/research/quality.md).
             "encoders": ("table", "hop", "age", "row", "recency"),
             "time_scale": "linear",
         },

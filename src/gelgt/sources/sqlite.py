@@ -35,7 +35,10 @@ class SQLiteSource(SQLSource):
     """A SQLite file, opened read-only."""
 
     has_types_in_rows = True
-    check = "Restore the file from a copy; its damage is told by: sqlite3 FILE 'PRAGMA quick_check'"
+    check = (
+        "Try again when nobody writes to it. If it is damaged, which sqlite3 FILE 'PRAGMA "
+        "quick_check' tells, restore it from a copy."
+    )
 
     def __init__(self, url: URL, namespace: str | None = None) -> None:
         super().__init__(url, namespace)
