@@ -9,8 +9,9 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 
 import gelgt
+from gelgt.nn.blocks import Blocks
 from gelgt.zoo.griffin import GriffinConfig, GriffinLayer
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.zoo.parts import direction_tables
 
 
 def test_the_cell_that_another_cell_names_is_found(tmp_path: Path) -> None:
@@ -56,8 +57,8 @@ def test_a_row_asks_by_what_it_knows() -> None:
 def test_means_within_a_relation_and_the_largest_across_them() -> None:
     layer = make_layer()
     made = tokens()
-    blocks = Blocks.of(made, len(TABLES))
-    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
+    blocks = Blocks.of(made.table, len(TABLES))
+    directions = made.directions(blocks, direction_tables(RELATIONS, TABLES))
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
     sent = [layer.message(x) for x in h]
     found = layer.arriving(h, directions)

@@ -7,7 +7,8 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 
 from gelgt.graph.store import Relation
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.nn.blocks import Blocks
+from gelgt.zoo.parts import direction_tables
 from gelgt.zoo.relgnn import Leg, RelGNNConfig, RelGNNLayer, Route, atomic_routes
 
 
@@ -35,8 +36,8 @@ def test_routes_follow_from_the_schema() -> None:
 def layer_and_legs(routes: list[Route]) -> tuple[RelGNNLayer, list[torch.Tensor], list[Leg]]:
     torch.manual_seed(0)
     made = tokens()
-    blocks = Blocks.of(made, len(TABLES))
-    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
+    blocks = Blocks.of(made.table, len(TABLES))
+    directions = made.directions(blocks, direction_tables(RELATIONS, TABLES))
     layer = RelGNNLayer(RelGNNConfig(width=8, heads=2, dropout=0.0), len(TABLES), routes)
     return (
         layer,

@@ -17,9 +17,9 @@ gelgt's.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -36,14 +36,16 @@ from torch_frame.nn import (
 
 from gelgt.config import AttentionConfig
 from gelgt.errors import GelgtError
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.blocks import Blocks, DirectedEdges
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, TableColumns
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.nn.sums import Index, mean, take
-from gelgt.zoo.parts import Blocks, DirectedEdges, directed_edges, direction_tables
+from gelgt.nn.static.shape import Extras
+from gelgt.nn.sums import mean, take
+from gelgt.zoo.parts import block_extras, direction_tables
 
 
 class GriffinConfig(AttentionConfig):
@@ -76,6 +78,7 @@ class Griffin(RelationalModel):
     """Cell attention and hierarchical aggregation."""
 
     config_type = GriffinConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -110,47 +113,63 @@ class Griffin(RelationalModel):
         )
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> "CellEncoders":
+        return CellEncoders(self.names, [cells.values for cells in self.cells])
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
-        # Which distinct row each one is travels along as its node: refinement drops rows.
-        tokens = replace(
-            inputs.tokens(self.start_vectors(inputs.table)),
-            node=inputs.rows.inverse,
-        )
+        h = inputs.look_up(self.start_vectors, inputs.table)
+        tokens, distinct = inputs.tokens(h), inputs.cells(self.row_encoder)
+        blocks = tokens.blocks(len(self.names))
         if self.config.keep is not None:
-            blocks = Blocks.of(tokens, len(self.names))
-            asked = self.layers[0].ask(
-                blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows)
-            )  # type: ignore[operator]
-            refined = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
-            tokens = replace(refined, h=self.start_vectors(refined.table))
-        blocks = Blocks.of(tokens, len(self.names))
-        directions = directed_edges(tokens, blocks, self.pairs)
-        cells, names = self.read(tokens, blocks, inputs.rows)
-        h = blocks.split(tokens.h)
+            asked = self.layers[0].ask(  # type: ignore[operator]
+                blocks.split(h), *self.read(tokens, blocks, inputs, distinct)
+            )
+            tokens = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
+            blocks = tokens.blocks(len(self.names))
+        directions = tokens.directions(blocks, self.pairs)
+        cells, names = self.read(tokens, blocks, inputs, distinct)
+        starts = zip(self.start_vectors.weight, blocks.sizes)
+        vectors = [start.expand(rows, -1) for start, rows in starts]
         for layer in self.layers:
-            h = layer(h, cells, names, directions)
-        return tokens.at_seeds(blocks.join(h))
+            vectors = layer(vectors, cells, names, directions)
+        return tokens.at_seeds(blocks.join(vectors))
 
     def read(
-        self, tokens: PackedTokens, blocks: Blocks, rows: RowFrames
+        self, tokens: Tokens, blocks: Blocks, inputs: Rows, distinct: Sequence[Tensor | None]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of
-        its columns' names (columns, w)."""
+        its columns' names (columns, w).
+
+        Args:
+            distinct: For each table the cells of its distinct rows (U, columns, w).
+        """
         cells, names = [], []
-        for name, encoder, places in zip(self.names, self.cells, blocks.rows):
+        times = zip(blocks.read(tokens.age), blocks.read(tokens.has_time))
+        rows = zip(distinct, inputs.distinct(tokens, blocks))
+        for encoder, (age, has_time), (values, index) in zip(self.cells, times, rows):
             assert isinstance(encoder, Cells)
-            age = self.age(tokens.age[places], tokens.has_time[places])[:, None]  # (rows, 1, w)
-            if name not in rows.frames:
-                cells.append(age)
+            last = self.age(age, has_time)[:, None]  # (rows, 1, w)
+            if values is None or index is None:
+                cells.append(last)
                 names.append(encoder.names[-1:])
                 continue
-            distinct = encoder(rows.frames[name])  # (U, columns, w)
-            index = Index.of(tokens.node[places] - rows.places[name][0], len(distinct))
-            columns = take(distinct.flatten(1), index).view(len(places), *distinct.shape[1:])
-            cells.append(torch.cat([columns, age.to(distinct.dtype)], dim=1))
+            mixed = encoder(values)
+            columns = take(mixed.flatten(1), index).view(len(age), *mixed.shape[1:])
+            cells.append(torch.cat([columns, last.to(mixed.dtype)], dim=1))
             names.append(encoder.names)
         return cells, names
+
+
+class CellEncoders(NamedTuple):
+    """The column encoders of each table (`gelgt.nn.encoders.ColumnEncoders`)."""
+
+    names: list[str]
+    columns: list[Any]
 
 
 class Cells(nn.Module):
@@ -177,9 +196,8 @@ class Cells(nn.Module):
         )
         self.names = nn.Parameter(torch.randn(sum(map(len, columns.names.values())) + 1, width))
 
-    def forward(self, frame: Any) -> Tensor:
-        """(U, columns, w)."""
-        x: Tensor = self.values(frame)[0]
+    def forward(self, x: Tensor) -> Tensor:
+        """What `values` makes of each cell, through the blocks: (U, columns, w) → the same."""
         for block in self.blocks:
             x = x + block(x)
         return x

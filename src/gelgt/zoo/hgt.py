@@ -24,21 +24,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import AttentionConfig
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.bias import TemporalBias
+from gelgt.nn.blocks import Blocks, DirectedEdges
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
+from gelgt.nn.static.shape import Extras
 from gelgt.nn.sums import Index, softmax_among, take, total
-from gelgt.zoo.parts import (
-    Blocks,
-    DirectedEdges,
-    TokenEncoder,
-    directed_edges,
-    direction_tables,
-    key_bias,
-)
+from gelgt.zoo.parts import TokenEncoder, block_extras, direction_tables, key_bias
 
 
 class HGTConfig(AttentionConfig):
@@ -55,6 +51,7 @@ class HGT(RelationalModel):
     """Attention along foreign keys with weights of each table, relation and direction."""
 
     config_type = HGTConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -92,38 +89,61 @@ class HGT(RelationalModel):
         )
         self.add_head(context)
 
-    def encode(self, inputs: ModelInput) -> PackedTokens:
-        """Packed rows with their vectors."""
-        tokens: PackedTokens = self.encoder(inputs)
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.encoder.rows
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def encode(self, inputs: Rows) -> Tokens:
+        """Rows with their vectors."""
+        tokens: Tokens = self.encoder(inputs)
         return tokens
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = self.encode(inputs)
-        blocks = Blocks.of(tokens, self.tables)
-        directions = directed_edges(tokens, blocks, self.pairs)
+        blocks = tokens.blocks(self.tables)
+        directions = tokens.directions(blocks, self.pairs)
+        arrivals = arriving_edges(directions, blocks.sizes)
         biases = direction_biases(self.time_bias, tokens, blocks, directions)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, directions, biases)
+            h = layer(h, directions, arrivals, biases)
         return tokens.at_seeds(blocks.join(h))
+
+
+def arriving_edges(directions: list[DirectedEdges], sizes: list[int]) -> list[Index | None]:
+    """For each table the edges that reach its rows, direction by direction; None where there are
+    none."""
+    arrivals: list[Index | None] = []
+    for table, size in enumerate(sizes):
+        reached = [edges.received for edges in directions if len(edges) and edges.target == table]
+        if not reached:
+            arrivals.append(None)
+            continue
+        masks = [index.is_item for index in reached if index.is_item is not None]
+        rows = torch.cat([index.rows for index in reached])
+        arrivals.append(Index.of(rows, size, torch.cat(masks) if masks else None))
+    return arrivals
 
 
 def direction_biases(
     bias: TemporalBias | None,
-    tokens: PackedTokens,
+    tokens: Tokens,
     blocks: Blocks,
     directions: list[DirectedEdges],
 ) -> list[Tensor | None]:
     """The temporal bias (E', H) of the edges of each direction; None where there is none."""
     if bias is None:
         return [None for _ in directions]
-    age, has_time = (
-        [values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time)
-    )
+    age, has_time = blocks.read(tokens.age), blocks.read(tokens.has_time)
 
     def at_ends(values: list[Tensor], edges: DirectedEdges) -> tuple[Tensor, Tensor]:
-        return values[edges.source][edges.sent.rows], values[edges.target][edges.received.rows]
+        ends = (edges.source, edges.sent), (edges.target, edges.received)
+        source, target = (values[table].index_select(0, index.rows) for table, index in ends)
+        return source, target
 
     return [key_bias(bias, at_ends(age, edges), at_ends(has_time, edges)) for edges in directions]
 
@@ -146,17 +166,21 @@ class HGTLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, h: list[Tensor], directions: list[DirectedEdges], biases: list[Tensor | None]
+        self,
+        h: list[Tensor],
+        directions: list[DirectedEdges],
+        arrivals: list[Index | None],
+        biases: list[Tensor | None],
     ) -> list[Tensor]:
-        """For each table (rows, d) → (rows, d)."""
+        """For each table (rows, d) → (rows, d). `arrivals` are those of `arriving_edges`."""
         keys, queries, values = zip(
             *(
                 linear(x).unflatten(1, (3, self.heads, -1)).unbind(1)
                 for linear, x in zip(self.kqv, h)
             )
         )
-        # for each table: scores, messages, targets
-        arrived: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in h]
+        # for each table: scores, messages
+        arrived: list[list[tuple[Tensor, Tensor]]] = [[] for _ in h]
         for number, (edges, bias) in enumerate(zip(directions, biases)):
             if len(edges):
                 # (E', H, d/H)
@@ -165,10 +189,10 @@ class HGTLayer(nn.Module):
                 # (E', H)
                 score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])
                 message = self._turned(values[edges.source], self.sending[number], edges.sent)
-                arrived[edges.target].append(
-                    (score if bias is None else score + bias, message, edges.received.rows)
-                )
-        return [self._updated(table, x, arrived[table]) for table, x in enumerate(h)]
+                arrived[edges.target].append((score if bias is None else score + bias, message))
+        return [
+            self._updated(table, x, arrived[table], arrivals[table]) for table, x in enumerate(h)
+        ]
 
     def _turned(self, x: Tensor, weight: Tensor, sent: Index) -> Tensor:
         """A relation's matrices applied to the rows of its source table, read along its edges:
@@ -177,13 +201,12 @@ class HGTLayer(nn.Module):
         return take(turned.flatten(1), sent).view(-1, *turned.shape[1:])
 
     def _updated(
-        self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor, Tensor]]
+        self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor]], index: Index | None
     ) -> Tensor:
         """Rows with what has arrived at them, all relations together."""
         gathered = torch.zeros_like(x)
-        if arrived:
-            scores, messages, targets = (torch.cat(parts) for parts in zip(*arrived))
-            index = Index.of(targets, len(x))
+        if index is not None:
+            scores, messages = (torch.cat(parts) for parts in zip(*arrived))
             weights = self.dropout(softmax_among(scores, index)).to(messages.dtype)
             gathered = total((weights[:, :, None] * messages).flatten(1), index)
         new = self.out[table](functional.gelu(gathered))

@@ -1,0 +1,107 @@
+"""Models of the zoo over batches of fixed shapes: what they give over packed rows, values and
+gradients, whatever fills the room; and nothing that a recorded step could not hold."""
+
+from typing import Any
+
+import pytest
+import torch
+from test_zoo import PLACES, World, world
+
+from gelgt.config import SamplingConfig
+from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn.static.input import StaticInput
+from gelgt.nn.static.pack import Packer, StaticBatch, measure
+from gelgt.nn.static.shape import Shape
+from gelgt.registry import BUILT_IN, find_model
+from gelgt.sampling.batch import SubgraphBatch
+
+__all__ = ["world"]  # a fixture
+BUDGET = 60
+STATIC = [name for name in BUILT_IN if name != "gelgt" and find_model(name).is_static]
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {"keep": None}) for name in STATIC),
+    *((name, {"keep": 20}) for name in STATIC if name != "hgt-pe"),
+    ("rdl", {"keep": None, "aggregation": "mean"}),
+    *((name, {"keep": 20, "bias": "gaussian"}) for name in ("hgt", "relgnn", "relgt", "rgp")),
+    ("nodeformer", {"keep": None, "has_links": False}),
+    ("relgt", {"keep": None, "centroids": 0}),
+]
+
+
+def room_of(world: World, model: RelationalModel, batch: SubgraphBatch, extra: int = 70) -> Shape:
+    """Room for a batch and some more."""
+    extras = model.extras(world.graph)
+    size = measure(batch, world.graph.offsets, model.config.keep, extras)
+
+    def more(counts: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(
+            count + extra % 7 * place if count else 0 for place, count in enumerate(counts)
+        )
+
+    return Shape(
+        batch.num_seeds + extra % 5,
+        size.rows + extra,
+        size.refined + extra // 2 + 1,
+        size.messages + extra,
+        more(size.tables),
+        more(size.blocks),
+        more(size.relations),
+        extras,
+    )
+
+
+def packed(world: World, model: RelationalModel, batch: SubgraphBatch, shape: Shape) -> StaticBatch:
+    packer = Packer(
+        [shape], world.graph.offsets, model.config.keep, False, len(world.graph.relations), False
+    )
+    made = packer(batch)
+    assert made is not None
+    return made
+
+
+def static(
+    world: World, model: RelationalModel, batch: SubgraphBatch, shape: Shape | None = None
+) -> torch.Tensor:
+    """Predictions over a fixed shape, without those of filler seeds."""
+    made = packed(world, model, batch, shape or room_of(world, model, batch))
+    form = model.static_form(world.graph, SamplingConfig(budget=BUDGET), world.features, {})
+    return form(StaticInput(made.shape, made.words))[: made.seeds]
+
+
+def model_of(world: World, name: str, changes: dict[str, Any]) -> RelationalModel:
+    dry = {"dropout": 0.0, "attention_dropout": 0.0} | changes
+    return world.model(name, **{f"model__{key}": value for key, value in dry.items()})
+
+
+def gradients(model: RelationalModel, out: torch.Tensor) -> dict[str, torch.Tensor]:
+    target = torch.linspace(-1, 1, len(out))[:, None]
+    (out - target).square().sum().backward()
+    return {
+        name: torch.zeros_like(p) if p.grad is None else p.grad
+        for name, p in model.named_parameters()
+    }
+
+
+@pytest.mark.parametrize(("name", "changes"), VARIANTS, ids=str)
+def test_predictions_and_gradients_are_those_of_packed_rows(
+    world: World, name: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what it draws depends on the room; everything else is as in training
+    monkeypatch.setattr("gelgt.zoo.nodeformer.gumbel_like", torch.zeros_like)
+    batch = world.batch(PLACES, BUDGET)
+    plain = model_of(world, name, changes).train()
+    expected = plain(ModelInput.of(batch, world.features))
+    slopes = gradients(plain, expected)
+    assert sum(bool(slope.abs().sum() > 0) for slope in slopes.values()) > 10
+    for extra in (1, 70, 333):
+        fixed = model_of(world, name, changes).train()
+        found = static(world, fixed, batch, room_of(world, fixed, batch, extra))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        for key, slope in gradients(fixed, found).items():
+            torch.testing.assert_close(
+                slope, slopes[key], atol=2e-5, rtol=2e-4, msg=lambda text, key=key: f"{key}: {text}"
+            )
+        for (key, own), other in zip(plain.named_buffers(), fixed.buffers()):
+            torch.testing.assert_close(
+                other, own, atol=1e-5, rtol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+            )
