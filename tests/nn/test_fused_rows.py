@@ -180,3 +180,21 @@ def test_numerical_columns() -> None:
     exact = (given.double() * values.double()[:, :, None]).sum(0)
     torch.testing.assert_close(for_weight, exact.float(), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(for_bias, given.double().sum(0).float(), atol=1e-4, rtol=1e-5)
+
+
+@on_device
+def test_uniform_numbers() -> None:
+    """They fill [0, 1) evenly, repeat with seed and call, and differ otherwise."""
+    from gelgt.nn.kernels.dropout import launch_uniform
+
+    seed = torch.tensor([7], device=DEVICE)
+    shape = torch.Size((3, 5000))
+    out = launch_uniform(shape, seed, 1)
+    assert out.shape == shape
+    assert float(out.min()) >= 0
+    assert float(out.max()) < 1
+    counts = torch.histc(out.float().cpu(), 10, 0, 1)
+    assert float((counts / out.numel() - 0.1).abs().max()) < 0.02
+    assert torch.equal(launch_uniform(shape, seed, 1), out)
+    for other in (launch_uniform(shape, seed, 2), launch_uniform(shape, seed + 1, 1)):
+        assert float((other == out).float().mean()) < 0.01

@@ -1,11 +1,18 @@
 """Models of the zoo over batches of fixed shapes: what they give over packed rows, values and
 gradients, whatever fills the room; and nothing that a recorded step could not hold."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from test_zoo import PLACES, World, world
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelgt.config import SamplingConfig
 from gelgt.nn import ModelInput, RelationalModel
@@ -105,3 +112,64 @@ def test_predictions_and_gradients_are_those_of_packed_rows(
             torch.testing.assert_close(
                 other, own, atol=1e-5, rtol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
             )
+
+
+Step = Callable[[torch.Tensor], object]
+
+
+class NoMasks(TorchDispatchMode):
+    """Refuses to write by a mask, which CUDA turns into a list of places, read on the host."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        writes = func.overloadpacket.__name__ in ("index_put", "index_put_", "_index_put_impl_")
+        if writes and any(i is not None and i.dtype == torch.bool for i in args[1]):
+            raise RuntimeError("a mask decides how many values are written")
+        return func(*args, **(kwargs or {}))
+
+
+def without_values(step: Step, given: torch.Tensor) -> None:
+    """Run a step over a tensor that has a shape and no values: whatever reads one on the host, or
+    takes a shape from one, raises."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, NoMasks():
+        step(mode.from_tensor(given))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x[x > 1],
+        lambda x: torch.nonzero(x),
+        lambda x: x.masked_select(x > 1),
+        lambda x: torch.unique(x),
+        lambda x: torch.bincount(x),
+        lambda x: torch.repeat_interleave(x, x),
+        lambda x: float(x.sum()),
+        lambda x: int(x[0]),
+        lambda x: x.tolist(),
+        lambda x: x.numpy(),
+        lambda x: x if x.any() else -x,
+        lambda x: torch.zeros(4, dtype=x.dtype).index_put((x > 1,), x[0]),
+    ],
+)
+def test_a_step_that_reads_values_is_found(step: Step) -> None:
+    with pytest.raises((DataDependentOutputException, DynamicOutputShapeException, RuntimeError)):
+        without_values(step, torch.tensor([0, 1, 2, 1]))
+
+
+@pytest.mark.parametrize(("name", "changes"), VARIANTS, ids=str)
+def test_no_step_reads_values(
+    world: World, name: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CUDA graph can hold the whole of it, backward pass included."""
+    monkeypatch.setattr("gelgt.zoo.nodeformer.gumbel_like", torch.zeros_like)
+    model, batch = model_of(world, name, changes).train(), world.batch(PLACES, BUDGET)
+    made = packed(world, model, batch, room_of(world, model, batch))
+    form = model.static_form(world.graph, SamplingConfig(budget=BUDGET), world.features, {})
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def step(words: torch.Tensor) -> None:
+        out = form(StaticInput(made.shape, words))
+        slopes = torch.autograd.grad(out.sum(), parameters, allow_unused=True)
+        assert sum(slope is not None for slope in slopes) > 10
+
+    without_values(step, made.words)
