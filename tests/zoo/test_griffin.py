@@ -47,7 +47,7 @@ def test_a_row_asks_by_what_it_knows() -> None:
     cells = torch.randn(2, 3, 8)
     other = cells.clone()
     other[:, 0, :4] += 1  # the first column's cells, as the first head sees them
-    before, after = (layer.ask([x], [c], [names])[0] for c in (cells, other))
+    before, after = (layer.ask(x, [c], [names]) for c in (cells, other))
     moved = (after - before).norm(dim=1)
     expected = layer.answer.weight[:, :4].sum(1).norm()
     assert moved[0] == pytest.approx(float(expected), rel=1e-3)
@@ -61,7 +61,7 @@ def test_means_within_a_relation_and_the_largest_across_them() -> None:
     directions = made.directions(blocks, direction_tables(RELATIONS, TABLES))
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
     sent = [layer.message(x) for x in h]
-    found = layer.arriving(h, directions)
+    found = torch.split(layer.arriving(torch.cat(h), directions, blocks.sizes), blocks.sizes)
     users, shops, orders = (TABLES.index(name) for name in ("users", "shops", "orders"))
     torch.testing.assert_close(found[users][0], layer.relations[0] * sent[orders].mean(0))
     assert found[users][1].abs().sum() == 0, "a row without neighbours receives nothing"

@@ -49,8 +49,8 @@ def test_a_layer_is_pygs() -> None:
         for name, edges in zip(names, directions)
     }
     expected = theirs(dict(zip(TABLES, h)), theirs_edges)
-    arrivals = arriving_edges(directions, blocks.sizes)
-    found = layer(h, directions, arrivals, [None] * len(directions))
+    arrivals = arriving_edges(directions, [None] * len(directions), blocks.sizes)
+    found = layer(h, directions, arrivals)
     for table in ("shops", "users", "orders"):
         torch.testing.assert_close(
             found[TABLES.index(table)], expected[table], atol=1e-5, rtol=1e-5

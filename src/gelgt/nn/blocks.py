@@ -48,13 +48,21 @@ class Blocks:
         """For each table the places of its rows."""
         return list(torch.split(self.order, self.sizes))
 
+    def by_table(self, h: Tensor) -> Tensor:
+        """(T, d) → (R, d)."""
+        return take_once(h, self.order, self.joined, self.is_row)
+
+    def by_row(self, x: Tensor) -> Tensor:
+        """(R, d) → (T, d)."""
+        return take_once(x, self.joined, self.order, self.is_filled)
+
     def split(self, h: Tensor) -> list[Tensor]:
         """(T, d) → for each table (rows, d)."""
-        return list(torch.split(take_once(h, self.order, self.joined, self.is_row), self.sizes))
+        return list(torch.split(self.by_table(h), self.sizes))
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """For each table (rows, d) → (T, d)."""
-        return take_once(torch.cat(list(parts)), self.joined, self.order, self.is_filled)
+        return self.by_row(torch.cat(list(parts)))
 
     def read(self, values: Tensor) -> list[Tensor]:
         """Values without a gradient: (T,) → for each table (rows,)."""

@@ -128,6 +128,21 @@ class Index:
         before = functional.pad((weight != 0).cumsum(0, dtype=torch.int32), (1, 0))
         return before.index_select(0, end) - before.index_select(0, start)
 
+    @cached_property
+    def is_filler(self) -> Tensor | None:
+        """(n, 1) which items are fillers; None if none are."""
+        return None if self.is_item is None else ~self.is_item[:, None]
+
+    @cached_property
+    def is_empty(self) -> Tensor:
+        """(R, 1) which rows have no items."""
+        return (self.counts == 0)[:, None]
+
+    @cached_property
+    def divisor(self) -> Tensor:
+        """(R, 1) what a sum of each row's items is divided by for the mean."""
+        return self.counts.clamp(min=1)[:, None].to(torch.float32)
+
 
 def _real_items(rows: Tensor, size: int, is_item: Tensor) -> Segments:
     """The items of each row, fillers behind the last."""
@@ -153,7 +168,7 @@ def total(items: Tensor, index: Index) -> Tensor:
 
 def mean(items: Tensor, index: Index) -> Tensor:
     """The mean of each row's items, 0 where there are none: (n, d) → (R, d)."""
-    return total(items, index) / index.counts.clamp(min=1)[:, None].to(items.dtype)
+    return total(items, index) / index.divisor.to(items.dtype)
 
 
 def softmax_among(scores: Tensor, index: Index) -> Tensor:
@@ -188,14 +203,14 @@ class _Take(torch.autograd.Function):
 class _Total(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, items: Tensor, index: Index) -> Tensor:
-        ctx.rows, ctx.is_item = index.rows, index.is_item
+        ctx.rows, ctx.is_filler = index.rows, index.is_filler
         return index.items.sum(items)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         of_items = gradient.index_select(0, ctx.rows)
-        if ctx.is_item is not None:
-            of_items = torch.where(ctx.is_item[:, None], of_items, 0.0)
+        if ctx.is_filler is not None:
+            of_items.masked_fill_(ctx.is_filler, 0.0)
         return of_items, None
 
 

@@ -126,18 +126,21 @@ class Griffin(RelationalModel):
         tokens, distinct = inputs.tokens(h), inputs.cells(self.row_encoder)
         blocks = tokens.blocks(len(self.names))
         if self.config.keep is not None:
-            asked = self.layers[0].ask(  # type: ignore[operator]
-                blocks.split(h), *self.read(tokens, blocks, inputs, distinct)
-            )
-            tokens = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
+            cells = self.read(tokens, blocks, inputs, distinct)
+            asked = self.layers[0].ask(self.start_rows(blocks), *cells)  # type: ignore[operator]
+            tokens = replace(tokens, h=blocks.by_row(asked)).refined(self.config.keep)
             blocks = tokens.blocks(len(self.names))
         directions = tokens.directions(blocks, self.pairs)
-        cells, names = self.read(tokens, blocks, inputs, distinct)
-        starts = zip(self.start_vectors.weight, blocks.sizes)
-        vectors = [start.expand(rows, -1) for start, rows in starts]
+        cells = self.read(tokens, blocks, inputs, distinct)
+        x = self.start_rows(blocks)
         for layer in self.layers:
-            vectors = layer(vectors, cells, names, directions)
-        return tokens.at_seeds(blocks.join(vectors))
+            x = layer(x, *cells, directions)
+        return tokens.at_seeds(blocks.by_row(x))
+
+    def start_rows(self, blocks: Blocks) -> Tensor:
+        """What rows know before they have asked, block by block: (R, d)."""
+        starts = zip(self.start_vectors.weight.unbind(0), blocks.sizes)
+        return torch.cat([start.expand(rows, -1) for start, rows in starts])
 
     def read(
         self, tokens: Tokens, blocks: Blocks, inputs: Rows, distinct: Sequence[Tensor | None]
@@ -224,47 +227,50 @@ class GriffinLayer(nn.Module):
 
     def forward(
         self,
-        h: list[Tensor],
+        h: Tensor,
         cells: list[Tensor],
         names: list[Tensor],
         directions: list[DirectedEdges],
-    ) -> list[Tensor]:
-        """For each table (rows, d) → (rows, d)."""
+    ) -> Tensor:
+        """The rows of all tables behind each other: (R, d) → (R, d)."""
         h = self.ask(h, cells, names)
-        h = [x + self.dropout(arrived) for x, arrived in zip(h, self.arriving(h, directions))]
-        return [x + self.dropout(self.feed(x)) for x in h]
+        h = h + self.dropout(self.arriving(h, directions, [len(rows) for rows in cells]))
+        out: Tensor = h + self.dropout(self.feed(h))
+        return out
 
-    def ask(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor]) -> list[Tensor]:
-        """Rows with what they find in their cells."""
-        answers = (self._answer(*of_table) for of_table in zip(h, cells, names))
-        return [x + self.dropout(answer) for x, answer in zip(h, answers)]
+    def ask(self, h: Tensor, cells: list[Tensor], names: list[Tensor]) -> Tensor:
+        """Rows with what they find in their cells: (R, d) → (R, d)."""
+        questions = torch.split(self.question(h), [len(rows) for rows in cells])
+        answers = torch.cat([self._answer(*table) for table in zip(questions, cells, names)])
+        out: Tensor = h + self.dropout(self.answer(answers))
+        return out
 
-    def _answer(self, x: Tensor, cells: Tensor, names: Tensor) -> Tensor:
-        query = self.question(x).unflatten(1, (self.heads, -1))  # (rows, H, w/H)
+    def _answer(self, question: Tensor, cells: Tensor, names: Tensor) -> Tensor:
+        """What the cells of one table say: (rows, w) → (rows, w)."""
+        query = question.view(len(question), self.heads, question.shape[1] // self.heads)
         key = names.to(query.dtype).view(len(names), self.heads, -1)  # (columns, H, w/H)
         weights = torch.softmax(
             torch.einsum("nhi,chi->nhc", query, key) / math.sqrt(key.shape[2]), dim=2
         ).to(cells.dtype)
         # (rows, columns, H, w/H)
         value = cells.view(*cells.shape[:2], self.heads, cells.shape[2] // self.heads)
-        read = (weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1)
-        out: Tensor = self.answer(read)
-        return out
+        return (weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1)
 
-    def arriving(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
+    def arriving(self, h: Tensor, directions: list[DirectedEdges], sizes: list[int]) -> Tensor:
         """The mean of each relation's messages, the largest of all relations; 0 where there is no
-        neighbour."""
-        sent = [self.message(x) for x in h]
-        best: list[Tensor | None] = [None for _ in h]
-        for number, edges in enumerate(directions):
+        neighbour: (R, d) → (R, d).
+
+        Args:
+            sizes: Rows of each table.
+        """
+        sent = torch.split(self.message(h), sizes)
+        gates = self.relations.to(sent[0].dtype).unbind(0)
+        best: list[Tensor | None] = [None for _ in sizes]
+        for edges, gate in zip(directions, gates):
             if len(edges):
                 means = mean(take(sent[edges.source], edges.sent), edges.received)
-                means = (means * self.relations[number].to(means.dtype)).masked_fill(
-                    edges.received.counts[:, None] == 0, -torch.inf
-                )
+                means = (means * gate).masked_fill(edges.received.is_empty, -torch.inf)
                 before = best[edges.target]
                 best[edges.target] = means if before is None else torch.maximum(before, means)
-        return [
-            torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b)
-            for x, b in zip(sent, best)
-        ]
+        largest = torch.cat([torch.zeros_like(x) if b is None else b for x, b in zip(sent, best)])
+        return torch.where(largest == -torch.inf, 0.0, largest)

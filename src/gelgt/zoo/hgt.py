@@ -16,7 +16,7 @@ rows carry their age, and `bias` can add gelgt's temporal bias to the scores. It
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -106,26 +106,43 @@ class HGT(RelationalModel):
         tokens = self.encode(inputs)
         blocks = tokens.blocks(self.tables)
         directions = tokens.directions(blocks, self.pairs)
-        arrivals = arriving_edges(directions, blocks.sizes)
         biases = direction_biases(self.time_bias, tokens, blocks, directions)
+        arrivals = arriving_edges(directions, biases, blocks.sizes)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, directions, arrivals, biases)
+            h = layer(h, directions, arrivals)
         return tokens.at_seeds(blocks.join(h))
 
 
-def arriving_edges(directions: list[DirectedEdges], sizes: list[int]) -> list[Index | None]:
-    """For each table the edges that reach its rows, direction by direction; None where there are
-    none."""
-    arrivals: list[Index | None] = []
+class Arrivals(NamedTuple):
+    """The edges that reach the rows of one table, direction by direction: the target of each, and
+    the bias (E, H) of attention along it."""
+
+    targets: Index
+    bias: Tensor | None
+
+
+def arriving_edges(
+    directions: list[DirectedEdges], biases: list[Tensor | None], sizes: list[int]
+) -> list[Arrivals | None]:
+    """The edges that reach each table; None where there are none.
+
+    Args:
+        biases: Of attention along the edges of each direction.
+        sizes: Rows of each table.
+    """
+    arrivals: list[Arrivals | None] = []
     for table, size in enumerate(sizes):
-        reached = [edges.received for edges in directions if len(edges) and edges.target == table]
-        if not reached:
+        places = [n for n, edges in enumerate(directions) if len(edges) and edges.target == table]
+        if not places:
             arrivals.append(None)
             continue
+        reached = [directions[place].received for place in places]
         masks = [index.is_item for index in reached if index.is_item is not None]
+        over_time = [bias for place in places if (bias := biases[place]) is not None]
         rows = torch.cat([index.rows for index in reached])
-        arrivals.append(Index.of(rows, size, torch.cat(masks) if masks else None))
+        index = Index.of(rows, size, torch.cat(masks) if masks else None)
+        arrivals.append(Arrivals(index, torch.cat(over_time) if over_time else None))
     return arrivals
 
 
@@ -169,8 +186,7 @@ class HGTLayer(nn.Module):
         self,
         h: list[Tensor],
         directions: list[DirectedEdges],
-        arrivals: list[Index | None],
-        biases: list[Tensor | None],
+        arrivals: list[Arrivals | None],
     ) -> list[Tensor]:
         """For each table (rows, d) → (rows, d). `arrivals` are those of `arriving_edges`."""
         keys, queries, values = zip(
@@ -179,37 +195,50 @@ class HGTLayer(nn.Module):
                 for linear, x in zip(self.kqv, h)
             )
         )
-        # for each table: scores, messages
-        arrived: list[list[tuple[Tensor, Tensor]]] = [[] for _ in h]
-        for number, (edges, bias) in enumerate(zip(directions, biases)):
+        # side by side, as both are read along the same edges: (rows, 2 H, d/H)
+        sources = [torch.cat(pair, dim=1) for pair in zip(keys, values)]
+        sent: list[list[Tensor]] = [[] for _ in h]
+        for edges, turn in zip(directions, self.turns(sources[0].dtype)):
             if len(edges):
-                # (E', H, d/H)
-                key = self._turned(keys[edges.source], self.attending[number], edges.sent)
-                query = take(queries[edges.target].flatten(1), edges.received).view_as(key)
-                # (E', H)
-                score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])
-                message = self._turned(values[edges.source], self.sending[number], edges.sent)
-                arrived[edges.target].append((score if bias is None else score + bias, message))
-        return [
-            self._updated(table, x, arrived[table], arrivals[table]) for table, x in enumerate(h)
-        ]
+                turned = torch.einsum("nhi,hij->nhj", sources[edges.source], turn)
+                sent[edges.target].append(take(turned.flatten(1), edges.sent))
+        tables = zip(h, queries, sent, arrivals, torch.sigmoid(self.skip).unbind(0))
+        return [self._updated(table, *of_table) for table, of_table in enumerate(tables)]
 
-    def _turned(self, x: Tensor, weight: Tensor, sent: Index) -> Tensor:
-        """A relation's matrices applied to the rows of its source table, read along its edges:
-        (rows, H, d/H) → (E', H, d/H)."""
-        turned = torch.einsum("nhi,hij->nhj", x, weight.to(x.dtype))
-        return take(turned.flatten(1), sent).view(-1, *turned.shape[1:])
+    def turns(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """For each direction W_att, with the prior and the scale of scores in it, and W_msg: (2 H,
+        d/H, d/H)."""
+        scale = self.prior / math.sqrt(self.attending.shape[-1])  # (W, H)
+        attending = self.attending * scale[:, :, None, None]
+        turns: tuple[Tensor, ...] = torch.cat([attending, self.sending], dim=1).to(dtype).unbind(0)
+        return turns
 
     def _updated(
-        self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor]], index: Index | None
+        self,
+        table: int,
+        x: Tensor,
+        query: Tensor,
+        sent: list[Tensor],
+        arrivals: Arrivals | None,
+        share: Tensor,
     ) -> Tensor:
-        """Rows with what has arrived at them, all relations together."""
+        """Rows with what has arrived at them, all relations together.
+
+        Args:
+            share: () of what has arrived, the skip.
+            query: (rows, H, d/H).
+            sent: Keys and messages of the edges of each direction, (E', 2 d).
+        """
         gathered = torch.zeros_like(x)
-        if index is not None:
-            scores, messages = (torch.cat(parts) for parts in zip(*arrived))
-            weights = self.dropout(softmax_among(scores, index)).to(messages.dtype)
-            gathered = total((weights[:, :, None] * messages).flatten(1), index)
+        if arrivals is not None:
+            targets, heads = arrivals.targets, (-1, self.heads, query.shape[2])
+            key, message = torch.cat(sent).chunk(2, dim=1)  # (E, d)
+            asked = take(query.flatten(1), targets)
+            scores = (key * asked).view(heads).sum(2)  # (E, H)
+            scores = scores if arrivals.bias is None else scores + arrivals.bias
+            weights = self.dropout(softmax_among(scores, targets)).to(message.dtype)
+            weighted = weights[:, :, None] * message.unflatten(1, heads[1:])  # type: ignore[no-untyped-call]
+            gathered = total(weighted.flatten(1), targets)
         new = self.out[table](functional.gelu(gathered))
-        share = torch.sigmoid(self.skip[table])
         out: Tensor = self.norms[table](share * self.dropout(new) + (1 - share) * x)
         return out
