@@ -57,7 +57,12 @@ def test_a_bridge_fuses_itself_with_what_lies_behind() -> None:
     query = layer.queries[0](h[TABLES.index("users")])[0].view(2, 4)
     weights = torch.softmax((key * query).sum(2) / 2, dim=0)
     expected = (weights[:, :, None] * value).sum(0).flatten()
-    found = layer._arriving(0, h, legs[0])
+    sides = (
+        layer.bridge[0](orders),
+        layer.queries[0](h[TABLES.index("users")]),
+        layer.behind[0](orders),
+    )
+    found = layer._attended(legs[0], *sides)
     torch.testing.assert_close(found[0], expected)
     assert found[1].abs().sum() == 0, "the user alone receives nothing"
 

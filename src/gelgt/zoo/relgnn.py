@@ -233,25 +233,58 @@ class RelGNNLayer(nn.Module):
     def forward(self, h: list[Tensor], legs: list[Leg]) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         out = [root(x) for root, x in zip(self.root, h)]
-        for number, leg in enumerate(legs):
-            if len(leg.edges):
-                out[leg.edges.target] = out[leg.edges.target] + self._arriving(number, h, leg)
+        used = [number for number, leg in enumerate(legs) if len(leg.edges)]
+        bridge = projected(self.bridge, {n: legs[n].edges.source for n in used}, h)
+        several = {n: legs[n] for n in used if not self.is_single[n]}
+        queries = projected(self.queries, {n: leg.edges.target for n, leg in several.items()}, h)
+        sources = {n: leg.source for n, leg in several.items() if leg.source is not None}
+        behind = projected(self.behind, sources, h)
+        for number in used:
+            edges = legs[number].edges
+            if self.is_single[number]:
+                arrived = total(take(bridge[number], edges.sent), edges.received)
+            else:
+                sides = bridge[number], queries[number], behind.get(number)
+                arrived = self._attended(legs[number], *sides)
+            out[edges.target] = out[edges.target] + arrived
         return [self.dropout(functional.relu(norm(x))) for norm, x in zip(self.norms, out)]
 
-    def _arriving(self, number: int, h: list[Tensor], leg: Leg) -> Tensor:
-        """What the rows of the target table receive along a route: (rows, d)."""
+    def _attended(self, leg: Leg, bridge: Tensor, query: Tensor, behind: Tensor | None) -> Tensor:
+        """What the rows of the target table receive along a route with several sources: (rows, d).
+
+        Args:
+            bridge: (rows, 2 d) keys and values of the bridge table.
+            query: (rows, d) of the target table.
+            behind: (rows, 2 d) of the table behind the bridge; None where there is none.
+        """
         edges = leg.edges
-        if self.is_single[number]:
-            return total(take(self.bridge[number](h[edges.source]), edges.sent), edges.received)
-        fused = take(self.bridge[number](h[edges.source]), edges.sent)  # (E', 2 d), keys and values
-        if leg.source is not None and leg.behind is not None:
-            passed = take(self.behind[number](h[leg.source]), leg.behind)  # (E', 2 d)
-            assert leg.behind.is_item is not None
+        fused = take(bridge, edges.sent)  # (E', 2 d)
+        if behind is not None and leg.behind is not None and leg.behind.is_item is not None:
+            passed = take(behind, leg.behind)
             fused = fused + torch.where(leg.behind.is_item[:, None], passed, 0.0)
         key, value = fused.view(len(fused), 2, self.heads, -1).unbind(1)  # (E', H, d/H)
-        query = take(self.queries[number](h[edges.target]), edges.received).view_as(key)
-        score = (key * query).sum(2) / math.sqrt(key.shape[2])
-        weights = softmax_among(score if leg.bias is None else score + leg.bias, edges.received).to(
-            value.dtype
-        )
+        asked = take(query, edges.received).view_as(key)
+        score = (key * asked).sum(2) / math.sqrt(key.shape[2])
+        score = score if leg.bias is None else score + leg.bias
+        weights = softmax_among(score, edges.received).to(value.dtype)
         return total((weights[:, :, None] * value).flatten(1), edges.received)
+
+
+def projected(
+    layers: nn.ModuleList, tables: Mapping[int, int], h: list[Tensor]
+) -> dict[int, Tensor]:
+    """Some linear layers, each over the rows of a table; those over the same rows are one product.
+
+    Args:
+        tables: Numbers of layers, and the table that each is over.
+    """
+    out: dict[int, Tensor] = {}
+    for table in dict.fromkeys(tables.values()):
+        numbers = [number for number, other in tables.items() if other == table]
+        linears: list[Any] = [layers[number] for number in numbers]
+        weight = torch.cat([linear.weight for linear in linears])
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        product = functional.linear(h[table], weight, torch.cat(biases) if biases else None)
+        widths = [len(linear.weight) for linear in linears]
+        out.update(zip(numbers, torch.split(product, widths, dim=1)))
+    return out
