@@ -2,6 +2,7 @@
 gradients, whatever fills the room; and nothing that a recorded step could not hold."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from gelgt.config import SamplingConfig
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
-from gelgt.nn.static.shape import Shape
+from gelgt.nn.static.shape import Shape, choose_shapes
 from gelgt.registry import BUILT_IN, find_model
 from gelgt.sampling.batch import SubgraphBatch
 
@@ -173,3 +174,33 @@ def test_no_step_reads_values(
         assert sum(slope is not None for slope in slopes) > 10
 
     without_values(step, made.words)
+
+
+def test_blocks_and_relations_without_room_are_refused(world: World) -> None:
+    model, batch = model_of(world, "rdl", {"keep": None}), world.batch(PLACES, BUDGET)
+    room = room_of(world, model, batch)
+    size = measure(batch, world.graph.offsets, None, room.extras)
+    assert sum(size.blocks) == size.rows
+    assert 2 * sum(size.relations) == size.messages
+    relations = len(world.graph.relations)
+    for change in (
+        {"blocks": tuple(max(0, n - 1) for n in size.blocks)},
+        {"relations": tuple(max(0, n - 1) for n in size.relations)},
+    ):
+        small = replace(room, **change)
+        assert Packer([small], world.graph.offsets, None, False, relations, False)(batch) is None
+        packer = Packer([small, room], world.graph.offsets, None, False, relations, False)
+        found = packer(batch)
+        assert found is not None
+        assert found.shape == room
+    shapes = choose_shapes([size], len(PLACES), 10_000, [10_000] * len(size.tables), room.extras)
+    assert shapes[-1].fits(size)
+    assert [bool(n) for n in shapes[-1].relations] == [bool(n) for n in size.relations]
+
+
+def test_refined_positions_are_not_packed(world: World) -> None:
+    """They follow from the rows that refinement keeps, which no packer knows."""
+    kept = model_of(world, "hgt-pe", {"keep": 20})
+    free = {"features": world.features, "free": 1e12}
+    assert "positions" in str(kept.why_not_static(SamplingConfig(budget=BUDGET), **free))
+    assert kept.why_not_static(SamplingConfig(budget=20), **free) is None
