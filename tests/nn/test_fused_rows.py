@@ -12,14 +12,14 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @on_device
-@pytest.mark.parametrize("many", [32, 8])
-def test_segment_sums(many: int) -> None:
+@pytest.mark.parametrize(("many", "width"), [(32, 150), (8, 150), (8, 4), (8, 1)])
+def test_segment_sums(many: int, width: int) -> None:
     from gelgt.nn.kernels.segments import Division, launch_segment_sum
 
     counts = torch.tensor([0, 3, 70, 1, 0, 9], device=DEVICE)
     end = counts.cumsum(0).int()
     start, entries = (end - counts).int(), int(end[-1])
-    x, weight = draw(20, 150), draw(entries + 5, seed=1)
+    x, weight = draw(20, width), draw(entries + 5, seed=1)
     other = (
         torch.randint(0, 20, (entries + 5,), generator=torch.Generator().manual_seed(2))
         .int()
@@ -29,7 +29,10 @@ def test_segment_sums(many: int) -> None:
     rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
     messages = x[other[:entries].long()] * weight[:entries, None]
     torch.testing.assert_close(
-        found, torch.zeros(6, 150, device=DEVICE).index_add(0, rows, messages), atol=1e-4, rtol=1e-4
+        found,
+        torch.zeros(6, width, device=DEVICE).index_add(0, rows, messages),
+        atol=1e-4,
+        rtol=1e-4,
     )
 
 

@@ -20,6 +20,7 @@ from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
 from gelgt.nn.static.shape import Shape, choose_shapes
+from gelgt.nn.sums import Segments
 from gelgt.registry import BUILT_IN, find_model
 from gelgt.sampling.batch import SubgraphBatch
 
@@ -113,6 +114,33 @@ def test_predictions_and_gradients_are_those_of_packed_rows(
             torch.testing.assert_close(
                 other, own, atol=1e-5, rtol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
             )
+
+
+def sum_by_borders(self: Segments, x: torch.Tensor) -> torch.Tensor:
+    """Σ weight · x[other] from the start of each row to its end: what the kernel on CUDA reads,
+    where PyTorch's `embedding_bag` reads up to the next start."""
+    assert not len(self.other) or self.weight is not None
+    if not len(self.other):
+        return x.new_zeros(len(self.start), x.shape[1])
+    summands = x.double()[self.other] * self.weight.double()[:, None]  # type: ignore[union-attr]
+    before = torch.nn.functional.pad(summands.cumsum(0), (0, 0, 1, 0))
+    return (before[self.end] - before[self.start]).to(x.dtype)
+
+
+@pytest.mark.parametrize(("name", "changes"), VARIANTS, ids=str)
+def test_sums_end_where_they_end(
+    world: World, name: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gelgt.zoo.nodeformer.gumbel_like", torch.zeros_like)
+    batch = world.batch(PLACES, BUDGET)
+    outcomes = []
+    for is_other in (False, True):
+        model = model_of(world, name, changes).train()
+        if is_other:
+            monkeypatch.setattr(Segments, "sum", sum_by_borders)
+        found = static(world, model, batch)
+        outcomes.append((found, gradients(model, found)))
+    torch.testing.assert_close(*outcomes, atol=2e-5, rtol=2e-4)
 
 
 Step = Callable[[torch.Tensor], object]
