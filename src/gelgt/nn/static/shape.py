@@ -11,6 +11,8 @@ MARGIN = 1.08  # room over the largest batch that was seen
 # likewise for what follows from the rows; where that is too little, a batch takes the next larger
 # shape
 RATIO_MARGIN = 1.03
+# further room of one more shape, for batches that have much of something but not more rows
+SPARE = 1.25
 
 
 @dataclass(frozen=True)
@@ -173,20 +175,20 @@ def choose_shapes(
     blocks, relations = ratios([s.blocks for s in seen]), ratios([s.relations for s in seen])
     shapes = []
     levels = next((level for level in range(LEVELS) if top * STEP**level < min(rows_seen)), LEVELS)
-    for level in reversed(range(levels + 1)):
+    for level, spare in [*((level, 1.0) for level in reversed(range(levels + 1))), (0, SPARE)]:
         rows = _up(top * STEP**level, 64)
         shapes.append(
             Shape(
                 seeds=seeds,
                 rows=rows,
-                refined=min(rows, _up(rows * refined + 1, 64)),
-                messages=_up(rows * messages, 64),
+                refined=min(rows, _up(rows * refined * spare + 1, 64)),
+                messages=_up(rows * messages * spare, 64),
                 tables=tuple(
-                    min(_up(rows * share, 32), _up(count, 32)) if share else 0
+                    min(_up(rows * share * spare, 32), _up(count, 32)) if share else 0
                     for share, count in zip(tables, table_rows)
                 ),
-                blocks=tuple(_up(rows * share, 32) if share else 0 for share in blocks),
-                relations=tuple(_up(rows * share, 32) if share else 0 for share in relations),
+                blocks=tuple(_up(rows * share * spare, 32) if share else 0 for share in blocks),
+                relations=tuple(_up(rows * s * spare, 32) if s else 0 for s in relations),
                 extras=extras,
             )
         )
