@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gelgt
-from gelgt.bench.efficiency import _Bench, bench_efficiency
+from gelgt.bench.efficiency import _Bench, _names, _ratios, bench_efficiency
 from gelgt.bench.step_parts import DeviceTimer
 from gelgt.presets import RunConfig
 from gelgt.training import fit
@@ -68,3 +68,29 @@ def test_networks_side_by_side(
     found = bench.side_by_side(2, 2)
     assert found["what"] == "training, 2 networks"
     assert found["ms"] > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without one")
+def test_steps_of_every_model(relbench_data: Callable[[str], Path]) -> None:
+    """Rows of the zoo's models, of which hgt-pe has the most to prepare."""
+    changes = {
+        "model.width": 16,
+        "model.row_width": 8,
+        "sampling.budget": 8,
+        "train.batch_size": 16,
+        "train.steps_per_epoch": 4,
+    }
+    result = bench_efficiency(
+        relbench_data("rel-f1"),
+        preset="cpu",
+        models=["rdl", "hgt-pe", "rdl"],
+        steps=2,
+        changes=changes,
+    )
+    found = [(row["model"], row["what"], row["path"]) for row in result["results"]]
+    paths = ("not recorded", "eager")
+    assert found == [(name, "training", path) for name in ("rdl", "hgt-pe") for path in paths]
+    assert _names(["all"])[:2] == ["gelgt", "rdl"]
+    recorded = [row | {"path": "replayed", "ms": 2.0} for row in result["results"][:1]]
+    eager = [row | {"ms": 9.0} for row in result["results"][1:2]]
+    assert _ratios(recorded + eager) == {"rdl_training_eager_over_replayed": 4.5}

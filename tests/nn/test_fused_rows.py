@@ -12,14 +12,14 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @on_device
-@pytest.mark.parametrize("many", [32, 8])
-def test_segment_sums(many: int) -> None:
+@pytest.mark.parametrize(("many", "width"), [(32, 150), (8, 150), (8, 4), (8, 1)])
+def test_segment_sums(many: int, width: int) -> None:
     from gelgt.nn.kernels.segments import Division, launch_segment_sum
 
     counts = torch.tensor([0, 3, 70, 1, 0, 9], device=DEVICE)
     end = counts.cumsum(0).int()
     start, entries = (end - counts).int(), int(end[-1])
-    x, weight = draw(20, 150), draw(entries + 5, seed=1)
+    x, weight = draw(20, width), draw(entries + 5, seed=1)
     other = (
         torch.randint(0, 20, (entries + 5,), generator=torch.Generator().manual_seed(2))
         .int()
@@ -29,7 +29,10 @@ def test_segment_sums(many: int) -> None:
     rows = torch.repeat_interleave(torch.arange(6, device=DEVICE), counts)
     messages = x[other[:entries].long()] * weight[:entries, None]
     torch.testing.assert_close(
-        found, torch.zeros(6, 150, device=DEVICE).index_add(0, rows, messages), atol=1e-4, rtol=1e-4
+        found,
+        torch.zeros(6, width, device=DEVICE).index_add(0, rows, messages),
+        atol=1e-4,
+        rtol=1e-4,
     )
 
 
@@ -180,3 +183,21 @@ def test_numerical_columns() -> None:
     exact = (given.double() * values.double()[:, :, None]).sum(0)
     torch.testing.assert_close(for_weight, exact.float(), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(for_bias, given.double().sum(0).float(), atol=1e-4, rtol=1e-5)
+
+
+@on_device
+def test_uniform_numbers() -> None:
+    """They fill [0, 1) evenly, repeat with seed and call, and differ otherwise."""
+    from gelgt.nn.kernels.dropout import launch_uniform
+
+    seed = torch.tensor([7], device=DEVICE)
+    shape = torch.Size((3, 5000))
+    out = launch_uniform(shape, seed, 1)
+    assert out.shape == shape
+    assert float(out.min()) >= 0
+    assert float(out.max()) < 1
+    counts = torch.histc(out.float().cpu(), 10, 0, 1)
+    assert float((counts / out.numel() - 0.1).abs().max()) < 0.02
+    assert torch.equal(launch_uniform(shape, seed, 1), out)
+    for other in (launch_uniform(shape, seed, 2), launch_uniform(shape, seed + 1, 1)):
+        assert float((other == out).float().mean()) < 0.01

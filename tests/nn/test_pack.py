@@ -48,6 +48,9 @@ def test_shapes_have_room_for_what_was_seen() -> None:
     assert all(any(shape.fits(size) for shape in shapes) for size in seen)
     assert all(shape.tables[2] == 0 and shape.tables[0] <= 32 for shape in shapes)
     assert shapes[0].rows < 1000 < shapes[-1].rows
+    rich = replace(seen[2], messages=7000)
+    assert not any(shape.fits(rich) for shape in shapes[:-1])
+    assert shapes[-1].fits(rich), "one shape has room to spare"
 
 
 def test_means_over_runs() -> None:

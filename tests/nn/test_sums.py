@@ -61,3 +61,30 @@ def test_a_row_that_is_taken_once_has_a_gather_for_a_gradient() -> None:
     is_taken = torch.tensor([True, False, True, False])
     assert torch.equal(take_once(x, index, place, is_taken), x[index])
     assert torch.autograd.gradcheck(lambda v: take_once(v, index, place, is_taken), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_fillers_count_nowhere_and_get_no_gradient(dtype: torch.dtype) -> None:
+    """Items between others and behind them, of which one row has fillers alone."""
+    torch.manual_seed(0)
+    rows = torch.tensor([3, 2, 0, 3, 0, 1, 3, 0], dtype=dtype)
+    is_item = torch.tensor([True, False, True, True, False, True, True, False])
+    padded, plain = Index.of(rows, 5, is_item), Index.of(rows[is_item].long(), 5)
+    assert padded.counts.tolist() == plain.counts.tolist() == [1, 1, 0, 3, 0]
+    assert padded.is_empty.flatten().tolist() == [False, False, True, False, True]
+    items, x = torch.randn(8, 2), torch.randn(5, 2)
+    outcomes = []
+    for index, own in ((padded, items), (plain, items[is_item])):
+        leaves = own.clone().requires_grad_(), x.clone().requires_grad_()
+        weights = softmax_among(leaves[0], index)
+        scaled = take(leaves[1], index) * weights
+        outs = total(leaves[0], index), mean(leaves[0], index), total(scaled, index)
+        loss = sum((out * (1 + place)).square().sum() for place, out in enumerate(outs))
+        outcomes.append((weights, outs, torch.autograd.grad(loss, leaves)))
+    (weights, outs, slopes), (own_weights, own_outs, own_slopes) = outcomes
+    torch.testing.assert_close(weights[is_item], own_weights)
+    assert (weights[~is_item] == 0).all()
+    torch.testing.assert_close(outs, own_outs)
+    torch.testing.assert_close(slopes[0][is_item], own_slopes[0])
+    assert (slopes[0][~is_item] == 0).all()
+    torch.testing.assert_close(slopes[1], own_slopes[1])

@@ -9,8 +9,9 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 
 import gelgt
+from gelgt.nn.blocks import Blocks
 from gelgt.zoo.griffin import GriffinConfig, GriffinLayer
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.zoo.parts import direction_tables
 
 
 def test_the_cell_that_another_cell_names_is_found(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_row_asks_by_what_it_knows() -> None:
     cells = torch.randn(2, 3, 8)
     other = cells.clone()
     other[:, 0, :4] += 1  # the first column's cells, as the first head sees them
-    before, after = (layer.ask([x], [c], [names])[0] for c in (cells, other))
+    before, after = (layer.ask(x, [c], [names]) for c in (cells, other))
     moved = (after - before).norm(dim=1)
     expected = layer.answer.weight[:, :4].sum(1).norm()
     assert moved[0] == pytest.approx(float(expected), rel=1e-3)
@@ -56,11 +57,11 @@ def test_a_row_asks_by_what_it_knows() -> None:
 def test_means_within_a_relation_and_the_largest_across_them() -> None:
     layer = make_layer()
     made = tokens()
-    blocks = Blocks.of(made, len(TABLES))
-    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
+    blocks = Blocks.of(made.table, len(TABLES))
+    directions = made.directions(blocks, direction_tables(RELATIONS, TABLES))
     h = [torch.randn(len(rows), 8) for rows in blocks.rows]
     sent = [layer.message(x) for x in h]
-    found = layer.arriving(h, directions)
+    found = torch.split(layer.arriving(torch.cat(h), directions, blocks.sizes), blocks.sizes)
     users, shops, orders = (TABLES.index(name) for name in ("users", "shops", "orders"))
     torch.testing.assert_close(found[users][0], layer.relations[0] * sent[orders].mean(0))
     assert found[users][1].abs().sum() == 0, "a row without neighbours receives nothing"

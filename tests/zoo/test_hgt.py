@@ -8,8 +8,9 @@ from test_parts import RELATIONS, TABLES, tokens
 from torch_geometric.nn import HGTConv
 
 from gelgt.nn.bias import GaussianBias
-from gelgt.zoo.hgt import HGTConfig, HGTLayer
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.nn.blocks import Blocks
+from gelgt.zoo.hgt import HGTConfig, HGTLayer, arriving_edges
+from gelgt.zoo.parts import direction_tables
 
 
 def test_the_rows_of_one_kind_are_found_among_others(tmp_path: Path) -> None:
@@ -21,8 +22,8 @@ def test_the_rows_of_one_kind_are_found_among_others(tmp_path: Path) -> None:
 def test_a_layer_is_pygs() -> None:
     torch.manual_seed(0)
     made = tokens()
-    blocks, pairs = Blocks.of(made, len(TABLES)), direction_tables(RELATIONS, TABLES)
-    directions = directed_edges(made, blocks, pairs)
+    blocks, pairs = Blocks.of(made.table, len(TABLES)), direction_tables(RELATIONS, TABLES)
+    directions = made.directions(blocks, pairs)
     names = [(TABLES[s], str(number), TABLES[t]) for number, (s, t) in enumerate(pairs)]
     layer = HGTLayer(HGTConfig(width=8, heads=2, dropout=0.0), len(TABLES), len(pairs))
     layer.norms = torch.nn.ModuleList(torch.nn.Identity() for _ in TABLES)
@@ -48,7 +49,8 @@ def test_a_layer_is_pygs() -> None:
         for name, edges in zip(names, directions)
     }
     expected = theirs(dict(zip(TABLES, h)), theirs_edges)
-    found = layer(h, directions, [None] * len(directions))
+    arrivals = arriving_edges(directions, [None] * len(directions), blocks.sizes)
+    found = layer(h, directions, arrivals)
     for table in ("shops", "users", "orders"):
         torch.testing.assert_close(
             found[TABLES.index(table)], expected[table], atol=1e-5, rtol=1e-5

@@ -4,8 +4,9 @@ import torch
 
 from gelgt.graph.store import Relation
 from gelgt.nn.bias import LinearDecayBias
+from gelgt.nn.blocks import Blocks
 from gelgt.nn.layout import PackedTokens
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables, key_bias
+from gelgt.zoo.parts import direction_tables, key_bias
 
 RELATIONS = [
     Relation("orders", "user_id", "users"),
@@ -51,17 +52,16 @@ def rows_of(lengths: list[int]) -> PackedTokens:
 
 def test_blocks_take_apart_and_join() -> None:
     made = tokens()
-    blocks = Blocks.of(made, 4)
+    blocks = Blocks.of(made.table, 4)
     assert [rows.tolist() for rows in blocks.rows] == [[3], [0, 4], [1, 2], []]
-    assert blocks.place.tolist() == [0, 0, 1, 0, 1]
     assert torch.equal(blocks.join(blocks.split(made.h)), made.h)
 
 
 def test_ways_hold_every_key_in_both_directions() -> None:
     made = tokens()
-    blocks, pairs = Blocks.of(made, 4), direction_tables(RELATIONS, TABLES)
+    blocks, pairs = Blocks.of(made.table, 4), direction_tables(RELATIONS, TABLES)
     assert pairs == [(2, 1), (1, 2), (2, 0), (0, 2), (2, 2), (2, 2)]
-    directions = directed_edges(made, blocks, pairs)
+    directions = made.directions(blocks, pairs)
     found = [
         (edges.source, edges.target, edges.sent.rows.tolist(), edges.received.rows.tolist())
         for edges in directions

@@ -10,7 +10,8 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.nn.blocks import Blocks
+from gelgt.zoo.parts import direction_tables
 from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 
 
@@ -31,8 +32,8 @@ def test_one_layer_does_not_reach_two_keys_away(tmp_path: Path) -> None:
 def test_a_layer_is_pygs(aggregation: Any) -> None:
     torch.manual_seed(0)
     made = tokens()
-    blocks, pairs = Blocks.of(made, len(TABLES)), direction_tables(RELATIONS, TABLES)
-    directions = directed_edges(made, blocks, pairs)
+    blocks, pairs = Blocks.of(made.table, len(TABLES)), direction_tables(RELATIONS, TABLES)
+    directions = made.directions(blocks, pairs)
     layer = HeteroSAGE(
         RDLConfig(width=8, aggregation=aggregation, dropout=0.0), len(TABLES), len(pairs)
     )

@@ -7,7 +7,8 @@ from planted_keys import visits
 from test_parts import RELATIONS, TABLES, tokens
 
 from gelgt.graph.store import Relation
-from gelgt.zoo.parts import Blocks, directed_edges, direction_tables
+from gelgt.nn.blocks import Blocks
+from gelgt.zoo.parts import direction_tables
 from gelgt.zoo.relgnn import Leg, RelGNNConfig, RelGNNLayer, Route, atomic_routes
 
 
@@ -35,8 +36,8 @@ def test_routes_follow_from_the_schema() -> None:
 def layer_and_legs(routes: list[Route]) -> tuple[RelGNNLayer, list[torch.Tensor], list[Leg]]:
     torch.manual_seed(0)
     made = tokens()
-    blocks = Blocks.of(made, len(TABLES))
-    directions = directed_edges(made, blocks, direction_tables(RELATIONS, TABLES))
+    blocks = Blocks.of(made.table, len(TABLES))
+    directions = made.directions(blocks, direction_tables(RELATIONS, TABLES))
     layer = RelGNNLayer(RelGNNConfig(width=8, heads=2, dropout=0.0), len(TABLES), routes)
     return (
         layer,
@@ -56,7 +57,12 @@ def test_a_bridge_fuses_itself_with_what_lies_behind() -> None:
     query = layer.queries[0](h[TABLES.index("users")])[0].view(2, 4)
     weights = torch.softmax((key * query).sum(2) / 2, dim=0)
     expected = (weights[:, :, None] * value).sum(0).flatten()
-    found = layer._arriving(0, h, legs[0])
+    sides = (
+        layer.bridge[0](orders),
+        layer.queries[0](h[TABLES.index("users")]),
+        layer.behind[0](orders),
+    )
+    found = layer._attended(legs[0], *sides)
     torch.testing.assert_close(found[0], expected)
     assert found[1].abs().sum() == 0, "the user alone receives nothing"
 

@@ -55,7 +55,7 @@ def test_contexts_are_told_apart(trained: Outcome, inputs: ModelInput) -> None:
     news = batch.table == list(batch.graph.tables).index("news")
     assert news.any()
     assert (~news).any()
-    assert torch.equal(is_linked(batch), ~news), "users and events are linked, news are not"
+    assert torch.equal(is_linked(inputs), ~news), "users and events are linked, news are not"
 
 
 def test_a_row_without_a_time_gets_no_bias(trained: Outcome, inputs: ModelInput) -> None:

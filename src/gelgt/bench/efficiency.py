@@ -12,8 +12,9 @@ figures only show that it runs.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from gelgt.bench.machine import machine
 from gelgt.bench.step_parts import DeviceTimer, step_parts
 from gelgt.nn.static.pack import StaticBatch
 from gelgt.presets import RunConfig
+from gelgt.registry import BUILT_IN
 from gelgt.sampling import SubgraphLoader
 from gelgt.scoring import Scorer
 from gelgt.training.abreast import Record
@@ -38,6 +40,7 @@ from gelgt.training.session import Goal, Session
 # H200: a reference measured once, not in this run. The step alone, and one batch of its loader (8
 # workers), in ms; seeds a second of inference without loading.
 AUTHORS = {"step_ms": 117.0, "loader_ms": 425.0, "inference_seeds_per_second": 1290.0}
+OWN = "gelgt"
 Say = Callable[[str], None]
 NETWORKS = (3, 5)  # that are trained side by side
 EAGER_SEEDS = 2048  # seeds of an inference that is not recorded
@@ -48,6 +51,7 @@ def bench_efficiency(
     task: str = "driver-dnf",
     preset: str = "paper",
     *,
+    models: Sequence[str] = (OWN,),
     steps: int = 200,
     changes: dict[str, Any] | None = None,
     device: str | None = None,
@@ -59,13 +63,15 @@ def bench_efficiency(
         dataset: A RelBench folder.
         task: Its task.
         preset: Of the model and its training.
+        models: Names of `gelgt.registry`; ``all`` for every built-in one. Of models other than
+            gelgt, training steps alone are measured.
         steps: Measured end to end; a tenth of them eagerly.
         changes: Settings such as ``{"model.width": 64}``.
         device: ``cuda`` if there is one, else ``cpu``.
 
     Returns:
-        ``machine``, ``results``, ``ratios`` (eager over replayed), ``reference`` (the authors'
-        code, as measured once).
+        ``machine``, ``results``, ``ratios`` (eager over replayed, of other models behind their
+        names), ``reference`` (the authors' code, as measured once).
     """
     from gelgt.sources import open
 
@@ -75,14 +81,12 @@ def bench_efficiency(
         say("no CUDA device: nothing is recorded, and the times say nothing about speed")
     db = open(dataset)
     labels = db.task(task)
-    config = in_regime(RunConfig.of(preset, labels.task_type, changes), labels)
-    bench = _Bench(TrainingData.of(db, labels, config), config, DeviceTimer(on), say)
-    results = [bench.training("replayed", steps), bench.training("eager", max(3, steps // 10))]
-    if bench.is_recorded:
-        results += [bench.side_by_side(count, steps) for count in NETWORKS]
-    results += [bench.inference("replayed"), bench.inference("eager")]
-    say("parts of a step")
-    results += step_parts(bench.trainer("eager"), bench.timer)
+    results = []
+    for name in _names(models):
+        config = in_regime(RunConfig.of(preset, labels.task_type, changes, name), labels)
+        bench = _Bench(TrainingData.of(db, labels, config), config, DeviceTimer(on), say)
+        rows = bench.everything(steps) if name == OWN else bench.steps(steps)
+        results += [{"model": name, **row} for row in rows]
     about = machine() | ({"gpu": torch.cuda.get_device_name(on)} if on.type == "cuda" else {})
     return {
         "machine": about,
@@ -93,12 +97,21 @@ def bench_efficiency(
     }
 
 
+def _names(models: Sequence[str]) -> list[str]:
+    """Models by name, once each; of all built-in ones those whose packages are installed."""
+    every = [name for name in BUILT_IN if name != "rel-llm" or find_spec("transformers")]
+    named = [other for name in models for other in (every if name == "all" else [name])]
+    return list(dict.fromkeys(named))
+
+
 def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
     ratios = {}
-    for what in ("training", "inference"):
-        times = {r["path"]: r["ms"] for r in results if r["what"] == what}
+    for model, what in dict.fromkeys((row["model"], row["what"]) for row in results):
+        of_both = (r for r in results if (r["model"], r["what"]) == (model, what))
+        times = {r["path"]: r["ms"] for r in of_both}
         if {"eager", "replayed"} <= times.keys():
-            ratios[f"{what}_eager_over_replayed"] = round(times["eager"] / times["replayed"], 2)
+            name = f"{'' if model == OWN else f'{model}_'}{what}_eager_over_replayed"
+            ratios[name] = round(times["eager"] / times["replayed"], 2)
     return ratios
 
 
@@ -109,6 +122,19 @@ class _Bench:
     timer: DeviceTimer
     say: Say
     is_recorded: bool = True
+
+    def everything(self, steps: int) -> list[dict[str, Any]]:
+        """Training steps of one network and of several, predictions, and the parts of a step."""
+        results = self.steps(steps)
+        if self.is_recorded:
+            results += [self.side_by_side(count, steps) for count in NETWORKS]
+        results += [self.inference("replayed"), self.inference("eager")]
+        self.say("parts of a step")
+        return results + step_parts(self.trainer("eager"), self.timer)
+
+    def steps(self, steps: int) -> list[dict[str, Any]]:
+        """Training steps, replayed and eager."""
+        return [self.training("replayed", steps), self.training("eager", max(3, steps // 10))]
 
     def trainer(self, path: str) -> Trainer:
         trainer = Trainer(
@@ -125,7 +151,7 @@ class _Bench:
 
     def training(self, path: str, steps: int) -> dict[str, Any]:
         """Whole steps of the fit loop, recording and the first steps left out."""
-        self.say(f"training, {path}")
+        self.say(f"training of {self.config.kind}, {path}")
         self.timer.reset_peak()
         trainer = self.trainer(path)
         start = time.perf_counter()

@@ -203,6 +203,14 @@ def efficiency_command(
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="cpu, gpu or paper.")
     ] = "paper",
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Model to measure; repeatable; all for every built-in one. Default: gelgt.",
+        ),
+    ] = None,
     steps: Annotated[
         int, typer.Option("--steps", metavar="N", help="Training steps to measure.")
     ] = 200,
@@ -216,7 +224,15 @@ def efficiency_command(
     from gelgt.presets import parse_settings
 
     changes = parse_settings(settings or ())
-    result = bench_efficiency(dataset, task, preset, steps=steps, changes=changes, progress=note)
+    result = bench_efficiency(
+        dataset,
+        task,
+        preset,
+        models=models or ["gelgt"],
+        steps=steps,
+        changes=changes,
+        progress=note,
+    )
     show(result, as_json)
     if not as_json and preset == "paper":
         published = ", ".join(f"{name} {value:g}" for name, value in result["reference"].items())

@@ -18,7 +18,7 @@ from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn.bias import TemporalBias, make_bias
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.encoders import TableColumns
+from gelgt.nn.encoders import ColumnEncoders, TableColumns
 from gelgt.nn.history import HistoryEncoder
 from gelgt.nn.layout import PackedTokens, Rows, Tokens
 from gelgt.nn.linear import Linear
@@ -28,6 +28,7 @@ from gelgt.nn.rows import ModelInput
 
 if TYPE_CHECKING:
     from gelgt.nn.static.form import StaticForm
+    from gelgt.nn.static.shape import Extras
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,9 @@ class RelationalModel(nn.Module):
         is_coupled: Whether, in training, the rows of a batch see each other (batch statistics,
             moving averages): such a batch is not split.
         shows_attention: Whether `seed_attention` says how seeds spread their attention.
+        is_static: Whether `embed` reads its batch through `gelgt.nn.layout.Rows` and `Tokens` alone
+            and no value on the host, so that it works on batches of fixed shapes, which are
+            recorded as CUDA graphs.
         biases: Its temporal biases, as `make_biases` gives them.
         recommender: Scores rows by the seed vectors that the head puts out, where the task
             recommends; None otherwise.
@@ -84,6 +88,7 @@ class RelationalModel(nn.Module):
 
     config_type: ClassVar[type[ModelConfig]] = ModelConfig
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    is_static: ClassVar[bool] = False
     history: HistoryEncoder | None
     head: nn.Sequential
     recommender: Recommender | None
@@ -172,6 +177,17 @@ class RelationalModel(nn.Module):
         branches."""
         return None
 
+    @property
+    def row_encoder(self) -> ColumnEncoders | None:
+        """What encodes the columns of rows, where that is done once for each distinct row."""
+        return None
+
+    def extras(self, graph: Graph) -> "Extras":
+        """What the model reads of a batch of fixed shapes besides rows and messages."""
+        from gelgt.nn.static.shape import PLAIN
+
+        return PLAIN
+
     def why_not_static(
         self, sampling: SamplingConfig, features: Features, free: float
     ) -> str | None:
@@ -181,7 +197,11 @@ class RelationalModel(nn.Module):
         Args:
             free: Bytes of the device that are free.
         """
-        return f"{type(self).__name__} has no form of fixed shapes"
+        from gelgt.nn.static.form import why_not_static
+
+        if not self.is_static:
+            return f"{type(self).__name__} has no form of fixed shapes"
+        return why_not_static(self.row_encoder, sampling, features, free)
 
     def static_form(
         self,
@@ -192,7 +212,10 @@ class RelationalModel(nn.Module):
     ) -> "StaticForm":
         """The model over batches of fixed shapes, with the model's own parameters, where
         `why_not_static` gives no reason against it."""
-        raise NotImplementedError
+        from gelgt.nn.static.form import StaticForm
+
+        extras = self.extras(graph)
+        return StaticForm(self, self.row_encoder, graph, sampling, features, hide, extras=extras)
 
     # How it starts and learns.
     @torch.no_grad()

@@ -104,7 +104,11 @@ def uniform_like(x: Tensor) -> Tensor:
     """Numbers of [0, 1) in the shape of x, float32: inside `own_dropout` the thread's own, as the
     masks are."""
     masks = _masks_for(x)
-    if not isinstance(masks, _Masks):
+    if isinstance(masks, _Draws):
+        from gelgt.nn.kernels.dropout import launch_uniform  # imports Triton
+
+        return launch_uniform(x.shape, masks.seed, masks.next())
+    if masks is None:
         return torch.rand(x.shape, device=x.device)
     return torch.from_numpy(masks.generator.random(tuple(x.shape), dtype=np.float32))
 

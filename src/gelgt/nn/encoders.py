@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,15 @@ class RecencyEncoder(nn.Module):
         return ranked + torch.where(has_time[:, None], passed, 0.0)
 
 
+class ColumnEncoders(Protocol):
+    """The column encoders of each table, by PyTorch Frame (`StypeWiseFeatureEncoder`)."""
+
+    @property
+    def names(self) -> list[str]: ...  # of the tables
+    @property
+    def columns(self) -> list[Any]: ...
+
+
 class RowEncoder(nn.Module):
     """PyTorch Frame's column encoders and a ResNet for each table, over the distinct rows of a
     batch."""
@@ -116,6 +125,11 @@ class RowEncoder(nn.Module):
         for module in self.tables.modules():
             if type(module) is nn.BatchNorm1d:  # PyTorch Frame makes them itself
                 module.__class__ = BatchNorm
+
+    @property
+    def columns(self) -> list[Any]:
+        """The column encoders of each table."""
+        return [table.encoder for table in self.tables]
 
     def forward(self, rows: RowFrames) -> Tensor:
         """Distinct rows → (U, d)."""

@@ -10,6 +10,7 @@ runs on both.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from gelgt.nn.blocks import Blocks, DirectedEdges, Links, packed_directions
 from gelgt.nn.gnn import averaged_messages
+from gelgt.nn.laplacian import laplacian_vectors
 from gelgt.nn.refinement import refine, restrict, semantic_scores
-from gelgt.nn.sums import Messages
+from gelgt.nn.sums import Index, Messages, take_once
 from gelgt.sampling.batch import spread
 
 if TYPE_CHECKING:
-    from gelgt.nn.encoders import RowEncoder
+    from gelgt.nn.encoders import ColumnEncoders, RowEncoder
 
 
 class Rows(Protocol):
@@ -61,6 +64,24 @@ class Rows(Protocol):
 
     def normalise(self, norm: nn.Module, x: Tensor) -> Tensor:
         """A norm over the real rows: (T, d) → (T, d)."""
+
+    def blocks(self, tables: int) -> Blocks:
+        """The rows by table."""
+
+    def links(self) -> Links:
+        """Foreign keys in both directions."""
+
+    def cells(self, encoders: "ColumnEncoders") -> list[Tensor | None]:
+        """For each table the cells of its distinct rows, (U, columns, w); None where it has
+        none."""
+
+    def distinct(self, tokens: "Tokens", blocks: Blocks) -> list[Index | None]:
+        """For each table and each row of its block the distinct row that `cells` holds.
+
+        Args:
+            tokens: These rows, or those of them that refinement keeps.
+            blocks: Of the tokens.
+        """
 
     def tokens(self, h: Tensor) -> "Tokens":
         """The rows with their vectors (T, d)."""
@@ -111,6 +132,36 @@ class Tokens(ABC):
     def messages(self, mean: Literal["all", "relation"]) -> Messages:
         """Averaged messages along the foreign keys among these rows (`averaged_messages`)."""
 
+    @abstractmethod
+    def blocks(self, tables: int) -> Blocks:
+        """The rows by table. In fixed shapes those that refinement dropped keep their place; what
+        stands there means nothing."""
+
+    @abstractmethod
+    def directions(self, blocks: Blocks, pairs: Sequence[tuple[int, int]]) -> list[DirectedEdges]:
+        """The foreign keys among these rows, by relation and direction.
+
+        Args:
+            pairs: Source and target table of each direction.
+        """
+
+    @abstractmethod
+    def links(self) -> Links:
+        """The foreign keys among these rows in both directions."""
+
+    @abstractmethod
+    def unpadded(self, x: Tensor) -> Tensor:
+        """The rows of a rectangle, `padded` undone: (B, N, d) → (T, d)."""
+
+    @abstractmethod
+    def of_subgraph(self, values: Tensor) -> Tensor:
+        """What belongs to the subgraph of each row: (B, k) → (T, k), without a gradient."""
+
+    @abstractmethod
+    def laplacian(self, width: int) -> Tensor:
+        """The smoothest eigenvectors of each subgraph's Laplacian (`nn/laplacian.py`): (T,
+        width)."""
+
     @property
     @abstractmethod
     def mask(self) -> Tensor:
@@ -142,6 +193,7 @@ class PackedTokens(Tokens):
 
     Attributes:
         hop, table, node: (T,) as in `SubgraphBatch`.
+        distinct: (T,) which distinct row of the batch each one is.
         edges: (2, E) child and parent of the foreign keys among the rows.
         relation: (E,) their relations.
     """
@@ -151,6 +203,7 @@ class PackedTokens(Tokens):
     node: Tensor
     edges: Tensor
     relation: Tensor
+    distinct: Tensor | None = None
 
     @cached_property
     def subgraph(self) -> Tensor:
@@ -169,7 +222,8 @@ class PackedTokens(Tokens):
         offsets, edges, inside = restrict(is_kept, self.offsets, self.edges)
         rows = {
             name: getattr(self, name)[is_kept]
-            for name in ("h", "age", "has_time", "hop", "table", "node")
+            for name in ("h", "age", "has_time", "hop", "table", "node", "distinct")
+            if getattr(self, name) is not None
         }
         return replace(self, offsets=offsets, edges=edges, relation=self.relation[inside], **rows)
 
@@ -182,15 +236,42 @@ class PackedTokens(Tokens):
         places = torch.arange(int(lengths.max()), device=lengths.device)
         return places[None, :] < lengths[:, None]
 
+    def blocks(self, tables: int) -> Blocks:
+        return Blocks.of(self.table, tables)
+
+    def directions(self, blocks: Blocks, pairs: Sequence[tuple[int, int]]) -> list[DirectedEdges]:
+        return packed_directions(self.table, (self.edges, self.relation), blocks, pairs)
+
+    def links(self) -> Links:
+        return Links.of(self.edges, self.relation, len(self.table))
+
+    def of_subgraph(self, values: Tensor) -> Tensor:
+        return values.index_select(0, self.subgraph)
+
+    def laplacian(self, width: int) -> Tensor:
+        # On the CPU: a GPU's solver would choose others, and a model that was trained there could
+        # not be used here.
+        edges, offsets = (tensor.cpu().numpy() for tensor in (self.edges, self.offsets))
+        return torch.from_numpy(laplacian_vectors(edges, offsets, width)).to(self.h.device)
+
+    @cached_property
+    def _padded_place(self) -> Tensor:
+        """(T,) the place of each row in the rectangle."""
+        seeds, rows = self.mask.shape
+        shift = torch.arange(seeds, device=self.offsets.device) * rows - self.offsets[:-1]
+        places = torch.arange(len(self.table), device=self.offsets.device)
+        return places + shift.index_select(0, self.subgraph)
+
     def padded(self, x: Tensor) -> Tensor:
         """(T, d) → (B, N, d), zeros outside the mask."""
         seeds, rows = self.mask.shape
-        # packed place → padded place
-        shift = torch.arange(seeds, device=x.device) * rows - self.offsets[:-1]
-        place = torch.arange(len(x), device=x.device) + torch.repeat_interleave(
-            shift, self.offsets[1:] - self.offsets[:-1], output_size=len(x)
-        )
-        return x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, place, x).view(seeds, rows, -1)
+        out = x.new_zeros(seeds * rows, x.shape[1]).index_copy(0, self._padded_place, x)
+        return out.view(seeds, rows, -1)
+
+    def unpadded(self, x: Tensor) -> Tensor:
+        rows = self.mask.shape[1]
+        row = self.offsets[:-1, None] + torch.arange(rows, device=x.device)  # (B, N)
+        return take_once(x.flatten(0, 1), self._padded_place, row.flatten(), self.mask.flatten())
 
     def padded_times(self) -> tuple[Tensor, Tensor]:
         return spread(self.age, self.mask, 0), spread(self.has_time, self.mask, 0)

@@ -22,7 +22,7 @@ from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RecencyEncoder, Row
 from gelgt.nn.gnn import GNNBranch
 from gelgt.nn.layout import PackedTokens, Rows, Tokens
 from gelgt.nn.rows import ModelInput
-from gelgt.nn.static.form import StaticForm, why_not_static
+from gelgt.nn.static.form import StaticForm
 from gelgt.nn.structure import StructureEncoder
 
 
@@ -30,6 +30,7 @@ class GelGTModel(RelationalModel):
     """The Gaussian Relational Graph Transformer."""
 
     config_type = GelGTConfig
+    is_static = True
 
     def __init__(self, config: GelGTConfig, context: ModelContext) -> None:
         super().__init__(config, context)
@@ -190,11 +191,6 @@ class GelGTModel(RelationalModel):
     def row_encoder(self) -> RowEncoder | None:
         encoder = dict(self.encoders.items()).get("row")
         return encoder if isinstance(encoder, RowEncoder) else None
-
-    def why_not_static(
-        self, sampling: SamplingConfig, features: Features, free: float
-    ) -> str | None:
-        return why_not_static(self.row_encoder, sampling, features, free)
 
     def static_form(
         self,

@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from torch_frame import TensorFrame, stype
 
 from gelgt.features import Features
+from gelgt.nn.blocks import Blocks, Links
 from gelgt.nn.gnn import neighbour_messages
-from gelgt.nn.layout import PackedTokens, recency_rank
+from gelgt.nn.layout import PackedTokens, Tokens, recency_rank
 from gelgt.nn.structure import structure_noise
 from gelgt.nn.sums import Index, Messages, take
 from gelgt.sampling.batch import SubgraphBatch
 
 if TYPE_CHECKING:
-    from gelgt.nn.encoders import RowEncoder
+    from gelgt.nn.encoders import ColumnEncoders, RowEncoder
 
 # standard deviations at which numbers are clipped: one outlier must not dominate a batch
 CLIP = 10.0
@@ -145,6 +146,29 @@ class ModelInput:
         out: Tensor = norm(x)
         return out
 
+    def blocks(self, tables: int) -> Blocks:
+        return Blocks.of(self.table, tables)
+
+    def links(self) -> Links:
+        batch = self.packed
+        return Links.of(batch.edge_index, batch.edge_relation, len(self.table))
+
+    def cells(self, encoders: "ColumnEncoders") -> list[Tensor | None]:
+        frames = self.rows.frames
+        return [
+            encoder(frames[name])[0] if name in frames else None
+            for name, encoder in zip(encoders.names, encoders.columns)
+        ]
+
+    def distinct(self, tokens: Tokens, blocks: Blocks) -> list[Index | None]:
+        assert isinstance(tokens, PackedTokens)
+        assert tokens.distinct is not None
+        found: list[Index | None] = []
+        for name, places in zip(self.batch.graph.tables, blocks.read(tokens.distinct)):
+            own = self.rows.places.get(name)
+            found.append(None if own is None else Index.of(places - own[0], len(own)))
+        return found
+
     def tokens(self, h: Tensor) -> PackedTokens:
         batch = self.packed
         return PackedTokens(
@@ -157,6 +181,7 @@ class ModelInput:
             node=batch.node,
             edges=batch.edge_index,
             relation=batch.edge_relation,
+            distinct=self.rows.inverse,
         )
 
 

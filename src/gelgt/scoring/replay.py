@@ -201,11 +201,11 @@ def make_packer(
 ) -> Packer:
     """A packer whose shapes have room for batches like the loader's."""
     offsets = data.graph.offsets
-    sizes = [measure(batch, offsets, form.keep) for batch in _some_batches(loader)]
+    sizes = [measure(batch, offsets, form.keep, form.extras) for batch in _some_batches(loader)]
     rows = [int(n) for n in np.diff(offsets)]
     limit = loader.batch_size * data.sampling.budget
     return Packer(
-        choose_shapes(sizes, loader.batch_size, limit, rows),
+        choose_shapes(sizes, loader.batch_size, limit, rows, form.extras),
         offsets,
         form.keep,
         form.by_relation,

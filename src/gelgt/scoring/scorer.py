@@ -22,6 +22,7 @@ from gelgt.errors import GelgtError
 from gelgt.meter import Work
 from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.static.shape import PLAIN
 from gelgt.sampling import Seeds
 from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.memory import release_memory
@@ -177,7 +178,10 @@ class Scorer:
             is_worth_it = self._asked >= FEW_VARIANTS if self.is_recorded is None else False
             if not (self.is_recorded or is_worth_it):
                 return None
-            if any(why_not_recorded(n, self.data, self.device) for n in self.networks):
+            if any(why_not_recorded(n, self.data, self.device) for n in self.networks) or (
+                # shapes of variants have room for rows and messages alone
+                self.networks[0].extras(self.data.graph) != PLAIN
+            ):
                 self._is_unrecorded = True
                 return None
             self._evaluate()

@@ -17,9 +17,9 @@ gelgt's.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -36,14 +36,16 @@ from torch_frame.nn import (
 
 from gelgt.config import AttentionConfig
 from gelgt.errors import GelgtError
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.blocks import Blocks, DirectedEdges
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, TableColumns
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput, RowFrames
-from gelgt.nn.sums import Index, mean, take
-from gelgt.zoo.parts import Blocks, DirectedEdges, directed_edges, direction_tables
+from gelgt.nn.static.shape import Extras
+from gelgt.nn.sums import mean, take
+from gelgt.zoo.parts import block_extras, direction_tables
 
 
 class GriffinConfig(AttentionConfig):
@@ -76,6 +78,7 @@ class Griffin(RelationalModel):
     """Cell attention and hierarchical aggregation."""
 
     config_type = GriffinConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -110,47 +113,66 @@ class Griffin(RelationalModel):
         )
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> "CellEncoders":
+        return CellEncoders(self.names, [cells.values for cells in self.cells])
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
-        # Which distinct row each one is travels along as its node: refinement drops rows.
-        tokens = replace(
-            inputs.tokens(self.start_vectors(inputs.table)),
-            node=inputs.rows.inverse,
-        )
+        h = inputs.look_up(self.start_vectors, inputs.table)
+        tokens, distinct = inputs.tokens(h), inputs.cells(self.row_encoder)
+        blocks = tokens.blocks(len(self.names))
         if self.config.keep is not None:
-            blocks = Blocks.of(tokens, len(self.names))
-            asked = self.layers[0].ask(
-                blocks.split(tokens.h), *self.read(tokens, blocks, inputs.rows)
-            )  # type: ignore[operator]
-            refined = replace(tokens, h=blocks.join(asked)).refined(self.config.keep)
-            tokens = replace(refined, h=self.start_vectors(refined.table))
-        blocks = Blocks.of(tokens, len(self.names))
-        directions = directed_edges(tokens, blocks, self.pairs)
-        cells, names = self.read(tokens, blocks, inputs.rows)
-        h = blocks.split(tokens.h)
+            cells = self.read(tokens, blocks, inputs, distinct)
+            asked = self.layers[0].ask(self.start_rows(blocks), *cells)  # type: ignore[operator]
+            tokens = replace(tokens, h=blocks.by_row(asked)).refined(self.config.keep)
+            blocks = tokens.blocks(len(self.names))
+        directions = tokens.directions(blocks, self.pairs)
+        cells = self.read(tokens, blocks, inputs, distinct)
+        x = self.start_rows(blocks)
         for layer in self.layers:
-            h = layer(h, cells, names, directions)
-        return tokens.at_seeds(blocks.join(h))
+            x = layer(x, *cells, directions)
+        return tokens.at_seeds(blocks.by_row(x))
+
+    def start_rows(self, blocks: Blocks) -> Tensor:
+        """What rows know before they have asked, block by block: (R, d)."""
+        starts = zip(self.start_vectors.weight.unbind(0), blocks.sizes)
+        return torch.cat([start.expand(rows, -1) for start, rows in starts])
 
     def read(
-        self, tokens: PackedTokens, blocks: Blocks, rows: RowFrames
+        self, tokens: Tokens, blocks: Blocks, inputs: Rows, distinct: Sequence[Tensor | None]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """For each table the cells of its rows (rows, columns, w), the age last, and the vectors of
-        its columns' names (columns, w)."""
+        its columns' names (columns, w).
+
+        Args:
+            distinct: For each table the cells of its distinct rows (U, columns, w).
+        """
         cells, names = [], []
-        for name, encoder, places in zip(self.names, self.cells, blocks.rows):
+        times = zip(blocks.read(tokens.age), blocks.read(tokens.has_time))
+        rows = zip(distinct, inputs.distinct(tokens, blocks))
+        for encoder, (age, has_time), (values, index) in zip(self.cells, times, rows):
             assert isinstance(encoder, Cells)
-            age = self.age(tokens.age[places], tokens.has_time[places])[:, None]  # (rows, 1, w)
-            if name not in rows.frames:
-                cells.append(age)
+            last = self.age(age, has_time)[:, None]  # (rows, 1, w)
+            if values is None or index is None:
+                cells.append(last)
                 names.append(encoder.names[-1:])
                 continue
-            distinct = encoder(rows.frames[name])  # (U, columns, w)
-            index = Index.of(tokens.node[places] - rows.places[name][0], len(distinct))
-            columns = take(distinct.flatten(1), index).view(len(places), *distinct.shape[1:])
-            cells.append(torch.cat([columns, age.to(distinct.dtype)], dim=1))
+            mixed = encoder(values)
+            columns = take(mixed.flatten(1), index).view(len(age), *mixed.shape[1:])
+            cells.append(torch.cat([columns, last.to(mixed.dtype)], dim=1))
             names.append(encoder.names)
         return cells, names
+
+
+class CellEncoders(NamedTuple):
+    """The column encoders of each table (`gelgt.nn.encoders.ColumnEncoders`)."""
+
+    names: list[str]
+    columns: list[Any]
 
 
 class Cells(nn.Module):
@@ -177,9 +199,8 @@ class Cells(nn.Module):
         )
         self.names = nn.Parameter(torch.randn(sum(map(len, columns.names.values())) + 1, width))
 
-    def forward(self, frame: Any) -> Tensor:
-        """(U, columns, w)."""
-        x: Tensor = self.values(frame)[0]
+    def forward(self, x: Tensor) -> Tensor:
+        """What `values` makes of each cell, through the blocks: (U, columns, w) → the same."""
         for block in self.blocks:
             x = x + block(x)
         return x
@@ -206,47 +227,50 @@ class GriffinLayer(nn.Module):
 
     def forward(
         self,
-        h: list[Tensor],
+        h: Tensor,
         cells: list[Tensor],
         names: list[Tensor],
         directions: list[DirectedEdges],
-    ) -> list[Tensor]:
-        """For each table (rows, d) → (rows, d)."""
+    ) -> Tensor:
+        """The rows of all tables behind each other: (R, d) → (R, d)."""
         h = self.ask(h, cells, names)
-        h = [x + self.dropout(arrived) for x, arrived in zip(h, self.arriving(h, directions))]
-        return [x + self.dropout(self.feed(x)) for x in h]
+        h = h + self.dropout(self.arriving(h, directions, [len(rows) for rows in cells]))
+        out: Tensor = h + self.dropout(self.feed(h))
+        return out
 
-    def ask(self, h: list[Tensor], cells: list[Tensor], names: list[Tensor]) -> list[Tensor]:
-        """Rows with what they find in their cells."""
-        answers = (self._answer(*of_table) for of_table in zip(h, cells, names))
-        return [x + self.dropout(answer) for x, answer in zip(h, answers)]
+    def ask(self, h: Tensor, cells: list[Tensor], names: list[Tensor]) -> Tensor:
+        """Rows with what they find in their cells: (R, d) → (R, d)."""
+        questions = torch.split(self.question(h), [len(rows) for rows in cells])
+        answers = torch.cat([self._answer(*table) for table in zip(questions, cells, names)])
+        out: Tensor = h + self.dropout(self.answer(answers))
+        return out
 
-    def _answer(self, x: Tensor, cells: Tensor, names: Tensor) -> Tensor:
-        query = self.question(x).unflatten(1, (self.heads, -1))  # (rows, H, w/H)
+    def _answer(self, question: Tensor, cells: Tensor, names: Tensor) -> Tensor:
+        """What the cells of one table say: (rows, w) → (rows, w)."""
+        query = question.view(len(question), self.heads, question.shape[1] // self.heads)
         key = names.to(query.dtype).view(len(names), self.heads, -1)  # (columns, H, w/H)
         weights = torch.softmax(
             torch.einsum("nhi,chi->nhc", query, key) / math.sqrt(key.shape[2]), dim=2
         ).to(cells.dtype)
         # (rows, columns, H, w/H)
         value = cells.view(*cells.shape[:2], self.heads, cells.shape[2] // self.heads)
-        read = (weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1)
-        out: Tensor = self.answer(read)
-        return out
+        return (weights.transpose(1, 2)[..., None] * value).sum(1).flatten(1)
 
-    def arriving(self, h: list[Tensor], directions: list[DirectedEdges]) -> list[Tensor]:
+    def arriving(self, h: Tensor, directions: list[DirectedEdges], sizes: list[int]) -> Tensor:
         """The mean of each relation's messages, the largest of all relations; 0 where there is no
-        neighbour."""
-        sent = [self.message(x) for x in h]
-        best: list[Tensor | None] = [None for _ in h]
-        for number, edges in enumerate(directions):
+        neighbour: (R, d) → (R, d).
+
+        Args:
+            sizes: Rows of each table.
+        """
+        sent = torch.split(self.message(h), sizes)
+        gates = self.relations.to(sent[0].dtype).unbind(0)
+        best: list[Tensor | None] = [None for _ in sizes]
+        for edges, gate in zip(directions, gates):
             if len(edges):
                 means = mean(take(sent[edges.source], edges.sent), edges.received)
-                means = (means * self.relations[number].to(means.dtype)).masked_fill(
-                    edges.received.counts[:, None] == 0, -torch.inf
-                )
+                means = (means * gate).masked_fill(edges.received.is_empty, -torch.inf)
                 before = best[edges.target]
                 best[edges.target] = means if before is None else torch.maximum(before, means)
-        return [
-            torch.zeros_like(x) if b is None else torch.where(b == -torch.inf, 0.0, b)
-            for x, b in zip(sent, best)
-        ]
+        largest = torch.cat([torch.zeros_like(x) if b is None else b for x, b in zip(sent, best)])
+        return torch.where(largest == -torch.inf, 0.0, largest)

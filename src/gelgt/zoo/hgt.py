@@ -16,7 +16,7 @@ rows carry their age, and `bias` can add gelgt's temporal bias to the scores. It
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -24,21 +24,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import AttentionConfig
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.bias import TemporalBias
+from gelgt.nn.blocks import Blocks, DirectedEdges
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
+from gelgt.nn.static.shape import Extras
 from gelgt.nn.sums import Index, softmax_among, take, total
-from gelgt.zoo.parts import (
-    Blocks,
-    DirectedEdges,
-    TokenEncoder,
-    directed_edges,
-    direction_tables,
-    key_bias,
-)
+from gelgt.zoo.parts import TokenEncoder, block_extras, direction_tables, key_bias
 
 
 class HGTConfig(AttentionConfig):
@@ -55,6 +51,7 @@ class HGT(RelationalModel):
     """Attention along foreign keys with weights of each table, relation and direction."""
 
     config_type = HGTConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -92,38 +89,78 @@ class HGT(RelationalModel):
         )
         self.add_head(context)
 
-    def encode(self, inputs: ModelInput) -> PackedTokens:
-        """Packed rows with their vectors."""
-        tokens: PackedTokens = self.encoder(inputs)
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.encoder.rows
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def encode(self, inputs: Rows) -> Tokens:
+        """Rows with their vectors."""
+        tokens: Tokens = self.encoder(inputs)
         return tokens
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = self.encode(inputs)
-        blocks = Blocks.of(tokens, self.tables)
-        directions = directed_edges(tokens, blocks, self.pairs)
+        blocks = tokens.blocks(self.tables)
+        directions = tokens.directions(blocks, self.pairs)
         biases = direction_biases(self.time_bias, tokens, blocks, directions)
+        arrivals = arriving_edges(directions, biases, blocks.sizes)
         h = blocks.split(tokens.h)
         for layer in self.layers:
-            h = layer(h, directions, biases)
+            h = layer(h, directions, arrivals)
         return tokens.at_seeds(blocks.join(h))
+
+
+class Arrivals(NamedTuple):
+    """The edges that reach the rows of one table, direction by direction: the target of each, and
+    the bias (E, H) of attention along it."""
+
+    targets: Index
+    bias: Tensor | None
+
+
+def arriving_edges(
+    directions: list[DirectedEdges], biases: list[Tensor | None], sizes: list[int]
+) -> list[Arrivals | None]:
+    """The edges that reach each table; None where there are none.
+
+    Args:
+        biases: Of attention along the edges of each direction.
+        sizes: Rows of each table.
+    """
+    arrivals: list[Arrivals | None] = []
+    for table, size in enumerate(sizes):
+        places = [n for n, edges in enumerate(directions) if len(edges) and edges.target == table]
+        if not places:
+            arrivals.append(None)
+            continue
+        reached = [directions[place].received for place in places]
+        masks = [index.is_item for index in reached if index.is_item is not None]
+        over_time = [bias for place in places if (bias := biases[place]) is not None]
+        rows = torch.cat([index.rows for index in reached])
+        index = Index.of(rows, size, torch.cat(masks) if masks else None)
+        arrivals.append(Arrivals(index, torch.cat(over_time) if over_time else None))
+    return arrivals
 
 
 def direction_biases(
     bias: TemporalBias | None,
-    tokens: PackedTokens,
+    tokens: Tokens,
     blocks: Blocks,
     directions: list[DirectedEdges],
 ) -> list[Tensor | None]:
     """The temporal bias (E', H) of the edges of each direction; None where there is none."""
     if bias is None:
         return [None for _ in directions]
-    age, has_time = (
-        [values[rows] for rows in blocks.rows] for values in (tokens.age, tokens.has_time)
-    )
+    age, has_time = blocks.read(tokens.age), blocks.read(tokens.has_time)
 
     def at_ends(values: list[Tensor], edges: DirectedEdges) -> tuple[Tensor, Tensor]:
-        return values[edges.source][edges.sent.rows], values[edges.target][edges.received.rows]
+        ends = (edges.source, edges.sent), (edges.target, edges.received)
+        source, target = (values[table].index_select(0, index.rows) for table, index in ends)
+        return source, target
 
     return [key_bias(bias, at_ends(age, edges), at_ends(has_time, edges)) for edges in directions]
 
@@ -146,47 +183,62 @@ class HGTLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, h: list[Tensor], directions: list[DirectedEdges], biases: list[Tensor | None]
+        self,
+        h: list[Tensor],
+        directions: list[DirectedEdges],
+        arrivals: list[Arrivals | None],
     ) -> list[Tensor]:
-        """For each table (rows, d) → (rows, d)."""
+        """For each table (rows, d) → (rows, d). `arrivals` are those of `arriving_edges`."""
         keys, queries, values = zip(
             *(
                 linear(x).unflatten(1, (3, self.heads, -1)).unbind(1)
                 for linear, x in zip(self.kqv, h)
             )
         )
-        # for each table: scores, messages, targets
-        arrived: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in h]
-        for number, (edges, bias) in enumerate(zip(directions, biases)):
+        # side by side, as both are read along the same edges: (rows, 2 H, d/H)
+        sources = [torch.cat(pair, dim=1) for pair in zip(keys, values)]
+        sent: list[list[Tensor]] = [[] for _ in h]
+        for edges, turn in zip(directions, self.turns(sources[0].dtype)):
             if len(edges):
-                # (E', H, d/H)
-                key = self._turned(keys[edges.source], self.attending[number], edges.sent)
-                query = take(queries[edges.target].flatten(1), edges.received).view_as(key)
-                # (E', H)
-                score = (key * query).sum(2) * self.prior[number] / math.sqrt(key.shape[2])
-                message = self._turned(values[edges.source], self.sending[number], edges.sent)
-                arrived[edges.target].append(
-                    (score if bias is None else score + bias, message, edges.received.rows)
-                )
-        return [self._updated(table, x, arrived[table]) for table, x in enumerate(h)]
+                turned = torch.einsum("nhi,hij->nhj", sources[edges.source], turn)
+                sent[edges.target].append(take(turned.flatten(1), edges.sent))
+        tables = zip(h, queries, sent, arrivals, torch.sigmoid(self.skip).unbind(0))
+        return [self._updated(table, *of_table) for table, of_table in enumerate(tables)]
 
-    def _turned(self, x: Tensor, weight: Tensor, sent: Index) -> Tensor:
-        """A relation's matrices applied to the rows of its source table, read along its edges:
-        (rows, H, d/H) → (E', H, d/H)."""
-        turned = torch.einsum("nhi,hij->nhj", x, weight.to(x.dtype))
-        return take(turned.flatten(1), sent).view(-1, *turned.shape[1:])
+    def turns(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """For each direction W_att, with the prior and the scale of scores in it, and W_msg: (2 H,
+        d/H, d/H)."""
+        scale = self.prior / math.sqrt(self.attending.shape[-1])  # (W, H)
+        attending = self.attending * scale[:, :, None, None]
+        turns: tuple[Tensor, ...] = torch.cat([attending, self.sending], dim=1).to(dtype).unbind(0)
+        return turns
 
     def _updated(
-        self, table: int, x: Tensor, arrived: list[tuple[Tensor, Tensor, Tensor]]
+        self,
+        table: int,
+        x: Tensor,
+        query: Tensor,
+        sent: list[Tensor],
+        arrivals: Arrivals | None,
+        share: Tensor,
     ) -> Tensor:
-        """Rows with what has arrived at them, all relations together."""
+        """Rows with what has arrived at them, all relations together.
+
+        Args:
+            share: () of what has arrived, the skip.
+            query: (rows, H, d/H).
+            sent: Keys and messages of the edges of each direction, (E', 2 d).
+        """
         gathered = torch.zeros_like(x)
-        if arrived:
-            scores, messages, targets = (torch.cat(parts) for parts in zip(*arrived))
-            index = Index.of(targets, len(x))
-            weights = self.dropout(softmax_among(scores, index)).to(messages.dtype)
-            gathered = total((weights[:, :, None] * messages).flatten(1), index)
+        if arrivals is not None:
+            targets, heads = arrivals.targets, (-1, self.heads, query.shape[2])
+            key, message = torch.cat(sent).chunk(2, dim=1)  # (E, d)
+            asked = take(query.flatten(1), targets)
+            scores = (key * asked).view(heads).sum(2)  # (E, H)
+            scores = scores if arrivals.bias is None else scores + arrivals.bias
+            weights = self.dropout(softmax_among(scores, targets)).to(message.dtype)
+            weighted = weights[:, :, None] * message.unflatten(1, heads[1:])  # type: ignore[no-untyped-call]
+            gathered = total(weighted.flatten(1), targets)
         new = self.out[table](functional.gelu(gathered))
-        share = torch.sigmoid(self.skip[table])
         out: Tensor = self.norms[table](share * self.dropout(new) + (1 - share) * x)
         return out

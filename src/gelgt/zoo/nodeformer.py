@@ -32,13 +32,17 @@ from torch.nn import functional
 
 from gelgt.config import ModelConfig
 from gelgt.errors import GelgtError
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.blocks import Links
 from gelgt.nn.dropout import Dropout, uniform_like
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
-from gelgt.nn.sums import Index, take, total
-from gelgt.zoo.parts import TokenEncoder
+from gelgt.nn.static.ops import picked
+from gelgt.nn.static.shape import Extras
+from gelgt.nn.sums import take, total
+from gelgt.zoo.parts import TokenEncoder, block_extras
 
 FLOOR = 1e-6  # of a random feature, whose largest is 1: no row may divide by nothing
 
@@ -75,6 +79,7 @@ class NodeFormer(RelationalModel):
     """Layers of kernelised attention over the rows of a subgraph."""
 
     config_type = NodeFormerConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -104,33 +109,20 @@ class NodeFormer(RelationalModel):
         )
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.encoder.rows
+
+    def extras(self, graph: Graph) -> Extras:
+        return replace(block_extras(graph), has_kinds=self.config.has_links)
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens: PackedTokens = self.encoder(inputs)
-        links = Links.of(tokens) if self.config.has_links else None
+        tokens: Tokens = self.encoder(inputs)
+        links = tokens.links() if self.config.has_links else None
         for layer in self.layers:
             tokens = replace(tokens, h=layer(tokens, links))
         return tokens.at_seeds(tokens.h)
-
-
-class Links:
-    """Foreign keys in both directions, and the share 1/√(degree · degree) of each."""
-
-    def __init__(self, source: Index, target: Index, kind: Tensor, share: Tensor) -> None:
-        self.source, self.target, self.kind, self.share = source, target, kind, share
-
-    @classmethod
-    def of(cls, tokens: PackedTokens) -> "Links":
-        rows = len(tokens.table)
-        ends = torch.cat([tokens.edges, tokens.edges.flip(0)], dim=1)  # (2, 2E)
-        degree = torch.bincount(ends[1], minlength=rows).clamp(min=1).float()
-        kind = torch.cat([2 * tokens.relation, 2 * tokens.relation + 1])
-        return cls(
-            Index.of(ends[0], rows),
-            Index.of(ends[1], rows),
-            kind,
-            (degree[ends[0]] * degree[ends[1]]).rsqrt(),
-        )
 
 
 class NodeFormerLayer(nn.Module):
@@ -155,7 +147,7 @@ class NodeFormerLayer(nn.Module):
             "directions", random_directions(config.directions, width // config.heads)
         )
 
-    def forward(self, tokens: PackedTokens, links: Links | None) -> Tensor:
+    def forward(self, tokens: Tokens, links: Links | None) -> Tensor:
         """→ (T, d)."""
         qkv: Tensor = self.qkv(tokens.h)
         q, k, v = qkv.view(len(qkv), 3, self.heads, -1).unbind(1)  # (T, H, d/H)
@@ -166,7 +158,7 @@ class NodeFormerLayer(nn.Module):
         out: Tensor = self.dropout(functional.elu(self.norm(tokens.h + self.out(z.flatten(1)))))
         return out
 
-    def all_pairs(self, q: Tensor, k: Tensor, v: Tensor, tokens: PackedTokens) -> Tensor:
+    def all_pairs(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens) -> Tensor:
         """Kernelised softmax attention within each subgraph: (T, H, d/H) each → (T, H, d/H)."""
         scale = self.temperature**-0.5 * q.shape[-1] ** -0.25
         query, key = self.exponents(scale * q), self.exponents(scale * k)  # (T, H, m)
@@ -182,7 +174,8 @@ class NodeFormerLayer(nn.Module):
             self.attended(query, key, value, there)
             for _ in range(self.samples if self.training else 1)
         ]
-        return torch.stack(draws).mean(0).transpose(1, 2)[tokens.mask]
+        out = tokens.unpadded(torch.stack(draws).mean(0).transpose(1, 2).flatten(2))
+        return out.view(v.shape)
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, there: Tensor) -> Tensor:
         """One draw: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows (B, 1, N, 1)
@@ -205,7 +198,9 @@ class NodeFormerLayer(nn.Module):
 
     def along(self, links: Links, v: Tensor, strength: Tensor) -> Tensor:
         """What comes along foreign keys: (T, H, d/H) → (T, H, d/H)."""
-        weight = links.share[:, None] * torch.sigmoid(strength.float())[links.kind]  # (2E, H)
+        assert links.kind is not None
+        # (2E, H)
+        weight = links.shares()[:, None] * picked(torch.sigmoid(strength.float()), links.kind)
         sent = (
             take(v.flatten(1), links.source).view(len(weight), self.heads, v.shape[2])
             * weight[..., None]

@@ -1,29 +1,29 @@
 """What the models of the zoo share: rows as vectors, rows by table, foreign keys by relation and
 direction.
 
-    tokens = self.encoder(inputs)                      `PackedTokens`: rows with their vectors
-                                                       (T, d), refined where `config.keep` says so
-    blocks = Blocks.of(tokens, tables)                 rows table by table, for models with weights
-                                                       of their own for each table
-    directions = directed_edges(tokens, blocks, pairs) edges relation by relation, from child to
-                                                       parent and from parent to child
+    tokens = self.encoder(inputs)                  `Tokens`: rows with their vectors (T, d), refined
+                                                   where `config.keep` says so
+    blocks = tokens.blocks(tables)                 rows table by table, for models with weights of
+                                                   their own for each table
+    directions = tokens.directions(blocks, pairs)  edges relation by relation, from child to parent
+                                                   and from parent to child
 
-Sums along them are those of `gelgt.nn.sums`: a GPU gives the same bits twice.
+All of them are there for packed rows and for fixed shapes (`nn/layout.py`), and a model that uses
+nothing else is recorded as a CUDA graph. Sums along edges are those of `gelgt.nn.sums`: a GPU gives
+the same bits twice.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gelgt.config import ModelConfig
-from gelgt.graph.store import Relation
+from gelgt.graph.store import Graph, Relation
 from gelgt.nn.bias import TemporalBias
 from gelgt.nn.encoders import AgeEncoder, RowEncoder, TableColumns
-from gelgt.nn.layout import PackedTokens
-from gelgt.nn.rows import ModelInput
-from gelgt.nn.sums import Index
+from gelgt.nn.layout import Rows, Tokens
+from gelgt.nn.static.shape import Extras
 
 
 # Rows as vectors.
@@ -53,81 +53,18 @@ class TokenEncoder(nn.Module):
         self.rows = RowEncoder(config.width, config.row_width, config.row_layers, "layer", columns)
         self.ages = nn.ModuleList(AgeEncoder(config.width) for _ in tables) if has_age else None
 
-    def forward(self, inputs: ModelInput) -> PackedTokens:
-        """Packed rows with their vectors (T, d); only those that refinement keeps, where it is
-        wanted."""
+    def forward(self, inputs: Rows) -> Tokens:
+        """Rows with their vectors (T, d); only those that refinement keeps, where it is wanted."""
         h = inputs.encoded(self.rows)
         if self.ages is not None:
-            table = by_table(inputs.table, len(self.ages))
-            parts = [
-                encoder(inputs.age[rows], inputs.has_time[rows])
-                for encoder, rows in zip(self.ages, table)
-            ]
-            h = h + torch.cat(parts)[torch.argsort(torch.cat(table))].to(h.dtype)
+            blocks = inputs.blocks(len(self.ages))
+            times = zip(self.ages, blocks.read(inputs.age), blocks.read(inputs.has_time))
+            parts = [encoder(age, has_time) for encoder, age, has_time in times]
+            h = h + blocks.join(parts).to(h.dtype)
         return inputs.tokens(h).refined(self.keep)
 
 
-# Rows by table, keys by relation.
-def by_table(table: Tensor, tables: int) -> list[Tensor]:
-    """For each table the packed places of its rows, in their order."""
-    return list(
-        torch.split(
-            torch.argsort(table, stable=True), torch.bincount(table, minlength=tables).tolist()
-        )
-    )
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Packed rows taken apart by table.
-
-    Attributes:
-        rows: For each table number, the packed places of its rows; possibly none.
-        place: (T,) the place of each packed row in the block of its table.
-        joined: (T,) its place when all blocks are laid behind each other.
-    """
-
-    rows: list[Tensor]
-    place: Tensor
-    joined: Tensor
-
-    @classmethod
-    def of(cls, tokens: PackedTokens, tables: int) -> "Blocks":
-        rows = by_table(tokens.table, tables)
-        joined = torch.argsort(torch.cat(rows))
-        starts = torch.bincount(tokens.table, minlength=tables).cumsum(0)
-        return cls(
-            rows, joined - torch.cat([starts.new_zeros(1), starts[:-1]])[tokens.table], joined
-        )
-
-    def split(self, h: Tensor) -> list[Tensor]:
-        """(T, d) → for each table (rows, d)."""
-        return list(torch.split(h[torch.cat(self.rows)], [len(rows) for rows in self.rows]))
-
-    def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """For each table (rows, d) → (T, d)."""
-        return torch.cat(list(parts))[self.joined]
-
-
-@dataclass(frozen=True)
-class DirectedEdges:
-    """The edges of one relation in one direction.
-
-    Attributes:
-        source, target: Table numbers.
-        sent, received: For each edge its source and its target, as places in the blocks of those
-            tables.
-    """
-
-    source: int
-    target: int
-    sent: Index
-    received: Index
-
-    def __len__(self) -> int:
-        return len(self.sent.rows)
-
-
+# Keys by relation.
 def direction_tables(relations: Sequence[Relation], tables: Sequence[str]) -> list[tuple[int, int]]:
     """Source and target table of each of the 2R directions: relation 0 from child to parent, from
     parent to child, relation 1, …"""
@@ -136,26 +73,10 @@ def direction_tables(relations: Sequence[Relation], tables: Sequence[str]) -> li
     return [pair for child, parent in ends for pair in ((child, parent), (parent, child))]
 
 
-def directed_edges(
-    tokens: PackedTokens, blocks: Blocks, pairs: Sequence[tuple[int, int]]
-) -> list[DirectedEdges]:
-    """The edges of each direction, in the order of `direction_tables`; some have none."""
-    order = torch.argsort(tokens.relation, stable=True)
-    sizes = torch.bincount(tokens.relation, minlength=len(pairs) // 2).tolist()
-    child, parent = (torch.split(places, sizes) for places in blocks.place[tokens.edges[:, order]])
-    directions = []
-    for number, (source, target) in enumerate(pairs):
-        ends = (child[number // 2], parent[number // 2])
-        sent, received = ends if number % 2 == 0 else ends[::-1]
-        directions.append(
-            DirectedEdges(
-                source,
-                target,
-                Index.of(sent, len(blocks.rows[source])),
-                Index.of(received, len(blocks.rows[target])),
-            )
-        )
-    return directions
+def block_extras(graph: Graph) -> Extras:
+    """What a model reads of a batch of fixed shapes that looks at rows table by table and at keys
+    relation by relation."""
+    return Extras(keys=tuple(direction_tables(graph.relations, graph.tables)[::2]))
 
 
 def key_bias(

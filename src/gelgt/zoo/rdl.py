@@ -21,13 +21,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import ModelConfig
+from gelgt.graph import Graph
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.blocks import DirectedEdges
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
+from gelgt.nn.static.shape import Extras
 from gelgt.nn.sums import mean, take, total
-from gelgt.zoo.parts import Blocks, DirectedEdges, TokenEncoder, directed_edges, direction_tables
+from gelgt.zoo.parts import TokenEncoder, block_extras, direction_tables
 
 
 class RDLConfig(ModelConfig):
@@ -47,6 +50,7 @@ class RDL(RelationalModel):
     """Heterogeneous GraphSAGE."""
 
     config_type = RDLConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -85,11 +89,18 @@ class RDL(RelationalModel):
         )
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.encoder.rows
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens: PackedTokens = self.encoder(inputs)
-        blocks = Blocks.of(tokens, self.tables)
-        directions = directed_edges(tokens, blocks, self.pairs)
+        tokens: Tokens = self.encoder(inputs)
+        blocks = tokens.blocks(self.tables)
+        directions = tokens.directions(blocks, self.pairs)
         h = blocks.split(tokens.h)
         for layer in self.layers:
             h = layer(h, directions)

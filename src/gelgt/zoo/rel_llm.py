@@ -41,7 +41,7 @@ from gelgt.zoo.language_model import (
     open_language_model,
     transformers,
 )
-from gelgt.zoo.parts import Blocks, TokenEncoder, directed_edges, direction_tables
+from gelgt.zoo.parts import TokenEncoder, direction_tables
 from gelgt.zoo.rdl import HeteroSAGE, RDLConfig
 from gelgt.zoo.row_text import RowText
 
@@ -168,8 +168,8 @@ class RelLLM(RelationalModel):
     def pass_messages(self, inputs: ModelInput) -> PackedTokens:
         """The rows as GraphSAGE leaves them."""
         tokens: PackedTokens = self.encoder(inputs)
-        blocks = Blocks.of(tokens, self.tables)
-        directions = directed_edges(tokens, blocks, self.pairs)
+        blocks = tokens.blocks(self.tables)
+        directions = tokens.directions(blocks, self.pairs)
         h = blocks.split(tokens.h)
         for layer in self.layers:
             h = layer(h, directions)

@@ -31,15 +31,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gelgt.config import AttentionConfig
+from gelgt.graph import Graph
 from gelgt.graph.store import Relation
 from gelgt.nn.base import ModelContext, RelationalModel
+from gelgt.nn.blocks import DirectedEdges
 from gelgt.nn.dropout import Dropout
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
-from gelgt.nn.sums import Index, softmax_among, take, total
+from gelgt.nn.static.shape import Extras
+from gelgt.nn.sums import Index, Segments, softmax_among, take, total
 from gelgt.zoo.hgt import direction_biases
-from gelgt.zoo.parts import Blocks, DirectedEdges, TokenEncoder, directed_edges, direction_tables
+from gelgt.zoo.parts import TokenEncoder, block_extras, direction_tables
 
 
 class RelGNNConfig(AttentionConfig):
@@ -91,6 +94,7 @@ class RelGNN(RelationalModel):
     """Attention along atomic routes."""
 
     config_type = RelGNNConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -130,11 +134,18 @@ class RelGNN(RelationalModel):
         )
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.encoder.rows
+
+    def extras(self, graph: Graph) -> Extras:
+        return block_extras(graph)
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
-        tokens: PackedTokens = self.encoder(inputs)
-        blocks = Blocks.of(tokens, self.tables)
-        directions = directed_edges(tokens, blocks, self.pairs)
+        tokens: Tokens = self.encoder(inputs)
+        blocks = tokens.blocks(self.tables)
+        directions = tokens.directions(blocks, self.pairs)
         biases = direction_biases(self.time_bias, tokens, blocks, directions)
         legs = [Leg.of(route, directions, biases[route.direction]) for route in self.routes]
         h = blocks.split(tokens.h)
@@ -149,36 +160,51 @@ class Leg:
 
     Attributes:
         edges: The edges from them to their targets.
-        source: The table behind the bridge.
-        behind: (E'') rows of that table, for the edges that have one.
-        has_source: (E'',) which edges those are.
+        source: The table behind the bridge; None where there is none.
+        behind: For each edge the row of that table; fillers for those that have none.
         bias: (E', H) of attention.
     """
 
     edges: DirectedEdges
     source: int | None
     behind: Index | None
-    has_source: Tensor
     bias: Tensor | None
 
     @classmethod
     def of(cls, route: Route, directions: list[DirectedEdges], bias: Tensor | None) -> "Leg":
         edges = directions[route.direction]
         if route.key is None:
-            return cls(edges, None, None, edges.sent.rows[:0], bias)
+            return cls(edges, None, None, bias)
         other = directions[2 * route.key]  # from the same bridge rows to the source
-        # (bridge rows,); a row has one parent by a key at most
-        parent = torch.full_like(edges.sent.items.start, -1)
-        parent[other.sent.rows] = other.received.rows
-        behind = parent[edges.sent.rows]
-        has_source = torch.nonzero(behind >= 0).flatten()
-        return cls(
-            edges,
-            other.target,
-            Index.of(behind[has_source], other.received.size),
-            has_source,
-            bias,
+        if not len(edges) or not len(other):
+            return cls(edges, None, None, bias)
+        item, has_source = only_edges(other, edges.sent)
+        back, is_passed = only_edges(edges, other.sent)
+        # the edges behind a source: those of the bridge rows that name it
+        named = other.received.items
+        passed = is_passed.index_select(0, named.other).to(torch.float32)
+        items = Segments(
+            back.index_select(0, named.other).to(named.other.dtype),
+            named.start,
+            named.end,
+            passed if named.weight is None else passed * named.weight,
         )
+        behind = Index(other.received.rows.index_select(0, item), items, has_source)
+        return cls(edges, other.target, behind, bias)
+
+
+def only_edges(edges: DirectedEdges, rows: Index) -> tuple[Tensor, Tensor]:
+    """For each item of an index of child rows its row's only edge from child to parent, and whether
+    it has one: (n,), (n,). A row has one parent by a key at most."""
+    items = edges.sent.items
+    start = items.start.index_select(0, rows.rows)
+    has_edge = items.end.index_select(0, rows.rows) > start
+    edge = items.other.index_select(0, start.clamp(max=len(items.other) - 1))
+    if rows.is_item is not None:
+        has_edge = has_edge & rows.is_item
+    if edges.sent.is_item is not None:
+        has_edge = has_edge & edges.sent.is_item.index_select(0, edge)
+    return edge, has_edge
 
 
 class RelGNNLayer(nn.Module):
@@ -207,24 +233,58 @@ class RelGNNLayer(nn.Module):
     def forward(self, h: list[Tensor], legs: list[Leg]) -> list[Tensor]:
         """For each table (rows, d) → (rows, d)."""
         out = [root(x) for root, x in zip(self.root, h)]
-        for number, leg in enumerate(legs):
-            if len(leg.edges):
-                out[leg.edges.target] = out[leg.edges.target] + self._arriving(number, h, leg)
+        used = [number for number, leg in enumerate(legs) if len(leg.edges)]
+        bridge = projected(self.bridge, {n: legs[n].edges.source for n in used}, h)
+        several = {n: legs[n] for n in used if not self.is_single[n]}
+        queries = projected(self.queries, {n: leg.edges.target for n, leg in several.items()}, h)
+        sources = {n: leg.source for n, leg in several.items() if leg.source is not None}
+        behind = projected(self.behind, sources, h)
+        for number in used:
+            edges = legs[number].edges
+            if self.is_single[number]:
+                arrived = total(take(bridge[number], edges.sent), edges.received)
+            else:
+                sides = bridge[number], queries[number], behind.get(number)
+                arrived = self._attended(legs[number], *sides)
+            out[edges.target] = out[edges.target] + arrived
         return [self.dropout(functional.relu(norm(x))) for norm, x in zip(self.norms, out)]
 
-    def _arriving(self, number: int, h: list[Tensor], leg: Leg) -> Tensor:
-        """What the rows of the target table receive along a route: (rows, d)."""
+    def _attended(self, leg: Leg, bridge: Tensor, query: Tensor, behind: Tensor | None) -> Tensor:
+        """What the rows of the target table receive along a route with several sources: (rows, d).
+
+        Args:
+            bridge: (rows, 2 d) keys and values of the bridge table.
+            query: (rows, d) of the target table.
+            behind: (rows, 2 d) of the table behind the bridge; None where there is none.
+        """
         edges = leg.edges
-        if self.is_single[number]:
-            return total(take(self.bridge[number](h[edges.source]), edges.sent), edges.received)
-        fused = take(self.bridge[number](h[edges.source]), edges.sent)  # (E', 2 d), keys and values
-        if leg.source is not None and leg.behind is not None:
-            passed = take(self.behind[number](h[leg.source]), leg.behind)  # (E'', 2 d)
-            fused = fused.index_add(0, leg.has_source, passed.to(fused.dtype))
+        fused = take(bridge, edges.sent)  # (E', 2 d)
+        if behind is not None and leg.behind is not None and leg.behind.is_item is not None:
+            passed = take(behind, leg.behind)
+            fused = fused + torch.where(leg.behind.is_item[:, None], passed, 0.0)
         key, value = fused.view(len(fused), 2, self.heads, -1).unbind(1)  # (E', H, d/H)
-        query = take(self.queries[number](h[edges.target]), edges.received).view_as(key)
-        score = (key * query).sum(2) / math.sqrt(key.shape[2])
-        weights = softmax_among(score if leg.bias is None else score + leg.bias, edges.received).to(
-            value.dtype
-        )
+        asked = take(query, edges.received).view_as(key)
+        score = (key * asked).sum(2) / math.sqrt(key.shape[2])
+        score = score if leg.bias is None else score + leg.bias
+        weights = softmax_among(score, edges.received).to(value.dtype)
         return total((weights[:, :, None] * value).flatten(1), edges.received)
+
+
+def projected(
+    layers: nn.ModuleList, tables: Mapping[int, int], h: list[Tensor]
+) -> dict[int, Tensor]:
+    """Some linear layers, each over the rows of a table; those over the same rows are one product.
+
+    Args:
+        tables: Numbers of layers, and the table that each is over.
+    """
+    out: dict[int, Tensor] = {}
+    for table in dict.fromkeys(tables.values()):
+        numbers = [number for number, other in tables.items() if other == table]
+        linears: list[Any] = [layers[number] for number in numbers]
+        weight = torch.cat([linear.weight for linear in linears])
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        product = functional.linear(h[table], weight, torch.cat(biases) if biases else None)
+        widths = [len(linear.weight) for linear in linears]
+        out.update(zip(numbers, torch.split(product, widths, dim=1)))
+    return out

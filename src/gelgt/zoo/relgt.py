@@ -29,8 +29,8 @@ from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.centroids import GlobalModule
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder
+from gelgt.nn.layout import Rows
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
 from gelgt.nn.structure import StructureEncoder
 
 
@@ -66,6 +66,7 @@ class RelGT(RelationalModel):
     """Five-element tokens, full attention over them, and a global codebook beside it."""
 
     config_type = RelGTConfig
+    is_static = True
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "cpu": {
             "model": {
@@ -132,25 +133,29 @@ class RelGT(RelationalModel):
     def facts(self) -> str:
         return f"attention by {choose_backend(self.blocks_config, self.table.weight.device)[0]}"
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.row
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = inputs.tokens(self.encode(inputs)).refined(self.config.keep)
         attended = attend(self.blocks, self.time_bias, tokens, self.blocks_config)
         sides = [self.pool(attended, tokens.mask)]
         if self.everyone is not None:
-            sides.append(self.everyone(tokens.at_seeds(tokens.h)))
+            sides.append(self.everyone(tokens.at_seeds(tokens.h), inputs.is_seed))
         out: Tensor = self.join(torch.cat(sides, dim=1))
         return out
 
-    def encode(self, inputs: ModelInput) -> Tensor:
+    def encode(self, inputs: Rows) -> Tensor:
         """The five elements of each row, mixed: (T, d)."""
         noise = inputs.noise(self.config.structure_width, self.noise_seed)
         elements = [
             inputs.encoded(self.row),
-            self.table(inputs.table),
-            self.hop(inputs.hop),
+            inputs.look_up(self.table, inputs.table),
+            inputs.look_up(self.hop.embedding, self.hop.entry(inputs.hop)),
             self.age(inputs.age, inputs.has_time),
-            self.structure(noise, inputs.neighbours()),
+            self.structure(noise, inputs.neighbours(), inputs.normalise),
         ]
         out: Tensor = self.mixer(elements)
         return out

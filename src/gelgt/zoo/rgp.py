@@ -25,14 +25,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from gelgt.config import AttentionConfig
-from gelgt.nn.attention import FFN_RATIO, sdpa_attention
+from gelgt.nn.attention import FFN_RATIO, reference_attention, sdpa_attention
 from gelgt.nn.base import ModelContext, RelationalModel
 from gelgt.nn.dropout import Dropout
 from gelgt.nn.encoders import AgeEncoder, HopEncoder, Mixer, RowEncoder
-from gelgt.nn.layout import PackedTokens
+from gelgt.nn.layout import Rows, Tokens
 from gelgt.nn.norms import LayerNorm
-from gelgt.nn.rows import ModelInput
-from gelgt.sampling.batch import SubgraphBatch
 
 
 class RGPConfig(AttentionConfig):
@@ -51,6 +49,7 @@ class RGP(RelationalModel):
     """Latents between the rows of two contexts and the query of a task."""
 
     config_type = RGPConfig
+    is_static = True
     # The paper's own values are not listed in gelgt's paper; `paper` has the width, budget and
     # training of the others beside it.
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
@@ -90,7 +89,11 @@ class RGP(RelationalModel):
         self.read = CrossAttention(config)
         self.add_head(context)
 
-    def embed(self, inputs: ModelInput) -> Tensor:
+    @property
+    def row_encoder(self) -> RowEncoder:
+        return self.row
+
+    def embed(self, inputs: Rows) -> Tensor:
         """Seed vectors (B, d)."""
         tokens = inputs.tokens(self.encode(inputs)).refined(self.config.keep)
         x = tokens.padded(tokens.h)
@@ -102,19 +105,19 @@ class RGP(RelationalModel):
         out: Tensor = self.read(query, latents)
         return out.squeeze(1)
 
-    def encode(self, inputs: ModelInput) -> Tensor:
+    def encode(self, inputs: Rows) -> Tensor:
         """The elements of each row, mixed: (T, d)."""
         elements = [
             inputs.encoded(self.row),
-            self.table(inputs.table),
-            self.hop(inputs.hop),
+            inputs.look_up(self.table, inputs.table),
+            inputs.look_up(self.hop.embedding, self.hop.entry(inputs.hop)),
             self.age(inputs.age, inputs.has_time),
-            self.context(is_linked(inputs.packed).long()),
+            inputs.look_up(self.context, is_linked(inputs).int()),
         ]
         out: Tensor = self.mixer(elements)
         return out
 
-    def closed(self, tokens: PackedTokens) -> Tensor:
+    def closed(self, tokens: Tokens) -> Tensor:
         """What the latents' scores get added: the bias over time, if any, and -∞ on padding: (B, H
         or 1, 1, N)."""
         open_to_all = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
@@ -159,24 +162,20 @@ class CrossAttention(nn.Module):
         )
         # CUDA kernels want the last axis written out
         open_to_all = q.new_zeros(1, 1, 1, k.shape[2])
-        attended = sdpa_attention(
-            q, k, v, open_to_all if bias is None else bias, self.rate if self.training else 0.0
-        )
+        rate = self.rate if self.training else 0.0
+        # Attention that drops weights is written out: PyTorch's own draws from a generator that all
+        # recorded steps share.
+        attend = reference_attention if rate else sdpa_attention
+        attended = attend(q, k, v, open_to_all if bias is None else bias, rate).to(q.dtype)
         x = x + self.dropout(self.out(attended.transpose(1, 2).flatten(2)))
         out: Tensor = x + self.dropout(self.ffn(self.norm_ffn(x)))
         return out
 
 
-def is_linked(batch: SubgraphBatch) -> Tensor:
+def is_linked(rows: Rows) -> Tensor:
     """(T,) which rows foreign keys lead to, step by step from the seed; the others only time has
     brought.
 
     A row is linked if a key joins it to a row that is nearer to the seed. The seed is.
     """
-    linked = batch.hop == 0
-    for end, other in (batch.edge_index, batch.edge_index.flip(0)):
-        linked = linked.index_put(
-            (end[batch.hop[other] < batch.hop[end]],),
-            torch.ones((), dtype=torch.bool, device=linked.device),
-        )
-    return linked
+    return (rows.hop == 0) | rows.links().is_nearer(rows.hop)

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_frame import TensorFrame, stype
-from torch_frame.nn.models import ResNet
 
 from gelgt.features import Features
-from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.encoders import ColumnEncoders
 from gelgt.nn.precision import lowered
 from gelgt.nn.rows import row_frame
 from gelgt.nn.static.ops import look_up, scaled_numbers
@@ -52,11 +51,11 @@ class TableCells:
     places: Tensor
 
 
-def why_not_cells(encoder: RowEncoder, features: Features, free: float) -> str | None:
+def why_not_cells(encoder: ColumnEncoders, features: Features, free: float) -> str | None:
     """Why row features cannot be kept on a device with so many free bytes; None if they can."""
-    modules: list[Any] = list(encoder.tables)
+    modules = encoder.columns
     for name, module in zip(encoder.names, modules):
-        if "multicategorical" in module.encoder.encoder_dict:
+        if "multicategorical" in module.encoder_dict:
             return f"'{name}' has a column of several categories"
     size = sum(
         features.rows[name] * _width(module) * 4 for name, module in zip(encoder.names, modules)
@@ -69,7 +68,7 @@ def why_not_cells(encoder: RowEncoder, features: Features, free: float) -> str |
 def _width(module: Any) -> int:
     """32-bit words of a row."""
     words = 0
-    for kind, encoder in module.encoder.encoder_dict.items():
+    for kind, encoder in module.encoder_dict.items():
         embedded = max(getattr(encoder, "emb_dim_list", (0,)))
         words += {"timestamp": 7 * 8, "embedding": embedded}.get(kind, 1) * len(encoder.stats_list)
     return words
@@ -77,15 +76,14 @@ def _width(module: Any) -> int:
 
 @torch.no_grad()
 def make_cells(
-    encoder: RowEncoder,
+    encoder: ColumnEncoders,
     features: Features,
     hide: Mapping[str, Collection[str]],
     device: torch.device,
 ) -> dict[str, TableCells]:
     """The cells of every table."""
     cells = {}
-    for name, module in zip(encoder.names, encoder.tables):
-        assert isinstance(module, ResNet)
+    for name, module in zip(encoder.names, encoder.columns):
         numbers, places = [], []
         kinds: tuple[Kind, ...] = ()
         for start in range(0, max(1, features.rows[name]), CHUNK):
@@ -98,11 +96,11 @@ def make_cells(
     return cells
 
 
-def _prepare(frame: TensorFrame, module: ResNet) -> tuple[tuple[Kind, ...], Tensor, Tensor]:
+def _prepare(frame: TensorFrame, module: Any) -> tuple[tuple[Kind, ...], Tensor, Tensor]:
     kinds, numbers, at = [], [torch.empty(len(frame), 0, device=frame.device)], 0
     places = torch.empty(len(frame), 0, dtype=torch.int32, device=frame.device)
     for kind in frame.stypes:
-        encoder: Any = module.encoder.encoder_dict[kind.value]
+        encoder: Any = module.encoder_dict[kind.value]
         values: Any = encoder.na_forward(frame.feat_dict[kind])
         columns = len(encoder.stats_list)
         if kind == stype.categorical:
@@ -128,12 +126,13 @@ def _waves(parts: Tensor, encoder: Any) -> Tensor:
     return torch.cat([encoder.positional_encoding(year), encoder.cyclic_encoding(rest)], dim=2)
 
 
-def encode_columns(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
-    """The columns of some rows: (U,) → (U, columns · width), as the table's encoder makes them."""
+def encode_columns(module: Any, cells: TableCells, rows: Tensor) -> Tensor:
+    """The columns of some rows, as the table's column encoders make them: (U,) → (U, columns,
+    width)."""
     numbers = cells.numbers.index_select(0, rows)
     parts = []
     for kind in cells.kinds:
-        encoder: Any = module.encoder.encoder_dict[kind.name]
+        encoder: Any = module.encoder_dict[kind.name]
         if kind.name == "categorical":
             part = look_up(encoder.emb, cells.places.index_select(0, rows).flatten()).view(
                 len(rows), kind.columns, -1
@@ -147,7 +146,7 @@ def encode_columns(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
             else:
                 part = _linear(values, torch.stack(list(encoder.weight_list)), encoder.biases)
         parts.append(lowered(part))
-    return torch.cat(parts, dim=1).flatten(1)
+    return torch.cat(parts, dim=1)
 
 
 def _linear(values: Tensor, weight: Tensor, bias: nn.Parameter) -> Tensor:

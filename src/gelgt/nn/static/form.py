@@ -10,10 +10,11 @@ from torch import Tensor
 from gelgt.config import SamplingConfig
 from gelgt.features import Features
 from gelgt.graph import Graph
-from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.encoders import ColumnEncoders
 from gelgt.nn.static.cells import make_cells, why_not_cells
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.layout import StaticRows, StaticTokens
+from gelgt.nn.static.shape import PLAIN, Extras
 
 if TYPE_CHECKING:
     from gelgt.nn.base import RelationalModel
@@ -22,7 +23,7 @@ MOST_ROWS = 4096  # of a subgraph; longer ones are few to a batch, and launches 
 
 
 def why_not_static(
-    encoder: RowEncoder | None, sampling: SamplingConfig, features: Features, free: float
+    encoder: ColumnEncoders | None, sampling: SamplingConfig, features: Features, free: float
 ) -> str | None:
     """Why a model with a row encoder cannot work on fixed shapes on a device with so many free
     bytes; None if it can."""
@@ -44,19 +45,22 @@ class StaticForm:
         features: Are brought to the model's device once.
         hide: For each table, columns that the task must not see.
         by_relation: Whether messages are averaged by relation and direction, or all together.
+        extras: What else the model reads of a batch.
     """
 
     def __init__(
         self,
         model: "RelationalModel",
-        encoder: RowEncoder | None,
+        encoder: ColumnEncoders | None,
         graph: Graph,
         sampling: SamplingConfig,
         features: Features,
         hide: Mapping[str, Collection[str]],
-        by_relation: bool,
+        by_relation: bool = False,
+        extras: Extras = PLAIN,
     ) -> None:
-        self.model, self.budget, self.by_relation = model, sampling.budget, by_relation
+        self.model, self.budget = model, sampling.budget
+        self.by_relation, self.extras = by_relation, extras
         self.cells = []
         if encoder is not None:
             cells = make_cells(encoder, features, hide, next(model.parameters()).device)

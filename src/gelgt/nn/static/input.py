@@ -31,6 +31,8 @@ class StaticInput:
         self.starts, self.row, self.other = parts["starts"], parts["row"], parts["other"]
         self.run_start, self.run_end = parts["run_start"], parts["run_end"]
         self.reverse = parts["reverse"]
+        # of a model that reads more (`Extras`)
+        self.extras = {name: parts[name] for name in shape.extra_names}
 
     @property
     def has_time(self) -> Tensor:

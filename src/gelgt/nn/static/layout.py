@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.nn.encoders import RowEncoder
+from gelgt.nn.blocks import Blocks, DirectedEdges, Links
+from gelgt.nn.encoders import ColumnEncoders, RowEncoder
 from gelgt.nn.layout import Tokens, recency_rank
 from gelgt.nn.precision import low_type
 from gelgt.nn.refinement import refine, semantic_scores
-from gelgt.nn.static.cells import TableCells
+from gelgt.nn.static.blocks import static_blocks, static_directions, static_links
+from gelgt.nn.static.cells import TableCells, encode_columns
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.ops import Moved, look_up, move_running
 from gelgt.nn.static.rows import encode_rows, one_norm
@@ -36,7 +38,7 @@ class StaticRows:
     """
 
     def __init__(self, parts: StaticInput, cells: Sequence[TableCells], budget: int) -> None:
-        self.parts, self.cells, self.budget = parts, cells, budget
+        self.parts, self.cells_of, self.budget = parts, cells, budget
         self.table, self.hop, self.subgraph = parts.table, parts.hop, parts.subgraph
         self.age, self.has_time, self.history = parts.age, parts.has_time, parts.history
         self._moved: list[Moved] = []
@@ -45,14 +47,19 @@ class StaticRows:
     def is_seed(self) -> Tensor:
         return self.parts.is_seed
 
+    @property
+    def _distinct_rows(self) -> Sequence[Tensor]:
+        """For each table the numbers of its distinct rows (U,)."""
+        return torch.split(self.parts.cells, list(self.parts.shape.tables))
+
     def look_up(self, embedding: nn.Embedding, index: Tensor) -> Tensor:
         return look_up(embedding, index)
 
     def encoded(self, encoder: RowEncoder) -> Tensor:
         parts, shape = self.parts, self.parts.shape
-        rows = [part for part in torch.split(parts.cells, list(shape.tables)) if len(part)]
+        rows = [part for part in self._distinct_rows if len(part)]
         counts = torch.stack([parts.table_rows[number] for number in shape.present])
-        distinct = encode_rows(encoder, self.cells, shape.present, rows, counts, self._moved)
+        distinct = encode_rows(encoder, self.cells_of, shape.present, rows, counts, self._moved)
         starts, is_row = parts.used_starts, parts.is_row.to(torch.float32)
         used = Segments(parts.used, starts[:-1], starts[1:], is_row)
         return take(distinct.flatten(0, 1), Index(parts.source, used))
@@ -86,6 +93,29 @@ class StaticRows:
 
     def normalise(self, norm: nn.Module, x: Tensor) -> Tensor:
         return one_norm(norm, x, self.parts.num_rows, self._moved)
+
+    def blocks(self, tables: int) -> Blocks:
+        return static_blocks(self.parts)
+
+    def links(self) -> Links:
+        return static_links(self.parts)
+
+    def cells(self, encoders: ColumnEncoders) -> list[Tensor | None]:
+        tables = zip(encoders.columns, self.cells_of, self._distinct_rows)
+        return [
+            encode_columns(encoder, cells, rows) if len(rows) else None
+            for encoder, cells, rows in tables
+        ]
+
+    def distinct(self, tokens: Tokens, blocks: Blocks) -> list[Index | None]:
+        shape, order = self.parts.shape, self.parts.extras["block_rows"]
+        sources = torch.split(self.parts.source.index_select(0, order), list(shape.blocks))
+        is_filled = torch.split(order < self.parts.num_rows, list(shape.blocks))
+        found: list[Index | None] = [None] * len(shape.tables)
+        for place, number in enumerate(shape.present):
+            rows = (sources[number] - place * shape.height).clamp(min=0)
+            found[number] = Index.of(rows, shape.tables[number], is_filled[number])
+        return found
 
     def tokens(self, h: Tensor) -> "StaticTokens":
         parts = self.parts
@@ -181,6 +211,22 @@ class StaticTokens(Tokens):
         received, sent = run_means(is_inside, parts.run_start, parts.run_end, parts.reverse)
         return Messages(Segments(other, start, end, received), Segments(other, start, end, sent))
 
+    def blocks(self, tables: int) -> Blocks:
+        return static_blocks(self.parts, self.selection)
+
+    def directions(self, blocks: Blocks, pairs: Sequence[tuple[int, int]]) -> list[DirectedEdges]:
+        return static_directions(self.parts, blocks, self.selection is not None)
+
+    def links(self) -> Links:
+        return static_links(self.parts, self.selection)
+
+    def of_subgraph(self, values: Tensor) -> Tensor:
+        return values.index_select(0, self.subgraph.clamp(max=len(values) - 1))
+
+    def laplacian(self, width: int) -> Tensor:
+        assert self.selection is None  # they were computed with all sampled rows
+        return self.parts.extras["positions"].view(torch.float32).view(-1, width)
+
     @cached_property
     def mask(self) -> Tensor:
         # a filler seed has one row, so that nothing is divided by 0
@@ -193,12 +239,21 @@ class StaticTokens(Tokens):
         places = torch.arange(self.longest, device=self.h.device)
         return (self.offsets[:-1, None] + places).clamp(max=len(self.age) - 1).flatten()
 
+    @property
+    def _padded_place(self) -> Tensor:
+        """(T,) the place of each row in the rectangle; beyond it for rows that are none."""
+        rows = torch.arange(len(self.age), device=self.h.device)
+        return self.subgraph * self.longest + rows - self.offsets[self.subgraph]
+
     def padded(self, x: Tensor) -> Tensor:
         seeds = len(self.offsets) - 1
-        rows = torch.arange(len(x), device=x.device)
-        place = self.subgraph * self.longest + rows - self.offsets[self.subgraph]
-        out = take_once(x, self._padded_index, place, self.subgraph < seeds)
+        out = take_once(x, self._padded_index, self._padded_place, self.subgraph < seeds)
         return out.view(seeds, self.longest, -1)
+
+    def unpadded(self, x: Tensor) -> Tensor:
+        flat = x.flatten(0, 1)
+        place = self._padded_place.clamp(max=len(flat) - 1)
+        return take_once(flat, place, self._padded_index, self.mask.flatten())
 
     def padded_times(self) -> tuple[Tensor, Tensor]:
         age, has_time = (

@@ -58,6 +58,29 @@ class MessageParts(NamedTuple):
     reverse: Any
 
 
+class EdgeRoom(NamedTuple):
+    """For each of R relations: (R,) the place of its first edge, of the first row of its child
+    table in `child_starts` and of its parent table in `parent_starts`; (R, 2) the rows that these
+    two tables have room for."""
+
+    edges: Any
+    child: Any
+    parent: Any
+    rows: Any
+
+
+class EdgeParts(NamedTuple):
+    """The parts of the buffer that `fill_edges` fills."""
+
+    child: Any
+    parent: Any
+    is_edge: Any
+    by_child: Any
+    by_parent: Any
+    child_starts: Any
+    parent_starts: Any
+
+
 @compiled
 def find_distinct(node: Any, table: Any, place: Any, counts: Any, keys: Any, places: Any) -> None:
     """Number the distinct nodes of each table in the order in which they are met."""
@@ -153,3 +176,57 @@ def fill_messages(edges: Edges, groups: int, ends: Any, scratch: Any, parts: Mes
         for k in range(at, stop):
             run_start[k] = at
         at = stop
+
+
+@compiled
+def fill_blocks(table: Any, starts: Any, block_rows: Any, joined: Any) -> None:
+    """Rows table by table: the row at each place, and the place of each row.
+
+    Args:
+        starts: (tables,) the first place of each; afterwards behind its last row.
+    """
+    for i in range(len(table)):
+        at = starts[table[i]]
+        starts[table[i]] = at + 1
+        block_rows[at], joined[i] = i, at
+
+
+@compiled
+def _sorted(row: Any, starts: Any, order: Any) -> None:
+    """Items by their row, those of one row in their order. Of each row, `starts` holds one place
+    later how many items it has, and afterwards where they begin."""
+    for r in range(len(starts) - 1):
+        starts[r + 1] += starts[r]
+    for k in range(len(row)):  # starts[r] walks to the end of row r
+        order[starts[row[k]]] = k
+        starts[row[k]] += 1
+    for r in range(len(starts) - 1, 0, -1):
+        starts[r] = starts[r - 1]
+    starts[0] = 0
+
+
+@compiled
+def fill_edges(edges: Edges, place: Any, room: EdgeRoom, counts: Any, parts: EdgeParts) -> None:
+    """Edges relation by relation, their ends as places in the blocks of their tables, and the
+    edges of each row of both tables.
+
+    Args:
+        place: (T,) of each row in the block of its table.
+        counts: (R,) zeros; afterwards the edges of each relation.
+    """
+    for e in range(len(edges.child)):
+        r = edges.relation[e]
+        at = room.edges[r] + counts[r]
+        counts[r] += 1
+        child, parent = place[edges.child[e]], place[edges.parent[e]]
+        parts.child[at], parts.parent[at], parts.is_edge[at] = child, parent, 1
+        parts.child_starts[room.child[r] + child + 1] += 1
+        parts.parent_starts[room.parent[r] + parent + 1] += 1
+    for r in range(len(counts)):
+        at, count = room.edges[r], counts[r]
+        first, rows = room.child[r], room.rows[r, 0]
+        starts = parts.child_starts[first : first + rows + 1]
+        _sorted(parts.child[at : at + count], starts, parts.by_child[at : at + count])
+        first, rows = room.parent[r], room.rows[r, 1]
+        starts = parts.parent_starts[first : first + rows + 1]
+        _sorted(parts.parent[at : at + count], starts, parts.by_parent[at : at + count])

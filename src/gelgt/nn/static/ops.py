@@ -16,8 +16,13 @@ def look_up(embedding: nn.Embedding, index: Tensor) -> Tensor:
     """Entries of an embedding: (T,) → (T, d)."""
     if embedding.num_embeddings > SMALL:
         out: Tensor = embedding(index)
-    else:
-        out = _LookUp.apply(embedding.weight, index, embedding.padding_idx)  # type: ignore[no-untyped-call]
+        return out
+    return picked(embedding.weight, index, embedding.padding_idx)
+
+
+def picked(values: Tensor, index: Tensor, padding: int | None = None) -> Tensor:
+    """values[index] for few values: (m, d), (T,) → (T, d)."""
+    out: Tensor = _LookUp.apply(values, index, padding)  # type: ignore[no-untyped-call]
     return out
 
 

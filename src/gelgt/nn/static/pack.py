@@ -5,7 +5,7 @@ Compiled, and without the interpreter's lock: several threads pack at once while
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.nn.static.shape import Shape, Size
+from gelgt.nn.laplacian import laplacian_vectors
+from gelgt.nn.static.shape import PLAIN, Extras, Shape, Size
 from gelgt.sampling.batch import SubgraphBatch
 
 
@@ -51,12 +52,13 @@ class Packer:
     ) -> None:
         self.shapes, self.offsets, self.keep = list(shapes), np.asarray(offsets, np.int64), keep
         self.groups = 2 * relations if by_relation else 1
+        self.extras = self.shapes[0].extras
         self.pin_memory = pin_memory
 
     def __call__(self, batch: SubgraphBatch) -> StaticBatch | None:
         """The batch in the smallest shape that has room for it; None if none has."""
         batch = batch.to_packed()
-        contents = _Contents(batch, self.offsets, self.keep)
+        contents = _Contents(batch, self.offsets, self.keep, self.extras)
         shape = next(
             (s for s in self.shapes if batch.num_seeds <= s.seeds and s.fits(contents.size)), None
         )
@@ -67,6 +69,7 @@ class Packer:
         self._fill_seeds(parts, shape, batch, contents)
         self._fill_rows(parts, shape, batch, contents)
         self._fill_messages(parts, shape, batch)
+        self._fill_extras(parts, shape, batch)
         return StaticBatch(shape, words, batch.num_seeds, batch.index.numpy())
 
     def _fill_seeds(
@@ -110,23 +113,81 @@ class Packer:
         from gelgt.nn.static.loops import Edges, MessageParts, fill_messages  # imports numba
 
         child, parent = batch.edge_index.numpy()
-        count = 2 * len(child)
+        relation, count = batch.edge_relation.numpy(), 2 * len(child)
+        scratch = np.empty((3, count), np.int32)
         fill_messages(
-            Edges(child, parent, batch.edge_relation.numpy()),
+            Edges(child, parent, relation),
             self.groups,
             np.zeros(self.groups + 1, np.int64),
-            np.empty((3, count), np.int32),
+            scratch,
             MessageParts(*(parts[name] for name in MessageParts._fields)),
         )
         parts["row"][count:] = parts["other"][count:] = shape.rows - 1
         parts["reverse"][count:] = np.arange(count, shape.messages)
+        if shape.extras.has_kinds:
+            # message 2e goes to the parent of edge e, 2e + 1 to its child
+            parts["kind"][scratch[2]] = (2 * relation[:, None] + np.arange(2)).ravel()
+
+    def _fill_extras(self, parts: dict[str, Any], shape: Shape, batch: SubgraphBatch) -> None:
+        extras = shape.extras
+        if extras.positions:
+            vectors = laplacian_vectors(
+                batch.edge_index.numpy(), batch.offsets.numpy(), extras.positions
+            )
+            parts["positions"].view(np.float32)[: vectors.size] = vectors.ravel()
+        if extras.keys is not None:
+            self._fill_blocks(parts, shape, extras.keys, batch)
+
+    def _fill_blocks(
+        self,
+        parts: dict[str, Any],
+        shape: Shape,
+        keys: Sequence[tuple[int, int]],
+        batch: SubgraphBatch,
+    ) -> None:
+        from gelgt.nn.static.loops import (  # imports numba
+            EdgeParts,
+            EdgeRoom,
+            Edges,
+            fill_blocks,
+            fill_edges,
+        )
+
+        table, starts = batch.table.numpy(), _starts(shape.blocks)
+        parts["block_rows"][:] = shape.rows - 1
+        fill_blocks(table, starts.copy(), parts["block_rows"], parts["joined"])
+        place = parts["joined"][: len(table)] - starts[table]
+        tables = np.array(keys, np.int64).reshape(-1, 2)
+        child, parent = (_starts([shape.blocks[t] + 1 for t in ends]) for ends in tables.T)
+        room = EdgeRoom(
+            _starts(shape.relations), child, parent, np.array([*shape.blocks, 0])[tables]
+        )
+        ends = batch.edge_index.numpy()
+        fill_edges(
+            Edges(ends[0], ends[1], batch.edge_relation.numpy()),
+            place,
+            room,
+            np.zeros(len(keys), np.int64),
+            EdgeParts(*(parts[name] for name in EdgeParts._fields)),
+        )
+
+
+def _starts(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Where each of some blocks begins that lie behind each other."""
+    return np.cumsum([0, *counts], dtype=np.int64)[:-1]
 
 
 class _Contents:
     """What a batch holds: its size, and for each row its place among the distinct rows of its
     table."""
 
-    def __init__(self, batch: SubgraphBatch, offsets: NDArray[np.int64], keep: int | None) -> None:
+    def __init__(
+        self,
+        batch: SubgraphBatch,
+        offsets: NDArray[np.int64],
+        keep: int | None,
+        extras: Extras,
+    ) -> None:
         from gelgt.nn.static.loops import find_distinct
 
         self.offsets: NDArray[np.int64] = batch.offsets.numpy()
@@ -147,8 +208,19 @@ class _Contents:
             2 * batch.edge_index.shape[1],
             tuple(counts.tolist()),
         )
+        if extras.keys is not None:
+            rows = np.bincount(batch.table.numpy(), minlength=len(counts))
+            edges = np.bincount(batch.edge_relation.numpy(), minlength=len(extras.keys))
+            self.size = replace(
+                self.size, blocks=tuple(rows.tolist()), relations=tuple(edges.tolist())
+            )
 
 
-def measure(batch: SubgraphBatch, offsets: NDArray[np.int64], keep: int | None) -> Size:
+def measure(
+    batch: SubgraphBatch,
+    offsets: NDArray[np.int64],
+    keep: int | None,
+    extras: Extras = PLAIN,
+) -> Size:
     """How much room a batch needs."""
-    return _Contents(batch.to_packed(), np.asarray(offsets, np.int64), keep).size
+    return _Contents(batch.to_packed(), np.asarray(offsets, np.int64), keep, extras).size

@@ -66,7 +66,7 @@ def encode_rows(
 
 def _first(module: ResNet, cells: TableCells, rows: Tensor) -> Tensor:
     """What enters the first block's norm, and beside it what passes it by: (U, 2 · c)."""
-    x = encode_columns(module, cells, rows)
+    x = encode_columns(module.encoder, cells, rows).flatten(1)
     block: Any = module.backbone[0]
     if block.shortcut is None:
         return torch.cat([lowered(block.lin1(x)), lowered(x)], dim=1)
