@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from interpreter import DEVICE, IS_INTERPRETED, on_device
+from interpreter import DEVICE, IS_INTERPRETED, beyond_paths, on_device
 from torch import Tensor
 
 from gelgt.nn.kernels.adam_launch import Moved, Rule, Tables, launch_adam
@@ -17,11 +17,11 @@ MISSING = 2  # the place of a parameter without a gradient
 Optimiser = torch.optim.Adam | torch.optim.AdamW
 
 
-def drawn(seed: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def drawn(seed: int) -> list[Tensor]:
     """Tensors of all sizes, each of its own scale."""
     random = torch.Generator().manual_seed(seed)
     values = (torch.randn(n, generator=random) * 10.0**-k for k, n in enumerate(SIZES))
-    return [value.to(DEVICE, dtype) for value in values]
+    return [value.to(DEVICE) for value in values]
 
 
 def optimiser_of(parameters: list[Tensor], is_decoupled: bool) -> Optimiser:
@@ -34,8 +34,12 @@ def optimiser_of(parameters: list[Tensor], is_decoupled: bool) -> Optimiser:
     return kind(groups)
 
 
-def gradients_of(step: int, dtypes: list[torch.dtype]) -> list[Tensor]:
-    return [g.to(dtype) for g, dtype in zip(drawn(100 + step), dtypes, strict=True)]
+def gradients_of(step: int, is_low: bool) -> list[Tensor]:
+    """Some in bf16, or all behind each other, so that they begin anywhere."""
+    gradients = drawn(100 + step)
+    if is_low:
+        return [g.to(torch.bfloat16) if k % 2 else g for k, g in enumerate(gradients)]
+    return list(torch.cat(gradients).split(SIZES))
 
 
 class Twin:
@@ -105,16 +109,21 @@ def assert_same(twin: Twin) -> None:
 
 @on_device
 @pytest.mark.parametrize(
-    ("is_decoupled", "clip", "low"),
-    [(True, 0.5, True), (False, None, True), (False, 0.5, False), (True, None, False)],
+    ("is_decoupled", "clip", "is_low"),
+    [
+        (True, 0.5, True),
+        (False, None, False),
+        beyond_paths(True, None, False),
+        beyond_paths(False, 0.5, True),
+    ],
 )
-def test_fifty_steps(is_decoupled: bool, clip: float | None, low: bool) -> None:
-    """Odd sizes, groups, a rate that changes, gradients of both precisions."""
+def test_fifty_steps(is_decoupled: bool, clip: float | None, is_low: bool) -> None:
+    """Odd sizes, groups, a rate that changes, gradients of both precisions or parts of one tensor,
+    a parameter without a gradient."""
     twin = Twin(is_decoupled, clip)
-    dtypes = [torch.bfloat16 if low and k % 2 else torch.float32 for k in range(len(SIZES))]
     before = twin.found[MISSING].detach().clone()
     for number in range(1, STEPS + 1):
-        twin.step(number, gradients_of(number, dtypes), lambda k: k != MISSING)
+        twin.step(number, gradients_of(number, is_low), lambda k: k != MISSING)
     assert_same(twin)
     assert torch.equal(twin.found[MISSING], before)
     assert float(twin.state[MISSING][2]) == 0.0

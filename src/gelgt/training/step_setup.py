@@ -56,4 +56,6 @@ class StepSetup:
             parameter.grad = gradient
         limit_gradients(self.parameters, self.clip)
         self.optimiser.step()
+        for parameter in self.parameters:  # a fused optimiser does not count its changes
+            torch.autograd.graph.increment_version(parameter)
         self.average.update()
