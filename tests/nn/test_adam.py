@@ -9,6 +9,7 @@ import torch
 from interpreter import DEVICE, IS_INTERPRETED, beyond_paths, on_device
 from torch import Tensor
 
+from gelgt.nn.kernels import adam_launch
 from gelgt.nn.kernels.adam_launch import Moved, Rule, Tables, launch_adam
 
 SIZES = (1, 7, 1_023, 4_097, 2_048)
@@ -132,3 +133,28 @@ def test_fifty_steps(is_decoupled: bool, clip: float | None, is_low: bool) -> No
             rounded = parameter.detach().to(torch.bfloat16)
             # the interpreter cuts off where a device rounds
             torch.testing.assert_close(copy, rounded, atol=0, rtol=2**-7 if IS_INTERPRETED else 0)
+
+
+def test_a_recording_keeps_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads them at each replay, from memory that no later step writes to."""
+    tables, is_recording = Tables(), False
+    monkeypatch.setattr(adam_launch, "_is_recording", lambda device: is_recording)
+    read = []
+    for _ in range(3):
+        is_recording = False
+        tables.of(moved_anywhere())
+        is_recording = True
+        moved = moved_anywhere()
+        table, chunks = tables.of(moved)
+        assert chunks.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [3, 1], [3, 2], [4, 0]]
+        read.append((tables.recorded[-1][0], table, [each.gradient.data_ptr() for each in moved]))
+    for host, table, gradients in read:
+        assert host[:, 1].tolist() == table[:, 1].tolist() == gradients
+    assert len({host.data_ptr() for host, _, _ in read}) == 3
+    with pytest.raises(AssertionError, match="trial run"):
+        tables.of(moved_anywhere())
+
+
+def moved_anywhere() -> list[Moved]:
+    number = torch.zeros(())
+    return [Moved(*(torch.zeros(n) for _ in range(4)), number, number, 0.0) for n in SIZES]

@@ -29,9 +29,9 @@ PARAMETER, GRADIENT, FIRST, SECOND, STEP, RATE, COPY, AVERAGE, DECAY, COUNT, IS_
 
 
 @triton.jit
-def _pointer(row, COLUMN: tl.constexpr, type: tl.constexpr, IS_ALIGNED: tl.constexpr):
+def _pointer(row, COLUMN: tl.constexpr, TYPE: tl.constexpr, IS_ALIGNED: tl.constexpr):
     """The address in a column, so aligned that four numbers are read at once."""
-    at = tl.load(row + COLUMN).to(tl.pointer_type(type))
+    at = tl.load(row + COLUMN).to(tl.pointer_type(TYPE))
     if IS_ALIGNED:
         at = tl.multiple_of(at, 16)
     return at
@@ -82,7 +82,7 @@ def squares_kernel(table, chunks, partial, IS_ALIGNED: tl.constexpr, BLOCK: tl.c
 def advance_kernel(
     table, partial, factor, numbers, tensors, chunks, clip,
     LOG_FIRST: tl.constexpr, LOG_SECOND: tl.constexpr, IS_DECOUPLED: tl.constexpr,
-    IS_CLIPPED: tl.constexpr, FEW: tl.constexpr,
+    IS_CLIPPED: tl.constexpr, FEW: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Count the step of every tensor; what its numbers are multiplied by, (tensors, 3): the size of
     a step, √(1 - β₂ᵗ), and the decay; and what limits the gradient, ().
@@ -90,9 +90,9 @@ def advance_kernel(
     One program. 1 - βᵗ is taken in float64: in float32 little of 1 - 0.999 is right.
     """
     if IS_CLIPPED:
-        summed = tl.zeros((FEW,), tl.float32)
-        for start in range(0, chunks, FEW):
-            chunk = start + tl.arange(0, FEW)
+        summed = tl.zeros((WIDE,), tl.float32)
+        for start in range(0, chunks, WIDE):
+            chunk = start + tl.arange(0, WIDE)
             summed += tl.load(partial + chunk, mask=chunk < chunks, other=0.0)
         limit = clip / (tl.sqrt_rn(tl.sum(summed, axis=0)) + 1e-6)
         tl.store(factor, tl.where(limit > 1.0, 1.0, limit))  # not a number stays that

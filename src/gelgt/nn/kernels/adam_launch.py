@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 BLOCK, WARPS = 2048, 8  # numbers of a program, and its warps
-FEW = 256  # tensors whose counters are advanced at once
+FEW, WIDE = 256, 2048  # tensors whose steps are counted at once, and chunks that are added
 
 
 class Moved(NamedTuple):
@@ -68,7 +68,7 @@ class Tables:
     def of(self, moved: Sequence[Moved]) -> tuple[Tensor, Tensor]:
         """(tensors, columns) addresses and numbers, and (chunks, 2) tensor and place in it."""
         device, content = moved[0].parameter.device, _content(moved)
-        is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        is_recording = _is_recording(device)
         if self.next is None or self.next[0].shape != content.shape:
             assert not is_recording, "a trial run of the same step comes first"
             host = torch.empty_like(content, pin_memory=device.type == "cuda")
@@ -83,6 +83,10 @@ class Tables:
         if sizes not in self.chunks:
             self.chunks[sizes] = _chunks(sizes).to(device)
         return table, self.chunks[sizes]
+
+
+def _is_recording(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _content(moved: Sequence[Moved]) -> Tensor:
@@ -130,7 +134,7 @@ def launch_adam(
     advance_kernel[(1,)](
         table, partial, factor, numbers, len(moved), len(chunks), rule.clip or 0.0,
         LOG_FIRST=math.log(rule.betas[0]), LOG_SECOND=math.log(rule.betas[1]),
-        IS_DECOUPLED=rule.is_decoupled, IS_CLIPPED=is_clipped, FEW=FEW, num_warps=4,
+        IS_DECOUPLED=rule.is_decoupled, IS_CLIPPED=is_clipped, FEW=FEW, WIDE=WIDE, num_warps=8,
     )  # fmt: skip
     adam_kernel[grid](
         table, chunks, numbers, factor, factor if share is None else share, rule.eps,
