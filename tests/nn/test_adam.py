@@ -9,8 +9,8 @@ import torch
 from interpreter import DEVICE, IS_INTERPRETED, beyond_paths, on_device
 from torch import Tensor
 
-from gelgt.nn.kernels import adam_launch
 from gelgt.nn.kernels.adam_launch import Moved, Rule, Tables, launch_adam
+from gelgt.nn.recording import recording
 
 SIZES = (1, 7, 1_023, 4_097, 2_048)
 STEPS = 50
@@ -135,24 +135,26 @@ def test_fifty_steps(is_decoupled: bool, clip: float | None, is_low: bool) -> No
             torch.testing.assert_close(copy, rounded, atol=0, rtol=2**-7 if IS_INTERPRETED else 0)
 
 
-def test_a_recording_keeps_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads them at each replay, from memory that no later step writes to."""
-    tables, is_recording = Tables(), False
-    monkeypatch.setattr(adam_launch, "_is_recording", lambda device: is_recording)
-    read = []
+def test_a_recording_keeps_its_addresses() -> None:
+    """Each has a table that was there before it, is filled after it, and which no later step
+    writes to."""
+    tables, read = Tables(), []
     for _ in range(3):
-        is_recording = False
-        tables.of(moved_anywhere())
-        is_recording = True
+        tried, _ = tables.of(moved_anywhere())
         moved = moved_anywhere()
-        table, chunks = tables.of(moved)
+        with recording():
+            table, chunks = tables.of(moved)
+            assert table is tried
+            assert table[:, 1].tolist() != [each.gradient.data_ptr() for each in moved]
         assert chunks.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [3, 1], [3, 2], [4, 0]]
-        read.append((tables.recorded[-1][0], table, [each.gradient.data_ptr() for each in moved]))
-    for host, table, gradients in read:
-        assert host[:, 1].tolist() == table[:, 1].tolist() == gradients
-    assert len({host.data_ptr() for host, _, _ in read}) == 3
-    with pytest.raises(AssertionError, match="trial run"):
+        read.append((table, moved))
+    tables.of(moved_anywhere())
+    for table, moved in read:
+        assert table[:, 1].tolist() == [each.gradient.data_ptr() for each in moved]
+    with recording():
         tables.of(moved_anywhere())
+        with pytest.raises(AssertionError, match="trial run comes first"):
+            tables.of(moved_anywhere())
 
 
 def moved_anywhere() -> list[Moved]:

@@ -250,7 +250,7 @@ class TestOnGpu:
         self, relbench_data: Callable[[str], Path]
     ) -> None:
         """After recorded steps in bf16, and after weights were changed otherwise."""
-        made = on_f1(relbench_data)
+        made = on_f1(relbench_data, train__precision="bfloat16")
         assert made.recorded is not None
         weights = made.recorded.weights
         for _ in range(2):

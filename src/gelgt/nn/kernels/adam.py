@@ -13,7 +13,8 @@ whose gradient comes in bf16 (counted, see docs/research/optimiser.md):
     its product, if limited            read 4, write 4                 -
     Adam                               read 16, write 12               read 14, write 12
     moving average, if there is one    read 8, write 4                 read 4, write 4
-    altogether                         64 (40 without the last three)  38 (28)
+    altogether                         64                              38
+    without either "if"                40                              28
 
 Sums are added in a fixed order: two runs have the same bits.
 """

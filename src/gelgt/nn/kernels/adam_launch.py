@@ -5,10 +5,13 @@ This module itself needs no Triton.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from gelgt.nn.recording import after_recording, is_recording
 
 BLOCK, WARPS = 2048, 8  # numbers of a program, and its warps
 FEW, WIDE = 256, 2048  # tensors whose steps are counted at once, and chunks that are added
@@ -56,37 +59,32 @@ class Rule(NamedTuple):
 class Tables:
     """Addresses and chunks on the device, of trial runs and of the recordings after them.
 
-    A recording has gradients of its own, and copies their addresses from pinned memory at every
-    replay. It must not allocate that, so the trial run before leaves it what it needs.
+    A recording has gradients of its own, so it has a table of its own. It cannot have it from the
+    memory that is allocated while recording, of which each replay uses parts for something else:
+    the trial run before leaves it one.
     """
 
     def __init__(self) -> None:
         self.chunks: dict[tuple[int, ...], Tensor] = {}  # by the sizes of the tensors
-        self.next: tuple[Tensor, Tensor] | None = None  # on the host and on the device
-        self.recorded: list[tuple[Tensor, Tensor]] = []  # read by replays
+        self.next: Tensor | None = None
+        self.recorded: list[Tensor] = []  # read by replays
 
     def of(self, moved: Sequence[Moved]) -> tuple[Tensor, Tensor]:
         """(tensors, columns) addresses and numbers, and (chunks, 2) tensor and place in it."""
         device, content = moved[0].parameter.device, _content(moved)
-        is_recording = _is_recording(device)
-        if self.next is None or self.next[0].shape != content.shape:
-            assert not is_recording, "a trial run of the same step comes first"
-            host = torch.empty_like(content, pin_memory=device.type == "cuda")
-            self.next = host, torch.empty_like(content, device=device)
-        host, table = self.next
-        host.copy_(content)
-        table.copy_(host, non_blocking=is_recording)  # a trial run must not write to it meanwhile
-        if is_recording:
-            self.recorded.append(self.next)
-            self.next = None
         sizes = tuple(each.parameter.numel() for each in moved)
+        if is_recording():
+            table, self.next = self.next, None
+            assert table is not None, "a trial run comes first"
+            assert table.shape == content.shape, "a trial run takes the same step"
+            self.recorded.append(table)
+            after_recording(partial(table.copy_, content))
+            return table, self.chunks[sizes]
+        if self.next is None or self.next.shape != content.shape:
+            self.next = torch.empty_like(content, device=device)
         if sizes not in self.chunks:
             self.chunks[sizes] = _chunks(sizes).to(device)
-        return table, self.chunks[sizes]
-
-
-def _is_recording(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        return self.next.copy_(content), self.chunks[sizes]
 
 
 def _content(moved: Sequence[Moved]) -> Tensor:
@@ -97,6 +95,9 @@ def _content(moved: Sequence[Moved]) -> Tensor:
         assert all(t is None or t.is_contiguous() for t in tensors)
         addresses = [0 if t is None else t.data_ptr() for t in tensors]
         is_low = each.gradient.dtype == torch.bfloat16
+        wide = (each.parameter, each.first, each.second, each.step, each.rate)
+        assert is_low or each.gradient.dtype == torch.float32
+        assert all(t.dtype == torch.float32 for t in wide)
         rows.append([*addresses, decay, each.parameter.numel(), int(is_low)])
     return torch.tensor(rows, dtype=torch.int64)
 
@@ -125,14 +126,14 @@ def launch_adam(
         for t in (*each[:4], each.copy, each.average)
     )
     numbers = torch.empty(len(moved), 3, device=table.device)
-    factor, partial = numbers.new_empty(()), numbers.new_empty(len(chunks))
+    factor, squares = numbers.new_empty(()), numbers.new_empty(len(chunks))
     is_clipped, grid = rule.clip is not None, (len(chunks),)
     if is_clipped:
         squares_kernel[grid](
-            table, chunks, partial, IS_ALIGNED=is_aligned, BLOCK=BLOCK, num_warps=WARPS
+            table, chunks, squares, IS_ALIGNED=is_aligned, BLOCK=BLOCK, num_warps=WARPS
         )
     advance_kernel[(1,)](
-        table, partial, factor, numbers, len(moved), len(chunks), rule.clip or 0.0,
+        table, squares, factor, numbers, len(moved), len(chunks), rule.clip or 0.0,
         LOG_FIRST=math.log(rule.betas[0]), LOG_SECOND=math.log(rule.betas[1]),
         IS_DECOUPLED=rule.is_decoupled, IS_CLIPPED=is_clipped, FEW=FEW, WIDE=WIDE, num_warps=8,
     )  # fmt: skip
