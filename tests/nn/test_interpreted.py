@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 FILES = [
     HERE / name
     for name in (
+        "test_adam.py",
         "test_fused_rows.py",
         "test_groups.py",
         "test_kernel_blocks.py",

@@ -216,6 +216,55 @@ class TestOnGpu:
         )
         np.testing.assert_allclose(found.together, expected.together, atol=1e-5)
 
+    @pytest.mark.parametrize(("optimizer", "clip"), [("adam", None), ("adamw", 1.0)])
+    def test_the_end_of_a_step_is_that_of_pytorch(
+        self,
+        relbench_data: Callable[[str], Path],
+        monkeypatch: pytest.MonkeyPatch,
+        optimizer: str,
+        clip: float | None,
+    ) -> None:
+        """Fifty recorded steps of a small network by the fused kernels and by PyTorch's."""
+        changes = {
+            "model__width": 64,
+            "model__heads": 2,
+            "model__row_width": 32,
+            "train__optimizer": optimizer,
+            "train__clip": clip,
+            "train__weight_average": 0.9,
+            "train__precision": "float32",
+        }
+        fused = on_f1(relbench_data, **changes)
+        with monkeypatch.context() as patched:
+            patched.setattr("gelgt.training.steps.has_triton", lambda device: False)
+            plain = on_f1(relbench_data, **changes)
+        assert fused.recorded is not None
+        assert fused.recorded.fused is not None
+        assert plain.recorded is not None
+        assert plain.recorded.fused is None
+        assert losses(fused, 50) == pytest.approx(losses(plain, 50), abs=1e-5)
+        for name, value in plain.average.values.items():
+            torch.testing.assert_close(fused.average.values[name], value, atol=1e-4, rtol=1e-3)
+
+    def test_copies_of_weights_are_those_of_the_weights(
+        self, relbench_data: Callable[[str], Path]
+    ) -> None:
+        """After recorded steps in bf16, and after weights were changed otherwise."""
+        made = on_f1(relbench_data, train__precision="bfloat16")
+        assert made.recorded is not None
+        weights = made.recorded.weights
+        for _ in range(2):
+            losses(made, 5)
+            assert weights.copies
+            for copy, weight in zip(weights.copies, weights.originals):
+                assert torch.equal(copy, weight.to(torch.bfloat16))
+            made.model.load_state_dict(
+                {name: value * 1.01 for name, value in made.model.state_dict().items()}
+            )
+            made.recorded.begin()
+            for copy, weight in zip(weights.copies, weights.originals):
+                assert torch.equal(copy, weight.to(torch.bfloat16))
+
     def test_two_recorded_runs_have_the_same_bits(
         self, relbench_data: Callable[[str], Path]
     ) -> None:

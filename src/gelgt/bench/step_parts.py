@@ -106,16 +106,16 @@ def _growing(steps: RecordedSteps) -> dict[str, Callable[[StaticInput], Tensor]]
     model = cast(GelGTModel, static.model)  # no other has a form of fixed shapes
 
     def encode(inputs: StaticInput) -> Tensor:
-        with torch.enable_grad(), precision(), steps.weights.used():
+        with torch.enable_grad(), precision(), steps.low_weights():
             return model.encode(static.rows(inputs))
 
     def branches(inputs: StaticInput) -> Tensor:
-        with torch.enable_grad(), precision(), steps.weights.used():
+        with torch.enable_grad(), precision(), steps.low_weights():
             tokens, passed = model.branches(static.rows(inputs))
             return tokens.h if passed is None else passed
 
     def forward(inputs: StaticInput) -> Tensor:
-        with torch.enable_grad(), precision(), steps.weights.used():
+        with torch.enable_grad(), precision(), steps.low_weights():
             return static(inputs)
 
     def backward(inputs: StaticInput) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gelgt.nn import RelationalModel
 from gelgt.nn.kernels import has_triton
+from gelgt.nn.recording import recording
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
@@ -104,7 +105,8 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording
         # forbids.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        graphed = torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local")
+        with recording(), graphed:
             out = self.work(inputs)
         self.pool = self.pool or graph.pool()
         return _Program(words, of_batch, graph, out)
@@ -174,7 +176,7 @@ class RecordedTensor:
             self.work(given)  # libraries set themselves up
         torch.cuda.current_stream(self.device).wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with recording(), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._made = self.work(given)
 
 

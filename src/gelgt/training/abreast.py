@@ -130,6 +130,7 @@ class Record:
             trainer.prepare_step()
         if isinstance(batch, StaticBatch):
             for trainer in here:
+                recorded_steps(trainer).begin()
                 recorded_steps(trainer).seed.fill_(trainer.dropout_seed(0))
             losses = self.replay(batch, self.steps[0].history)
             for steps, loss, trainer in zip(self.steps, losses, self.trainers):
@@ -141,7 +142,6 @@ class Record:
                 recorded_steps(trainer).waiting.append(trainer.eager.step([part]))
         for trainer in here:
             trainer.state.loss = recorded_steps(trainer).collect(trainer.state.loss)
-            trainer.average.update(trainer.state.total + 1)
 
     def scores(self, of: Sequence[Trainer]) -> list[dict[str, float]]:
         """Validation scores of some of the networks, with their weights as they are."""

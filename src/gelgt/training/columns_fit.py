@@ -123,7 +123,8 @@ class ColumnsFit:
                     places = torch.randperm(size, generator=order)
                 batch, places = places[:BATCH], places[BATCH:]
                 take(batch, min(1.0, step / WARMUP))
-                average.update(step)
+                average.begin(step)
+                average.update()
                 if is_enough is None:
                     continue
                 is_over = self._is_over()

@@ -33,7 +33,8 @@ from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.optimiser import make_optimiser, set_rates
 from gelgt.training.session import Goal, Session
-from gelgt.training.steps import EagerSteps, Part, RecordedSteps, StepSetup
+from gelgt.training.step_setup import StepSetup
+from gelgt.training.steps import EagerSteps, Part, RecordedSteps
 from gelgt.training.team import Team
 from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
 
@@ -99,6 +100,7 @@ class Trainer:
         self.optimiser = make_optimiser(model, config, is_recorded=self.why_eager is None)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         objective = data.objective(model, seeds, labels, self.device)
+        self.average = MovingAverage(model, config.weight_average)
         self.setup = StepSetup(
             model,
             objective,
@@ -106,12 +108,12 @@ class Trainer:
             config.clip,
             lambda: autocast(config.precision, self.device),
             self.device,
+            self.average,
             self.workers,
         )
         self.lanes = Lanes(min(len(self.mine), PARTS) if self.device.type == "cpu" else 1)
         self.eager = EagerSteps(self.setup, self.lanes)
         self.recorded = self.record() if self.why_eager is None else None
-        self.average = MovingAverage(model, config.weight_average)
         self.scorer = data.scorer(Ensemble([model]), self.device, config.precision)
         self.best = BestEpochs(data.target.metric, config.best_epochs, self.goal.epochs)
         columns = None if data.chosen is None else len(data.chosen.columns)
@@ -333,11 +335,11 @@ class Trainer:
         else:
             recorded.step(parts, self.eager)
             state.loss = recorded.collect(state.loss)
-        self.average.update(state.total + 1)
 
     def prepare_step(self) -> None:
-        """Set the rates of the next step, and the model to training."""
+        """Set the rates of the next step, its share in the average, and the model to training."""
         set_rates(self.optimiser, self.rates, self._rate(self.state.total))
+        self.average.begin(self.state.total + 1)
         if not self.model.training:
             self.model.train()
 

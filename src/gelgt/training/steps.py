@@ -7,17 +7,17 @@ share a batch, both add up packed gradients (`bucket.py`) before the step is tak
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gelgt.nn import ModelInput, RelationalModel
+from gelgt.nn import ModelInput
 from gelgt.nn.dropout import own_dropout
+from gelgt.nn.kernels import has_triton
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
@@ -29,57 +29,15 @@ from gelgt.scoring.replay import (
     LAG,
     PREFETCH,
     THREADS,
-    Context,
     RecordedTensor,
     Replay,
     low_precision,
     make_packer,
 )
-from gelgt.training.bucket import Bucket, Gradients, Slope
+from gelgt.training.bucket import Gradients, Slope
 from gelgt.training.data import TrainingData
-from gelgt.training.objective import Objective
-from gelgt.training.optimiser import limit_gradients
-from gelgt.training.rank_objective import RankObjective
-from gelgt.training.workers import Workers, tree_sum
-
-
-@dataclass(frozen=True)
-class StepSetup:
-    """What both kinds of steps need.
-
-    Attributes:
-        clip: Largest norm of the gradient; None: no limit.
-        precision: Autocast, or nothing.
-        workers: Who else computes parts of the batch; None: nobody.
-    """
-
-    model: RelationalModel
-    objective: Objective | RankObjective
-    optimiser: torch.optim.Optimizer
-    clip: float | None
-    precision: Context
-    device: torch.device
-    workers: Workers | None = None
-
-    @cached_property
-    def parameters(self) -> list[torch.nn.Parameter]:
-        return [p for p in self.model.parameters() if p.requires_grad]
-
-    @cached_property
-    def bucket(self) -> Bucket:
-        return Bucket(self.parameters)
-
-    def everyone(self, flats: Sequence[Tensor]) -> Tensor:
-        """The sum of packed gradients, of this worker and the others."""
-        flat = tree_sum(flats) if flats else self.bucket.empty()
-        return flat if self.workers is None else self.workers.sum(flat)
-
-    def descend(self, gradients: Gradients) -> None:
-        """Take the step."""
-        for parameter, gradient in zip(self.parameters, gradients):
-            parameter.grad = gradient
-        limit_gradients(self.parameters, self.clip)
-        self.optimiser.step()
+from gelgt.training.fused_step import FusedStep
+from gelgt.training.step_setup import StepSetup
 
 
 class Part(NamedTuple):
@@ -147,6 +105,11 @@ class RecordedSteps:
         self.with_features: Callable[[SubgraphBatch], ModelInput] = self.data.with_features
         low = low_precision(setup.precision, setup.device)
         self.weights = LowWeights(self.static.model, low)
+        self.fused = (
+            FusedStep(setup.model, setup.optimiser, setup.clip, setup.average, self.weights)
+            if has_triton(setup.device)
+            else None
+        )
         work = self._slope if self.is_split else self.work
         self.replay = Replay(work, setup.device, self.unchanged)
         self.finish = RecordedTensor(self._finish, setup.device, self.unchanged)
@@ -191,6 +154,7 @@ class RecordedSteps:
 
     def step(self, parts: list[Part], eager: EagerSteps) -> None:
         """A step, by replay where its batch is packed; its loss can be collected later."""
+        self.begin()
         if self.is_split:
             flat = self.setup.everyone([self._flat(part, eager) for part in parts])
             if self.there is None:  # the same for all batches: it follows from the network's form
@@ -201,6 +165,11 @@ class RecordedSteps:
             self.later(self.replay(parts[0].inputs, self.history))
         else:
             self.waiting.append(eager.step(parts))
+
+    def begin(self) -> None:
+        """Before a replay: what it reads is what it was left, or made anew."""
+        if self.fused is not None:
+            self.fused.begin()
 
     def _flat(self, part: Part, eager: EagerSteps) -> Tensor:
         """The packed gradients of a part."""
@@ -235,20 +204,31 @@ class RecordedSteps:
     @torch.enable_grad()
     def loss(self, inputs: StaticInput) -> Tensor:
         """The mean loss of the real seeds: ()."""
-        with self.setup.precision(), self.weights.used(), own_dropout(self.seed):
+        with self.setup.precision(), self.low_weights(), own_dropout(self.seed):
             out = self.static(inputs)
         share = inputs.is_seed.to(torch.float32) / inputs.num_seeds
         return (self.setup.objective.losses(out, inputs.index) * share).sum()
 
+    def low_weights(self) -> AbstractContextManager[None]:
+        """The model computes in low precision, with copies of its weights that are made now, or
+        that the step before left."""
+        return self.weights.used() if self.fused is None else self.weights.swapped()
+
     def _gradients(self, loss: Tensor) -> Gradients:
-        gradients = torch.autograd.grad(loss, self.weights.leaves, allow_unused=True)
-        return raised(list(gradients), self.setup.parameters)
+        return list(torch.autograd.grad(loss, self.weights.leaves, allow_unused=True))
+
+    def _descend(self, gradients: Gradients) -> None:
+        if self.fused is not None:
+            self.fused(gradients)
+            return
+        self.setup.descend(raised(gradients, self.setup.parameters))
+        for parameter in self.setup.parameters:
+            parameter.grad = None
 
     def work(self, inputs: StaticInput) -> Tensor:
         """A whole step; its loss ()."""
         loss = self.loss(inputs)
-        self.setup.descend(self._gradients(loss))
-        self._forget()
+        self._descend(self._gradients(loss))
         return loss.detach()
 
     def _slope(self, inputs: StaticInput) -> Tensor:
@@ -260,19 +240,16 @@ class RecordedSteps:
         """The step itself; the loss."""
         assert self.there is not None
         gradients = self.setup.bucket.all(flat)
-        self.setup.descend([g if is_there else None for g, is_there in zip(gradients, self.there)])
-        self._forget()
+        self._descend([g if is_there else None for g, is_there in zip(gradients, self.there)])
         return flat[-1].clone()
-
-    def _forget(self) -> None:
-        for parameter in self.setup.parameters:
-            parameter.grad = None
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Parameters, buffers and moments are afterwards what they were."""
+        """Parameters, their average and copies, buffers and moments are afterwards what they
+        were."""
+        self.begin()
         model, optimiser = self.static.model, self.setup.optimiser
-        tensors = [*model.parameters(), *model.buffers()]
+        tensors = [*model.parameters(), *model.buffers(), *self.setup.average.values.values()]
         before = [t.detach().clone() for t in tensors]
         moments = {
             p: {name: value.clone() for name, value in state.items()}
@@ -286,6 +263,7 @@ class RecordedSteps:
                 for name, value in state.items():
                     moment = moments.get(parameter, {}).get(name)
                     value.zero_() if moment is None else value.copy_(moment)
+        self.begin()
 
 
 def _added(slopes: list[Slope]) -> Slope:

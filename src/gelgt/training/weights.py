@@ -22,18 +22,23 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
+        self.share = 1 - decay
         self.values: Weights = (
             {name: p.detach().clone() for name, p in model.named_parameters()} if decay else {}
         )
 
+    def begin(self, step: int) -> None:
+        """Set the share of the parameters in the average after so many steps; young averages forget
+        faster."""
+        self.share = 1 - min(self.decay, step / (step + 9))
+
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Move towards the parameters, after so many steps; young averages forget faster."""
-        if not self.values:
-            return
-        decay = min(self.decay, step / (step + 9))
-        names, parameters = zip(*self.model.named_parameters())
-        torch._foreach_lerp_([self.values[name] for name in names], list(parameters), 1 - decay)
+    def update(self) -> None:
+        """Move towards the parameters."""
+        if self.values:
+            names, parameters = zip(*self.model.named_parameters())
+            values = [self.values[name] for name in names]
+            torch._foreach_lerp_(values, list(parameters), self.share)
 
     @contextmanager
     def evaluated(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ written to memory; norms and sums.
     columns.py      sums over rows                    tail.py         what follows a product
     ranks.py        ranks within subgraphs            noise.py        of the structure encoder
     numbers.py      numerical columns                 dropout.py      dropout by a seed in memory
+    adam.py         the end of a training step        adam_launch.py  its table of addresses
 
 This module itself needs no Triton: it says whether the kernels can be used, and if not, why.
 """

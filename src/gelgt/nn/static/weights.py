@@ -38,15 +38,34 @@ class LowWeights:
         self.copies = [
             torch.empty_like(p, dtype=dtype).requires_grad_(p.requires_grad) for p in self.originals
         ]
-        copy_of = {id(p): copy for p, copy in zip(self.originals, self.copies)}
-        self.leaves = [copy_of.get(id(p), p) for p in model.parameters() if p.requires_grad]
+        self.copy_of = {id(p): copy for p, copy in zip(self.originals, self.copies)}
+        self.leaves = [self.copy_of.get(id(p), p) for p in model.parameters() if p.requires_grad]
+        self._versions: list[int] = []
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """The model computes with the copies, which are made now."""
+        self._convert()
+        with self.swapped():
+            yield
+
+    def _convert(self) -> None:
         if self.copies:
             with torch.no_grad():
                 torch._foreach_copy_(self.copies, self.originals)
+
+    def renew(self) -> None:
+        """Make the copies anew if a weight has changed, but for those who change both. PyTorch
+        counts the changes of a tensor: whoever loads or restores weights, or takes an ordinary
+        step, need not know of copies."""
+        versions = [p._version for p in self.originals]
+        if versions != self._versions:
+            self._convert()
+            self._versions = versions
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The model computes with the copies as they are."""
         for (module, name), copy in zip(self.places, self.copies):
             module._parameters[name] = copy  # type: ignore[assignment]
         try:
