@@ -67,7 +67,8 @@ def test_a_gaussian_is_read_off_within_its_bound(power: int) -> None:
 @pytest.mark.parametrize("is_packed", [True, beyond_paths(False)])
 def test_values_and_gradients(is_packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Smooth groups, groups without times, groups with some, and those that are not full."""
-    case = case_of(5 * GROUP)
+    # at 0.15, of all things, the gradients of σ cancel, and rounded outputs alone cost 16 % of them
+    case = case_of(5 * GROUP, 0.12)
     case.known[2, : 3 * GROUP] = False
     grouped(monkeypatch)
     first, few, more = smooth_groups(case)
@@ -92,9 +93,11 @@ def test_whatever_the_ages(ages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif ages == "large weights":  # of which fp16 has no numbers
         case.kernels[3].fill_(3e3)
     grouped(monkeypatch)
-    least = 0 if ages in ("wide", "large weights") else 2
-    assert max(smooth_groups(case)) >= least
-    assert least > 0 or not any(smooth_groups(case))
+    smooth = torch.tensor(smooth_groups(case))
+    if ages in ("wide", "large weights"):  # those without any time at the most
+        assert (smooth <= (case.mask & ~case.known).sum(1).cpu() // GROUP).all()
+    else:
+        assert smooth.max() >= 2
     found, expected = case.found(True), case.expected()
     assert_close(found[:4], expected[:4], MOST)
     if ages != "large weights":

@@ -20,6 +20,7 @@ def is_fused(x: Tensor) -> bool:
     """Whether kernels of their own are used for a tensor: in training under autocast on CUDA."""
     return (
         x.is_cuda
+        and x.numel() > 0  # a batch may have no row of a table
         and torch.is_autocast_enabled("cuda")
         and torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
