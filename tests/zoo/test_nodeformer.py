@@ -7,6 +7,7 @@ import pytest
 import torch
 from planted import Outcome, matching
 from test_parts import rows_of
+from torch import Tensor
 
 from gelgt.errors import GelgtError
 from gelgt.nn import ModelContext, ModelInput
@@ -87,6 +88,21 @@ def test_padding_spoils_no_gradient() -> None:
     )
     layer().train().all_pairs(q, k, v, rows_of([1, 4])).square().sum().backward()
     assert all(x.grad is not None and torch.isfinite(x.grad).all() for x in (q, k, v))
+
+
+def test_draws_are_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three draws at once are the mean of three alone."""
+    random = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(5, 2, 8, generator=random) for _ in range(3))
+    noise = torch.randn(2, 2, 4, 3, generator=random)
+
+    def attended(*draws: int) -> Tensor:
+        monkeypatch.setattr("gelgt.zoo.nodeformer.gumbel_like", lambda x: noise[..., draws])
+        return layer(samples=len(draws)).train().all_pairs(q, k, v, rows_of([1, 4]))
+
+    alone = torch.stack([attended(0), attended(1), attended(2)])
+    assert alone.std(0).max() > 0.01
+    torch.testing.assert_close(attended(0, 1, 2), alone.mean(0))
 
 
 def test_noise_is_there_in_training_alone_and_repeats(trained: Outcome, inputs: ModelInput) -> None:

@@ -44,6 +44,7 @@ from gelgt.nn.static.shape import Extras
 from gelgt.nn.sums import take, total
 from gelgt.zoo.parts import TokenEncoder, block_extras
 
+LEAST = -1e30  # of a subgraph without rows: -∞ + ∞ is no number
 FLOOR = 1e-6  # of a random feature, whose largest is 1: no row may divide by nothing
 
 
@@ -168,29 +169,33 @@ class NodeFormerLayer(nn.Module):
             padded = tokens.padded(x.flatten(1))
             return padded.view(*tokens.mask.shape, self.heads, -1).transpose(1, 2)
 
-        query, key, value = side_by_side(query), side_by_side(key), side_by_side(v)
-        there = tokens.mask[:, None, :, None]
-        draws = [
-            self.attended(query, key, value, there)
-            for _ in range(self.samples if self.training else 1)
-        ]
-        out = tokens.unpadded(torch.stack(draws).mean(0).transpose(1, 2).flatten(2))
-        return out.view(v.shape)
+        out = self.attended(
+            side_by_side(query), side_by_side(key), side_by_side(v), tokens.mask[:, None, :, None]
+        )
+        return tokens.unpadded(out.transpose(1, 2).flatten(2)).view(v.shape)
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor, there: Tensor) -> Tensor:
-        """One draw: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows (B, 1, N, 1)
-        → (B, H, N, d/H)."""
+        """The mean of all draws: φ(q) (B, H, N, m), exponents of φ(k), values (B, H, N, d/H), rows
+        (B, 1, N, 1) → (B, H, N, d/H).
+
+        Draws lie beside each other, so that one product takes the sums of all of them, and another
+        one their mean: nothing as large as the values is made for each draw.
+        """
+        noise = key.new_zeros(*key.shape[:3], self.samples if self.training else 1)
         if self.training:
-            key = key + gumbel_like(key[..., :1]) / self.temperature
-        key = key.masked_fill(~there, float("-inf"))
+            noise = gumbel_like(noise) / self.temperature
+        noise = noise.masked_fill(~there, float("-inf"))  # (B, H, N, s)
         # a factor of all rows of a head leaves the quotient as it is
-        key = (key - key.detach().amax((-2, -1), keepdim=True)).exp() + FLOOR
-        key = key.masked_fill(~there, 0.0)
-        # (B, H, m, d/H): each row is read once, whatever asks for it
-        sums = key.transpose(-1, -2) @ value
+        largest = (key.detach().amax(-1, keepdim=True) + noise).amax(2, keepdim=True)
+        largest = largest.clamp(min=LEAST)
+        floor = there[..., None] * FLOOR
+        keys = (key[..., None, :] + (noise - largest)[..., None]).exp() + floor  # (B, H, N, s, m)
+        # (B, H, s · m, d/H): each row is read once, whatever asks for it
+        sums = keys.flatten(3).transpose(-1, -2) @ value
         # padding asks nothing: 0 / 0 would spoil every gradient
-        shares = (query @ key.sum(-2)[..., None]).masked_fill(~there, 1.0)
-        return query @ sums / shares
+        shares = (query @ keys.sum(2).transpose(-1, -2)).masked_fill(~there, 1.0)  # (B, H, N, s)
+        queries = query[..., None, :] / (shares * noise.shape[-1])[..., None]
+        return queries.flatten(3) @ sums
 
     def exponents(self, x: Tensor) -> Tensor:
         """log φ: (T, H, d/H) → (T, H, m)."""
