@@ -202,7 +202,7 @@ def test_on_a_gpu(relbench_data: Callable[[str], Path]) -> None:
     alone, and the same bits twice."""
     db = gelgt.open(relbench_data("rel-f1"))
     task = db.task("driver-dnf")
-    settings = {"train.epochs": 30, "train.steps_per_epoch": 10, "train.patience": 30}
+    settings = {"train.epochs": 15, "train.steps_per_epoch": 20, "train.patience": 15}
     config = in_regime(RunConfig.of("gpu", task.task_type, settings), task)
     of = Studio(TrainingData.of(db, task, config), config, torch.device("cuda"), True)
     jobs = [MemberJob(number) for number in range(3)]
@@ -210,6 +210,6 @@ def test_on_a_gpu(relbench_data: Callable[[str], Path]) -> None:
     for member, other, job in zip(members, again, jobs):
         assert_same(member, other)
         expected = [record["loss"] for record in alone(of, job).state.history]
-        assert len(expected) == 30
+        assert len(expected) == 15
         found = [record["loss"] for record in member.state.history]
         assert found == pytest.approx(expected, abs=1e-4)

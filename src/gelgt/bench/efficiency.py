@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ OWN = "gelgt"
 Say = Callable[[str], None]
 NETWORKS = (3, 5)  # that are trained side by side
 EAGER_SEEDS = 2048  # seeds of an inference that is not recorded
+STRETCHES = 3  # that are timed, one after the other
 
 
 def bench_efficiency(
@@ -65,12 +67,13 @@ def bench_efficiency(
         preset: Of the model and its training.
         models: Names of `gelgt.registry`; ``all`` for every built-in one. Of models other than
             gelgt, training steps alone are measured.
-        steps: Measured end to end; a tenth of them eagerly.
+        steps: Of each of three stretches that are measured end to end; a tenth of them eagerly.
         changes: Settings such as ``{"model.width": 64}``.
         device: ``cuda`` if there is one, else ``cpu``.
 
     Returns:
-        ``machine``, ``results``, ``ratios`` (eager over replayed, of other models behind their
+        ``machine``, ``results`` (the median of three stretches, and in ``spread_ms`` how far the
+        slowest is from the fastest), ``ratios`` (eager over replayed, of other models behind their
         names), ``reference`` (the authors' code, as measured once).
     """
     from gelgt.sources import open
@@ -165,25 +168,28 @@ class _Bench:
         for batch in islice(batches, 3):
             self.step(trainer, batch)
         self.timer.wait()
-        waiting, start, seeds = 0.0, time.perf_counter(), 0
-        for _ in range(steps):
-            asked = time.perf_counter()
-            batch = next(batches)
-            waiting += time.perf_counter() - asked
-            seeds += self.step(trainer, batch)
-        trainer.collect()
-        self.timer.wait()
-        seconds = time.perf_counter() - start
+        waiting, seeds = 0.0, 0
+
+        def stretch() -> None:
+            nonlocal waiting, seeds
+            for _ in range(steps):
+                asked = time.perf_counter()
+                batch = next(batches)
+                waiting += time.perf_counter() - asked
+                seeds += self.step(trainer, batch)
+            trainer.collect()
+
+        times = self.stretches(stretch, steps)
         batches.close()
         programs = {"programs": len(trainer.recorded.replay.programs)} if trainer.recorded else {}
         return {
             "what": "training",
             "path": self.label(path),
-            "ms": round(1e3 * seconds / steps, 3),
-            "seeds_per_second": round(seeds / seconds),
+            **times,
+            "seeds_per_second": round(1e3 * seeds / (STRETCHES * steps * times["ms"])),
             **self.timer.peak(),
-            "waits_for_loader_ms": round(1e3 * waiting / steps, 3),
-            "epoch_s": round(seconds / steps * len(trainer.loader), 2),
+            "waits_for_loader_ms": round(1e3 * waiting / (STRETCHES * steps), 3),
+            "epoch_s": round(times["ms"] / 1e3 * len(trainer.loader), 2),
             "first_epoch_s": round(first_epoch, 2),
             **programs,
         }
@@ -198,22 +204,33 @@ class _Bench:
         for batch in islice(first.loader.epoch(0), len(first.loader)):  # every shape is recorded
             record.step(trainers, batch, _seeds_of(batch))
         self.timer.wait()
-        start = time.perf_counter()
-        for batch in islice(batches, steps):
-            record.step(trainers, batch, _seeds_of(batch))
+
+        def stretch() -> None:
+            for batch in islice(batches, steps):
+                record.step(trainers, batch, _seeds_of(batch))
+                for trainer in trainers:
+                    trainer.state.total += 1
             for trainer in trainers:
-                trainer.state.total += 1
-        for trainer in trainers:
-            trainer.collect()
-        self.timer.wait()
-        seconds = time.perf_counter() - start
+                trainer.collect()
+
+        times = self.stretches(stretch, steps)
         batches.close()
         return {
             "what": f"training, {count} networks",
             "path": "replayed",
-            "ms": round(1e3 * seconds / steps, 3),
+            **times,
             **self.timer.peak(),
         }
+
+    def stretches(self, work: Callable[[], Any], items: int) -> dict[str, float]:
+        """Milliseconds of one of so many items: the median of some stretches, and their range."""
+        taken = []
+        for _ in range(STRETCHES):
+            start = time.perf_counter()
+            work()
+            self.timer.wait()
+            taken.append(1e3 * (time.perf_counter() - start) / items)
+        return {"ms": round(median(taken), 3), "spread_ms": round(max(taken) - min(taken), 3)}
 
     def _beside(self, first: Trainer, number: int) -> Trainer:
         config = member_config(self.config, number, None)
@@ -237,7 +254,7 @@ class _Bench:
         return seeds
 
     def inference(self, path: str) -> dict[str, Any]:
-        """All training seeds, sampling and loading included; the second pass counts."""
+        """All training seeds, sampling and loading included, but for the first pass."""
         self.say(f"inference, {path}")
         device = self.timer.device
         model = make_model(self.data, self.config).to(device).eval()
@@ -248,16 +265,14 @@ class _Bench:
         if path == "eager" or device.type != "cuda":
             seeds = seeds.take(np.arange(min(len(seeds), EAGER_SEEDS)))
         self.timer.reset_peak()
-        taken = []
-        for _ in range(2):
-            start = time.perf_counter()
-            scorer.predict(seeds)
-            taken.append(time.perf_counter() - start)
+        scorer.predict(seeds)  # every shape is recorded
+        batches = -(-len(seeds) // scorer.batch_size)
+        times = self.stretches(lambda: scorer.predict(seeds), batches)
         return {
             "what": "inference",
             "path": self.label(path),
-            "ms": round(1e3 * taken[1] / -(-len(seeds) // scorer.batch_size), 3),
-            "seeds_per_second": round(len(seeds) / taken[1]),
+            **times,
+            "seeds_per_second": round(1e3 * len(seeds) / (batches * times["ms"])),
             **self.timer.peak(),
         }
 
