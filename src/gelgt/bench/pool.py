@@ -1,10 +1,11 @@
 """Trains the cells of a study: one after the other in this process, or several at once in processes
 of their own.
 
-Several runs share one GPU well when none of them fills it. Each process opens the database itself
-and works on one cell at a time. A run that fails is reported and the others continue; a process
-that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each
-leaves a checkpoint and resumes from there next time. A second one ends the processes at once.
+Several runs share one GPU, at the same time where that can be (`shared_gpu.py`). Each process opens
+the database itself and works on one cell at a time. A run that fails is reported and the others
+continue; a process that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every
+run to stop: each leaves a checkpoint and resumes from there next time. A second one ends the
+processes at once.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gelgt.bench.cells import Cell, CellContext, make_cell
+from gelgt.bench.shared_gpu import shared_gpu
 from gelgt.errors import GelgtError
 from gelgt.tasks import Task
 from gelgt.training.progress import Progress
@@ -63,7 +65,9 @@ def make_cells(
         left for later.
     """
     if jobs > 1 and len(cells) > 1:
-        return _Workers(context, min(jobs, len(cells)), on_event, stop).make(cells)
+        processes = min(jobs, len(cells))
+        with shared_gpu(context.device, processes) as environment:
+            return _Workers(context, processes, environment, on_event, stop).make(cells)
     failed = {}
     for cell in cells:
         on_event(CellEvent("begin", cell))
@@ -111,6 +115,7 @@ class _Job(NamedTuple):
     device: str
     peer_python: str
     threads: int
+    environment: Mapping[str, str]
 
 
 class _Worker:
@@ -132,7 +137,12 @@ class _Worker:
 
 class _Workers:
     def __init__(
-        self, context: CellContext, jobs: int, on_event: OnEvent, stop: Callable[[], bool]
+        self,
+        context: CellContext,
+        jobs: int,
+        environment: Mapping[str, str],
+        on_event: OnEvent,
+        stop: Callable[[], bool],
     ) -> None:
         self.halt = get_context("spawn").Event()
         # tasks travel without their database, which each process opens again
@@ -147,6 +157,7 @@ class _Workers:
             context.device,
             context.peer_python,
             threads=max(1, (os.cpu_count() or 1) // jobs),
+            environment=environment,
         )
         self.jobs, self.on_event, self.stop = jobs, on_event, stop
 
@@ -219,6 +230,7 @@ class _Notices(Progress):
 
 def _work(pipe: Connection, job: _Job) -> None:
     """The body of a process: trains cells as they come, until there is none."""
+    os.environ.update(job.environment)
     import torch
 
     from gelgt.sources.relbench_folder import read_folder
