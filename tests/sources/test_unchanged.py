@@ -9,79 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import pytest
+from changing import CHANGES, TABLES, Reads, amounts, folder, reads, settled, sqlite_file
 
 import gelgt
 from gelgt import GelgtError
 from gelgt.sources import reading, state
-from gelgt.sources.stage import stage_table
 
-TABLES = (
-    "CREATE TABLE accounts (id INTEGER PRIMARY KEY, name VARCHAR(20))",
-    "CREATE TABLE payments (id INTEGER PRIMARY KEY, account_id INTEGER REFERENCES accounts (id), "
-    "amount INTEGER)",
-    "INSERT INTO accounts VALUES (1, 'ann'), (2, 'bob')",
-    "INSERT INTO payments VALUES (1, 1, 10), (2, 2, 20), (3, 1, 30)",
-)
-CHANGES = {
-    "row inserted": "INSERT INTO payments VALUES (4, 2, 40)",
-    "row updated in place": "UPDATE payments SET amount = 11 WHERE id = 1",
-    "row deleted": "DELETE FROM payments WHERE id = 3",
-    "table added": "CREATE TABLE visits (id INTEGER PRIMARY KEY, account_id INTEGER)",
-    "column added": "ALTER TABLE accounts ADD COLUMN city VARCHAR(20)",
-    "column renamed": "ALTER TABLE accounts RENAME COLUMN name TO title",
-}
-
-
-class Reads:
-    """The tables that were read since the last look."""
-
-    def __init__(self) -> None:
-        self.tables: list[str] = []
-
-    def stage(self, table: Any, *rest: Any) -> Any:
-        self.tables.append(table.name)
-        return stage_table(table, *rest)
-
-    def take(self) -> list[str]:
-        tables, self.tables = sorted(self.tables), []
-        return tables
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
-    counter = Reads()
-    monkeypatch.setattr(reading, "stage_table", counter.stage)
-    return counter
-
-
-@pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are old enough for their times to be trusted, as soon as they are written."""
-    monkeypatch.setattr(state, "DOUBT", -1e9)
-
-
-@pytest.fixture
-def sqlite_file(tmp_path: Path) -> Path:
-    path = tmp_path / "shop.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in TABLES:
-            connection.execute(statement)
-    return path
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "accounts.csv").write_text("id,name\n1,ann\n2,bob\n")
-    pd.DataFrame({"id": [1, 2], "account_id": [1, 2]}).to_parquet(data / "payments.parquet")
-    return data
-
-
-def amounts(db: gelgt.Database) -> list[int]:
-    return list(db.read("payments", ["amount"]).column(0).to_pylist())
+__all__ = ["folder", "reads", "settled", "sqlite_file"]  # fixtures
 
 
 # --- SQLite
@@ -358,99 +293,3 @@ def test_a_view_of_other_files_is_read_each_time(
     assert gelgt.open(duckdb_path, tables=["people"]).num_rows("people") == 2
     _grown(folder)
     assert gelgt.open(duckdb_path, tables=["people"]).num_rows("people") == 3
-
-
-# --- what is never taken for unchanged, and the cache itself
-
-
-def test_frames_are_read_each_time(reads: Reads) -> None:
-    frames = {"accounts": pd.DataFrame({"id": [1, 2]})}
-    for _ in range(2):
-        gelgt.open(frames)
-        assert reads.take() == ["accounts"]
-
-
-@pytest.mark.usefixtures("settled")
-def test_fresh_reads_again(sqlite_file: Path, folder: Path, reads: Reads) -> None:
-    for source in (sqlite_file, folder):
-        first = gelgt.open(source)
-        reads.take()
-        assert gelgt.open(source, fresh=True).folder == first.folder
-        assert reads.take() == ["accounts", "payments"]
-        gelgt.open(source)
-        assert reads.take() == []
-
-
-def test_fresh_on_a_missing_source(sqlite_file: Path) -> None:
-    gelgt.open(sqlite_file)
-    sqlite_file.unlink()
-    for fresh in (True, False):
-        with pytest.raises(GelgtError) as caught:
-            gelgt.open(sqlite_file, fresh=fresh)
-        assert caught.value.code == "not_found"
-
-
-def _cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-20])
-
-
-def _flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-
-
-@pytest.mark.usefixtures("settled")
-@pytest.mark.parametrize("damage", [_cut, _flip, Path.unlink])
-@pytest.mark.parametrize(
-    "part", ["db/payments.parquet", "gelgt/keys/payments.parquet", "manifest.yaml"]
-)
-@pytest.mark.parametrize("kind", ["sqlite", "files"])
-def test_a_damaged_import_is_made_anew(
-    request: pytest.FixtureRequest,
-    reads: Reads,
-    damage: Callable[[Path], None],
-    part: str,
-    kind: str,
-) -> None:
-    source = request.getfixturevalue("sqlite_file" if kind == "sqlite" else "folder")
-    db = gelgt.open(source)
-    rows = db.read("payments").to_pylist()
-    reads.take()
-    damage(db.folder / part)
-    again = gelgt.open(source)
-    assert again.read("payments").to_pylist() == rows
-    assert reads.take() == ["accounts", "payments"]
-    gelgt.open(source)
-    assert reads.take() == []
-
-
-@pytest.mark.usefixtures("settled")
-def test_a_damaged_record_is_no_record(sqlite_file: Path, reads: Reads) -> None:
-    gelgt.open(sqlite_file)
-    records = list((Path(os.environ["GELGT_CACHE"]) / "records").iterdir())
-    for text in ("", "[]", "{}", records[0].read_text()[:-30]):
-        reads.take()
-        for record in records:
-            record.write_text(text)
-        gelgt.open(sqlite_file)
-        assert reads.take() == ["accounts", "payments"]
-
-
-def test_a_cache_that_cannot_be_written(
-    sqlite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("GELGT_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(GelgtError) as caught:
-        gelgt.open(sqlite_file)
-    assert caught.value.code == "cannot_write"
-
-
-@pytest.mark.usefixtures("settled")
-def test_records_that_cannot_be_written_cost_time_alone(sqlite_file: Path, reads: Reads) -> None:
-    cache = Path(os.environ["GELGT_CACHE"])
-    (cache / "records").write_text("no folder")
-    for _ in range(2):
-        assert amounts(gelgt.open(sqlite_file)) == [10, 20, 30]
-        assert reads.take() == ["accounts", "payments"]

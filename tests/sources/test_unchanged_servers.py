@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from test_unchanged import CHANGES, TABLES, Reads, amounts, reads
+from changing import CHANGES, TABLES, Reads, amounts, reads
 
 import gelgt
 
