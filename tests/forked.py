@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +36,7 @@ LOADED = (
     "numba",
     "torch._dynamo",  # which the first step of an optimizer loads
 )
+OPTIONAL = ("gelgt.serve.server",)
 LONGEST = 1 << 17  # bytes of a question
 PR_SET_PDEATHSIG = 1
 
@@ -96,6 +98,12 @@ class Forked:
         if self.returncode is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
     def __enter__(self) -> Self:
         return self
 
@@ -105,7 +113,7 @@ class Forked:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.send_signal(signal.SIGKILL)
+        self.kill()
         self.wait()
         for stream in (self.stdout, self.stderr):
             stream.close()
@@ -115,6 +123,9 @@ def serve(own: socket.socket) -> None:
     """Answer until the other side is gone; in a fork, run the command."""
     for name in LOADED:
         import_module(name)
+    for name in OPTIONAL:
+        with suppress(ImportError):
+            import_module(name)
     while True:
         content, streams, _, _ = socket.recv_fds(own, LONGEST, 2)
         if not content:
