@@ -9,6 +9,7 @@ Tests of what happens in those seconds start Python itself.
 """
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -34,7 +36,6 @@ LOADED = (
     "gelgt.training.run",
     "lightgbm",
     "numba",
-    "torch._dynamo",  # which the first step of an optimizer loads
 )
 OPTIONAL = ("gelgt.serve.server",)
 LONGEST = 1 << 17  # bytes of a question
@@ -49,10 +50,12 @@ class Server:
         words = [sys.executable, str(Path(__file__)), str(other.fileno())]
         self._process = subprocess.Popen(words, pass_fds=[other.fileno()])  # ends with this one
         other.close()
+        self._turn = Lock()
 
     def ask(self, question: dict[str, Any], streams: tuple[int, ...] = ()) -> Any:
-        socket.send_fds(self._own, [json.dumps(question).encode()], streams)
-        return json.loads(self._own.recv(LONGEST))
+        with self._turn:
+            socket.send_fds(self._own, [json.dumps(question).encode()], streams)
+            return json.loads(self._own.recv(LONGEST))
 
 
 @cache
@@ -73,11 +76,13 @@ class Forked:
         self.stdout: IO[str] = os.fdopen(out, encoding="utf-8")
         self.stderr: IO[str] = os.fdopen(err, encoding="utf-8")
         self.returncode: int | None = None
+        self._turn = Lock()
 
     def poll(self) -> int | None:
-        if self.returncode is None:
-            self.returncode = server().ask({"poll": self.pid})
-        return self.returncode
+        with self._turn:  # a process is buried once
+            if self.returncode is None:
+                self.returncode = server().ask({"poll": self.pid})
+            return self.returncode
 
     def wait(self, timeout: float = 300) -> int:
         until = time.monotonic() + timeout
@@ -95,8 +100,9 @@ class Forked:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Its server alone can bury it, when it is polled: until then the id is nobody else's."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        with self._turn:
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -126,10 +132,13 @@ def serve(own: socket.socket) -> None:
     for name in OPTIONAL:
         with suppress(ImportError):
             import_module(name)
+    gc.freeze()  # of what is shared by all forks, none has to go through it when it ends
+    # The first step of an optimizer loads it; frozen, Triton would complain at the end.
+    import_module("torch._dynamo")
     while True:
         content, streams, _, _ = socket.recv_fds(own, LONGEST, 2)
         if not content:
-            return
+            os._exit(0)
         question = json.loads(content)
         answer: int | None
         if "poll" in question:
