@@ -207,7 +207,10 @@ def test_an_error_is_shown_before_the_command_ends() -> None:
         asked(url)
 
 
-def test_a_record_of_an_earlier_training_is_not_taken_for_this_one(tmp_path: Path) -> None:
+def test_a_record_of_an_earlier_training_is_not_taken_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gelgt.live.server.LINGER", 0.0)  # no page waits for the end
     old = ProgressRecord(status="interrupted", updated=time.time() - 60)
     (tmp_path / PROGRESS).write_text(old.model_dump_json())
     with TrainingPage(WatchOptions(watch=True)) as page:
