@@ -28,7 +28,9 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/gelgt demo
 
-# What takes seconds comes first. pytest comes last, so that its counts are the last line.
+# What takes seconds comes first. pytest comes last, so that its counts are the last line. Its tests start Python
+# many times, which takes half a second longer each time where compiled modules may not be kept.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.kernels lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 

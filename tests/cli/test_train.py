@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from forked import Forked
 from gelgt.demo import Shop
 from gelgt.training import load_run
 
@@ -229,20 +230,10 @@ def test_control_c_keeps_the_best_weights_and_resume_goes_on(
         "--json",
     )
     command = ("train", str(small_shop.path), SENTENCE, "--out", str(folder), *settings)
-    endless = [*GELGT, *command, "--set", "train.epochs=100000"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        endless,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=heed_control_c,
-    )
-    assert process.stderr is not None
-    assert any(line.strip().startswith("epoch  2/") for line in process.stderr)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    with Forked(*command, "--set", "train.epochs=100000", OMP_NUM_THREADS="1") as process:
+        assert any(line.strip().startswith("epoch  2/") for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "interrupted: the best weights so far" in err
     assert "Traceback" not in err

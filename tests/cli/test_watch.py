@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,6 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from forked import Forked
 from gelgt.cli import watch
 from gelgt.cli.watch import TrainingPage, WatchOptions
 from gelgt.demo import Shop
@@ -47,27 +47,12 @@ def heed_control_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@contextmanager
-def started(*arguments: object) -> Iterator["subprocess.Popen[str]"]:
-    """A command in a process of its own, killed at the end if it still runs."""
-    process = subprocess.Popen(
-        [*GELGT, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "DISPLAY": ""},
-        preexec_fn=heed_control_c,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def started(*arguments: object) -> Forked:
+    return Forked(*arguments, OMP_NUM_THREADS="1", DISPLAY="")
 
 
-def address(process: "subprocess.Popen[str]") -> str:
+def address(process: Forked) -> str:
     """The address that a command prints."""
-    assert process.stderr is not None
     for line in process.stderr:
         if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
             threading.Thread(
@@ -96,7 +81,7 @@ def test_a_training_is_watched_to_its_end(small_shop: Shop, tmp_path: Path) -> N
     """By two pages; both learn how it ended before the command ends, and the report is served."""
     folder = tmp_path / "run"
     command = ("train", small_shop.path, SENTENCE, "--out", folder, *TINY, "--watch", "--json")
-    with started(*command, "--time-limit", "10s") as process:
+    with started(*command, "--time-limit", "3s") as process:
         url = address(process)
         states: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
 
@@ -112,7 +97,6 @@ def test_a_training_is_watched_to_its_end(small_shop: Shop, tmp_path: Path) -> N
         pages = [threading.Thread(target=page, args=(name,)) for name in states]
         for each in pages:
             each.start()
-        assert process.stdout is not None
         out = process.stdout.read()
         assert process.wait(timeout=300) == 0
         for each in pages:
@@ -223,7 +207,10 @@ def test_an_error_is_shown_before_the_command_ends() -> None:
         asked(url)
 
 
-def test_a_record_of_an_earlier_training_is_not_taken_for_this_one(tmp_path: Path) -> None:
+def test_a_record_of_an_earlier_training_is_not_taken_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gelgt.live.server.LINGER", 0.0)  # no page waits for the end
     old = ProgressRecord(status="interrupted", updated=time.time() - 60)
     (tmp_path / PROGRESS).write_text(old.model_dump_json())
     with TrainingPage(WatchOptions(watch=True)) as page:
@@ -268,7 +255,6 @@ def test_live_of_what_is_no_run(run: Run, trained: Any, tmp_path: Path) -> None:
 
 def test_live_with_json_prints_the_address(trained: Any) -> None:
     with started("report", trained.folder, "--live", "--json") as process:
-        assert process.stdout is not None
         content = json.loads(process.stdout.readline())
         assert content["run"] == str(trained.folder)
         assert asked(content["address"])["state"] == "finished"

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import Forked
 from gelgt import Database
 from gelgt.inference import Predictor, Recommend, SeedRows, write_predictions
 from gelgt.inference.fingerprints import data_fingerprint
@@ -211,24 +212,28 @@ def test_several_at_once(question: Question, scorer: PartScorer, tmp_path: Path)
     assert is_finished(tmp_path / "out")
 
 
-def command(question: Question, folder: Path, *more: str) -> list[str]:
+def words(question: Question, folder: Path, *more: str) -> list[str]:
+    """Of a `gelgt predict`."""
     source = ["--source", str(question.source), "--at", str(question.at), "--device", "cpu"]
-    base = [sys.executable, "-m", "gelgt", "predict", question.run, "--all", "--out", str(folder)]
-    return [*base, *source, *more]
+    return ["predict", question.run, "--all", "--out", str(folder), *source, *more]
+
+
+def command(question: Question, folder: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "gelgt", *words(question, folder, *more)]
 
 
 def test_killed_and_started_again(question: Question, scorer: PartScorer, tmp_path: Path) -> None:
     make(scorer, tmp_path / "alone", 24)
     folder, rng, kills = tmp_path / "out", random.Random(5), 0
     for _ in range(30):
-        process = subprocess.Popen(command(question, folder, "--shards", "24"))
-        until = len(list(folder.glob("part-*"))) + rng.randint(1, 8)
-        while process.poll() is None and len(list(folder.glob("part-*"))) < until:
-            time.sleep(0.001)
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with Forked(*words(question, folder, "--shards", "24")) as process:
+            until = len(list(folder.glob("part-*"))) + rng.randint(1, 8)
+            while process.poll() is None and len(list(folder.glob("part-*"))) < until:
+                time.sleep(0.001)
+            if process.poll() is not None:
+                break
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         kills += 1
     assert process.returncode == 0
     assert kills >= 3
@@ -326,11 +331,11 @@ def test_a_full_disk(question: Question, tmp_path: Path) -> None:
     import resource
 
     script = "import gelgt.cli; gelgt.cli.main()"
-    words = [sys.executable, "-c", script, *command(question, tmp_path, "--shards", "1")[3:]]
+    begun = [sys.executable, "-c", script, *words(question, tmp_path, "--shards", "1")]
     PartScorer(question).plan(1)  # the import and what is made of it are in the cache then
     limit = (2048, 2048)
     done = subprocess.run(
-        [*words, "--json"],
+        [*begun, "--json"],
         capture_output=True,
         text=True,
         check=False,

@@ -6,6 +6,7 @@ kernel and its gradients, so it is given one case of each path through the kerne
 grid, `beyond_paths`, carries the marker `slow` there.
 """
 
+import inspect
 import os
 import subprocess
 import sys
@@ -26,6 +27,36 @@ LOW = torch.float16 if IS_INTERPRETED else torch.bfloat16
 Test = Callable[..., None]
 # In one thread nothing happens in another order.
 one_thread = pytest.mark.skipif(IS_INTERPRETED, reason="the interpreter has one thread")
+
+
+def remember_builtins() -> None:
+    """Triton's interpreter replaces the builtins of its language at each call of a function,
+    within kernels too, and looks through every member for them each time, which takes a third of
+    the whole. Which members they are never changes."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    packages = (language, language.core, language.math, language.tensor)
+    places = {id(each): each for each in (*packages, language.core.tensor_descriptor_base)}
+    names = {
+        place: [
+            name for name, member in inspect.getmembers(each) if language.core.is_builtin(member)
+        ]
+        for place, each in places.items()
+    }
+
+    def patch(package: Any, *rest: Any) -> None:
+        for name in names[id(package)]:
+            member = getattr(package, name)
+            if language.core.is_builtin(member):  # and not replaced already, by a caller
+                interpreter._patch_attr(package, name, member, *rest)
+
+    assert callable(interpreter._patch_builtin)
+    interpreter._patch_builtin = patch
+
+
+if IS_INTERPRETED:
+    remember_builtins()
 
 
 def on_device(test: Test) -> Test:

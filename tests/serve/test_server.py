@@ -17,23 +17,31 @@ from typing import Any
 import httpx
 import pytest
 
+from forked import Forked
 from gelgt.runs.folder import Run
 
-COMMAND = (sys.executable, "-c", "from gelgt.cli import main; main()", "serve")
+PYTHON = (sys.executable, "-c", "from gelgt.cli import main; main()")
 TOKEN = "a-token-nobody-should-see"
 
 
 class Server:
     """A server process, once it listens."""
 
-    def __init__(self, run: Path, source: Path, *options: str, **environment: str) -> None:
-        env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-        self.process = subprocess.Popen(
-            [*COMMAND, str(run), "--source", str(source), "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env,
+    def __init__(
+        self, run: Path, source: Path, *options: str, is_forked: bool = True, **environment: str
+    ) -> None:
+        words = ("serve", str(run), "--source", str(source), "--port", "0", *options)
+        env = {"OMP_NUM_THREADS": "1", **environment}
+        self.process: Forked | subprocess.Popen[str] = (
+            Forked(*words, **env)
+            if is_forked
+            else subprocess.Popen(
+                [*PYTHON, *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | env,
+            )
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -64,9 +72,9 @@ class Server:
 def start(run_of: Callable[[str], Run], shop_file: Path) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
-    def make(*options: str, source: Path | None = None, **environment: str) -> Server:
+    def make(*options: str, source: Path | None = None, **more: Any) -> Server:
         run = run_of("binary").folder
-        servers.append(Server(run, source or shop_file, *options, **environment))
+        servers.append(Server(run, source or shop_file, *options, **more))
         return servers[-1]
 
     yield make
@@ -218,7 +226,8 @@ def test_slow_clients_are_let_go(run_of: Callable[[str], Run], shop_file: Path) 
 
 
 def test_no_token_is_told_anywhere(start: Callable[..., Server]) -> None:
-    server = start("--token-env", "SERVE_TOKEN", "--host", "0.0.0.0", SERVE_TOKEN=TOKEN)
+    words = ("--token-env", "SERVE_TOKEN", "--host", "0.0.0.0")
+    server = start(*words, SERVE_TOKEN=TOKEN, is_forked=False)  # with a title of its own
     answers = [
         httpx.get(f"{server.url}/v1/model"),
         httpx.get(f"{server.url}/v1/model", headers={"Authorization": f"Bearer {TOKEN}"}),
@@ -268,17 +277,17 @@ def _quiet(call: Callable[[], Any]) -> None:
 def test_options_that_cannot_be(
     options: tuple[str, ...], expected: str, run_of: Callable[[str], Run], shop_file: Path
 ) -> None:
-    command = [*COMMAND, str(run_of("binary").folder), "--source", str(shop_file), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert f"error ({expected})" in done.stderr
+    with Forked("serve", run_of("binary").folder, "--source", shop_file, *options) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert f"error ({expected})" in err
 
 
 def test_a_port_that_is_taken_is_said(
     server: Server, run_of: Callable[[str], Run], shop_file: Path
 ) -> None:
-    command = [*COMMAND, str(run_of("binary").folder), "--source", str(shop_file)]
-    command += ["--port", str(server.port)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "error (port_taken)" in done.stderr
+    words = ("serve", run_of("binary").folder, "--source", shop_file, "--port", server.port)
+    with Forked(*words) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "error (port_taken)" in err

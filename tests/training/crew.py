@@ -20,7 +20,8 @@ from gelgt.training.progress import Progress
 from gelgt.training.run import follow_run
 from gelgt.training.workers import joined, led
 
-PRELOADED = ["gelgt.training.run", "gelgt.nn", "lightgbm", "torch_geometric.nn"]
+# The first step of an optimizer loads torch._dynamo.
+PRELOADED = ["gelgt.training.run", "gelgt.nn", "lightgbm", "numba", "torch._dynamo"]
 
 
 class Told(Progress):
