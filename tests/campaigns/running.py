@@ -18,9 +18,8 @@ from pathlib import Path
 
 from campaigns.child import Start
 from campaigns.commands import OLDER, TASK, TRAIN, Command, files_of, result
-from campaigns.world import SENTENCE
+from campaigns.world import SENTENCE, small_shop
 from campaigns.zygote import zygote
-from gelgt.demo import shop
 
 HUNG = -999  # in the place of an exit code
 
@@ -175,7 +174,7 @@ def make_state(world: Path, name: str) -> Path:
         return kept
     if name == "source":
         empty(world / "case")
-        shop(world / "case" / "shop.db", customers=25, days=140, seed=3)
+        small_shop(world / "case" / "shop.db", 25, 140)
     elif name == "grown":
         _new_rows(fresh(world, "cached"))
     else:
