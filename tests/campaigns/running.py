@@ -19,9 +19,10 @@ from pathlib import Path
 from campaigns.child import Start
 from campaigns.commands import OLDER, TASK, TRAIN, Command, files_of, result
 from campaigns.world import SENTENCE, small_shop
-from campaigns.zygote import zygote
+from campaigns.zygote import SECONDS, zygote
 
 HUNG = -999  # in the place of an exit code
+FIRST = 300.0  # seconds for a command that may be the first to compile something
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Running:
         """One that has ended is still there until it is waited for."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self) -> Ended:
-        code = zygote(self.kind).wait(self.pid)
+    def wait(self, seconds: float = SECONDS) -> Ended:
+        code = zygote(self.kind).wait(self.pid, seconds)
         if code is None:
             self.kill()
             zygote(self.kind).wait(self.pid)
@@ -77,9 +78,14 @@ def launch(start: Start) -> Running:
     said = start.folder.parent / "said"
     said.mkdir(exist_ok=True)
     start = replace(start, said=f"{said}/{start.said}")
-    kind = "light" if start.arguments[0] in ("import", "inspect", "task") else "heavy"
+    kind = kind_of(start.arguments)
     pipes = tuple(_pipe(Path(f"{start.said}{name}")) for name in ("out", "err"))
     return Running(start, kind, zygote(kind).start(start), pipes)
+
+
+def kind_of(arguments: tuple[str, ...]) -> str:
+    """The server that forks a command."""
+    return "light" if arguments[0] in ("import", "inspect", "task") else "heavy"
 
 
 def _pipe(path: Path) -> int:
@@ -100,13 +106,13 @@ def _said(pipe: int) -> str:
     return text.decode(errors="replace")
 
 
-def run(start: Start, kill_after: float | None = None) -> Ended:
-    """A command from its start to its end, whoever ends it."""
+def run(start: Start, kill_after: float | None = None, seconds: float = SECONDS) -> Ended:
+    """A command from its start to its end, whoever ends it; one that takes longer hangs."""
     running = launch(start)
     if kill_after is not None:
         time.sleep(kill_after)
         running.kill()
-    return running.wait()
+    return running.wait(seconds)
 
 
 def fresh(world: Path, state: str, is_cold: bool = False) -> Path:
@@ -141,11 +147,12 @@ def measure(world: Path, command: Command) -> Unbroken:
     seconds, results = [], []
     for _ in range(2):
         case = fresh(world, command.state)
+        zygote(kind_of(command.arguments)).warm_up()
         if command.older is not None:  # to replace it takes more operations
             command.older(case)
         before = sum(p.stat().st_size for p in files_of(case))
         began = time.perf_counter()
-        done = run(Start(command.arguments, case))
+        done = run(Start(command.arguments, case), seconds=FIRST)
         seconds.append(time.perf_counter() - began)
         assert done.code == 0, f"{command.name}: {done}"
         results.append(result(command, case, done.out))
@@ -179,7 +186,7 @@ def make_state(world: Path, name: str) -> Path:
         _new_rows(fresh(world, "cached"))
     else:
         state, arguments = BEFORE[name]
-        done = run(Start(arguments, fresh(world, state)))
+        done = run(Start(arguments, fresh(world, state)), seconds=FIRST)
         assert done.code == 0, done
     hidden = world / "states" / f".{name}"
     shutil.copytree(

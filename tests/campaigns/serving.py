@@ -155,7 +155,7 @@ def measure(world: Path, command: Command) -> Unbroken:
     folder, port = running.fresh(world, command.state, is_cold=True), free_port()
     _write_grown(folder / "shop.db", world / "grown.db")
     lay_out(folder)
-    zygote("heavy").wait_until_loaded()
+    zygote("heavy").warm_up()
     began = time.perf_counter()
     with started(folder, port) as server:
         assert server.is_listening(), server.end()
