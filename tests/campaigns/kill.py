@@ -44,6 +44,7 @@ STARTED = re.compile(r'threading.py", line \d+ in start')  # a thread that got n
 # How a process ends whose memory is refused, beside an error: libraries in C++ give up, or do not
 # look whether they got any.
 REFUSED_MEMORY = (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV)
+NO_THREAD = (127, "cannot allocate memory for thread-local data: ABORT")  # by the C library itself
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,8 @@ def _ending(first: Ended, fault: str, what: str) -> str:
     if first.code == -signal.SIGKILL and fault in ("kill", "moment"):
         return "killed"
     if first.code in REFUSED_MEMORY and (fault == "memory" or _is_duckdb(first, fault)):
+        return "ended by the system"
+    if first.code == NO_THREAD[0] and fault == "memory" and NO_THREAD[1] in first.err:
         return "ended by the system"
     if first.code == HUNG and fault == "memory" and STARTED.search(first.err):
         return "hung in Python"
