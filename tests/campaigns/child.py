@@ -5,6 +5,7 @@
 moment of time.
 """
 
+import atexit
 import ctypes
 import errno
 import faulthandler
@@ -12,10 +13,10 @@ import os
 import resource
 import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,6 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
 PR_SET_PDEATHSIG = 1
 HANGS = 25.0  # seconds after which a command tells where it is
-# What commands load while they run, so that every fork has it already.
-_LIGHT = ("gelgt.cli.app", "gelgt.sources.sql", "gelgt.sources.importer", "gelgt.tasks.engine")
-_HEAVY = (
-    "gelgt.training",
-    "gelgt.inference",
-    "gelgt.inference.part_scorer",
-    "gelgt.explain",
-    "gelgt.report",
-    "gelgt.zoo",
-    "gelgt.serve",
-    "lightgbm",
-    "torch_geometric.nn",
-    "uvicorn",
-)
-LOADED = {"light": (*_LIGHT, "duckdb"), "heavy": (*_LIGHT, "duckdb", *_HEAVY)}
 
 
 @dataclass(frozen=True)
@@ -104,11 +90,32 @@ def run(start: Start) -> None:
         act(start)
     from gelgt.cli import main
 
+    code = 1
     try:
         main()
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
     finally:
         if not start.fault:
             Path(f"{start.said}count").write_text(str(operations.count))
+        _end(code)
+
+
+def _end(code: int) -> None:
+    """End as Python does: other threads first, then what was registered, then what was printed.
+    To take the modules of the server apart, which Python does at last, takes seconds."""
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def _settle(start: Start) -> None:
@@ -144,26 +151,6 @@ def _obey_permissions() -> None:
     assert libc.capget(header, sets) == 0
     sets[0], sets[1] = sets[0] & ~(1 << overrides), sets[1] & ~(1 << overrides)
     assert libc.capset(header, sets) == 0
-
-
-def quick() -> None:
-    """Forests and columns networks of a few rounds, and checkpoints after each step: the same code
-    paths in a second."""
-    from gelgt.baselines import boosting
-    from gelgt.history import choose
-    from gelgt.training import columns_fit, fit, trees
-
-    trees.ROUNDS = choose.ROUNDS = boosting.ROUNDS = 2
-    columns_fit.EPOCH, fit.CHECKPOINT_SECONDS = 2, 1e-3
-
-
-def load(names: tuple[str, ...]) -> None:
-    """What the server of the forks does once."""
-    for name in names:
-        if find_spec(name.partition(".")[0]) is not None:
-            import_module(name)
-    if "lightgbm" in names:
-        quick()
 
 
 def _nothing(start: Start) -> None:

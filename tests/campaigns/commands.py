@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from campaigns.files import digest
+from campaigns.file_readers import digest
 from campaigns.world import SENTENCE, TINY
 from gelgt.runs.tensors import load_tensors
 

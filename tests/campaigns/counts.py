@@ -1,15 +1,15 @@
-"""Writes the counts of the last run of the campaigns into docs/reliability.md.
+"""Writes the counts of runs of the campaigns into docs/reliability.md.
 
-PYTHONPATH=src:tests python -m campaigns.counts OUT [COMMIT]
+PYTHONPATH=src:tests python -m campaigns.counts OUT [OUT …] [--ran TEXT]
 
-COMMIT is what was run, by default what is checked out.
+TEXT says what was run, by default what is checked out and where this runs.
 """
 
+import argparse
 import json
 import os
 import platform
 import subprocess
-import sys
 from pathlib import Path
 
 from campaigns.__main__ import NAMES
@@ -18,12 +18,12 @@ BEGIN, END = "<!-- counts: begin -->", "<!-- counts: end -->"
 PAGE = Path("docs") / "reliability.md"
 
 
-def table(out: Path) -> str:
-    """The counts of each campaign as a Markdown table."""
+def table(outs: list[Path]) -> str:
+    """The counts of each campaign as a Markdown table, a row for each run of it."""
     lines = ["| campaign | seed | cases | seconds | broken | outcomes |", "|---|" + "---|" * 5]
     total = seconds = 0.0
-    for name in NAMES:
-        path = out / f"{name}.json"
+    paths = [(name, out / f"{name}.json") for name in NAMES for out in outs]
+    for name, path in paths:
         if not path.is_file():
             continue
         record = json.loads(path.read_text())
@@ -36,22 +36,26 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
-def checked_out() -> str:
+def commit() -> str:
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def machine(commit: str) -> str:
+def checked_out_here() -> str:
     cores = len(os.sched_getaffinity(0))
-    return f"Commit {commit}, {cores} cores, Python {platform.python_version()}."
+    return f"Commit {commit()}, {cores} cores, Python {platform.python_version()}."
 
 
 def main() -> None:
-    out, commit = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else checked_out()
+    parser = argparse.ArgumentParser(prog="python -m campaigns.counts")
+    parser.add_argument("outs", nargs="+", type=Path)
+    parser.add_argument("--ran", help="what was run")
+    options = parser.parse_args()
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    counts = f"{BEGIN}\n{machine(commit)}\n\n{table(out)}\n{END}"
+    ran = options.ran or checked_out_here()
+    counts = f"{BEGIN}\n{ran}\n\n{table(options.outs)}\n{END}"
     PAGE.write_text(before + counts + after, encoding="utf-8")
 
 

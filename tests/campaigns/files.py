@@ -5,7 +5,6 @@ write new checksums), another answer is fine; a traceback, a crash, a wait witho
 outside the folder never is.
 """
 
-import hashlib
 import os
 import shutil
 import signal
@@ -15,111 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.parquet as pq
 
-import gelgt
 from campaigns.damage import damage
+from campaigns.file_readers import (
+    predict,
+    read_checkpoint,
+    read_features,
+    read_graph,
+    read_import,
+    read_parts,
+    read_run,
+    read_source,
+    read_task,
+    report,
+    whole,
+)
 from campaigns.frame import Campaign
-from campaigns.world import World, cached_in, make_world
+from campaigns.world import World, cached_in, copy_tree, make_world
 from gelgt.errors import GelgtError
 
 NOBODY = 65_534  # a user without rights, for files that may not be read
 SECONDS = 30  # a reader that takes longer waits for something
-
-
-def digest(*parts: object) -> str:
-    """A hash of tables, arrays and texts."""
-    sum_ = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, pa.Table):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, part.schema) as writer:
-                writer.write_table(part.combine_chunks())
-            sum_.update(sink.getvalue())
-        else:
-            sum_.update(repr(part).encode())
-    return sum_.hexdigest()
-
-
-def read_run(folder: Path, world: World) -> str:
-    from gelgt.runs.folder import load_run
-    from gelgt.runs.record import Profile, read_record
-
-    run = load_run(folder)
-    profile = read_record(folder / "profile.json", Profile)
-    tensors = {name: t.numpy().tobytes() for name, t in sorted(run.weights().items())}
-    return digest(run.schema, run.task, run.intervals(), run.history_plan, profile, tensors)
-
-
-def predict(folder: Path, world: World) -> str:
-    from gelgt.inference import Predictor
-    from gelgt.runs.folder import load_run
-
-    db = gelgt.open(world.database)
-    predictor = Predictor(load_run(folder), db, device="cpu")
-    keys = db.keys("customers")
-    assert keys is not None
-    return digest(predictor.predict(keys.column(0)[:8], at=world.at).table)
-
-
-def report(folder: Path, world: World) -> str:
-    from gelgt.report import write_report
-
-    path = write_report(folder, folder.parent / "report.html")
-    return str(Path(path).exists())
-
-
-def read_checkpoint(folder: Path, world: World) -> str:
-    from gelgt.training.checkpoint import load_checkpoint
-
-    loaded = load_checkpoint(folder, "key")
-    if loaded is None:
-        raise GelgtError("no_checkpoint", "none")
-    state, snapshot = loaded
-    tensors = {name: t.numpy().tobytes() for name, t in sorted(snapshot.tensors().items())}
-    return digest(state, tensors)
-
-
-def read_task(folder: Path, world: World) -> str:
-    task = gelgt.open(world.database).task(str(folder))
-    made = [notice for notice in task.notices if "again" in notice]
-    tables = [task.table(split) for split in ("train", "val", "test")]
-    return "edited" if task.is_edited or made else digest(*tables)
-
-
-def read_import(folder: Path, world: World) -> str:
-    db = gelgt.open(folder)
-    if db.folder != folder:
-        return "edited"  # a manifest that was changed by hand: rows are imported again
-    return digest(*((name, db.read(name), db.keys(name) or 0) for name in db.table_names))
-
-
-def read_graph(folder: Path, world: World) -> str:
-    with cached_in(folder):
-        return gelgt.open(world.database).graph().content_hash()
-
-
-def read_features(folder: Path, world: World) -> str:
-    with cached_in(folder):
-        features = gelgt.open(world.database).features()
-        frame = features.frame("orders", np.arange(5))
-        return digest(features.content_hash(), frame.num_rows)
-
-
-def read_parts(folder: Path, world: World) -> str:
-    from gelgt.inference.shards import committed, finish, missing
-
-    plan, commits = committed(folder)
-    if left := missing(folder, plan):
-        raise GelgtError("not_whole", f"{left}")
-    if not finish(folder, plan):
-        raise GelgtError("not_whole", "not finished")
-    return digest([(c.part, c.rows, c.checksum) for c in commits])
-
-
-def read_source(folder: Path, world: World) -> str:
-    db = gelgt.open(folder if (folder / "customers.csv").exists() else folder / "shop.db")
-    return digest(*((name, db.num_rows(name)) for name in db.table_names))
 
 
 @dataclass(frozen=True)
@@ -130,6 +46,7 @@ class Artifact:
         place: Of the whole one in the world.
         is_sealed: Another answer than that of the whole one is wrong.
         weight: How often it comes.
+        is_warm: What its reader builds from the whole database is in the cache already.
     """
 
     name: str
@@ -137,22 +54,24 @@ class Artifact:
     read: Callable[[Path, World], str]
     is_sealed: bool
     weight: float
+    is_warm: bool = False
 
 
 ARTIFACTS = [
     Artifact("run", lambda w: w.run, read_run, True, 4),
     Artifact("resealed run", lambda w: w.run, read_run, False, 4),
-    Artifact("prediction", lambda w: w.run, predict, True, 1),
-    Artifact("prediction of a resealed run", lambda w: w.run, predict, False, 3),
+    Artifact("prediction", lambda w: w.run, predict, True, 1, True),
+    Artifact("prediction of a resealed run", lambda w: w.run, predict, False, 3, True),
     Artifact("report of a resealed run", lambda w: w.run, report, False, 1),
     Artifact("checkpoint", lambda w: w.folder / "checkpoint", read_checkpoint, True, 3),
-    Artifact("task", lambda w: w.task, read_task, False, 4),
+    Artifact("task", lambda w: w.task, read_task, False, 4, True),
     Artifact("import", lambda w: w.database, read_import, False, 4),
     Artifact("graph", lambda w: w.cache, read_graph, True, 4),
     Artifact("features", lambda w: w.cache, read_features, True, 4),
     Artifact("parts", lambda w: w.folder / "parts", read_parts, False, 4),
     Artifact("SQLite file", lambda w: w.folder / "sqlite", read_source, False, 1),
     Artifact("CSV files", lambda w: w.folder / "csv", read_source, False, 1),
+    Artifact("Parquet files", lambda w: w.folder / "parquet", read_source, False, 1),
 ]
 _WEIGHTS = np.array([a.weight for a in ARTIFACTS]) / sum(a.weight for a in ARTIFACTS)
 
@@ -172,23 +91,45 @@ def prepare(folder: Path) -> Prepared:
     for artifact in ARTIFACTS:
         with _case_folder(world) as case:
             copy = case / artifact.place(world).name
-            shutil.copytree(artifact.place(world), copy)
-            with cached_in(case / "cache"):
+            copy_tree(artifact.place(world), copy)
+            with cached_in(_cache(artifact, world, case)):
                 answers[artifact.name] = artifact.read(copy, world)
+    shutil.rmtree(world.folder / "warm whole", ignore_errors=True)
+    copy_tree(world.folder / "warm", world.folder / "warm whole")
     return Prepared(world, answers)
 
 
+def _cache(artifact: Artifact, world: World, case: Path) -> Path:
+    return world.folder / "warm" if artifact.is_warm else case / "cache"
+
+
+def _keep_warm(world: World) -> None:
+    """What a reader of something damaged added or changed is gone for the next one."""
+    warm, as_it_was = world.folder / "warm", world.folder / "warm whole"
+    if _times(warm) != _times(as_it_was):
+        shutil.rmtree(warm, ignore_errors=True)
+        copy_tree(as_it_was, warm)
+
+
+def _times(folder: Path) -> dict[str, int]:
+    """The files of a folder and when each was written."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            found[f"{place[len(str(folder)) :]}/{name}"] = os.lstat(f"{place}/{name}").st_mtime_ns
+    return found
+
+
 def _sources(world: World) -> None:
-    """The shop as a SQLite file and as CSV files, each in a folder of its own."""
-    sqlite, csv = world.folder / "sqlite", world.folder / "csv"
-    if csv.exists():
-        return
-    sqlite.mkdir()
+    """The shop as a SQLite file, CSV files and Parquet files, each in a folder of its own."""
+    sqlite, csv, parquet = (world.folder / name for name in ("sqlite", "csv", "parquet"))
+    for folder in (sqlite, csv, parquet):
+        folder.mkdir(exist_ok=True)
     shutil.copy(world.folder / "shop.db", sqlite / "shop.db")
-    csv.mkdir()
-    db = gelgt.open(world.database)
+    db = whole(world)
     for name in ("customers", "orders", "products"):
         db.read(name).to_pandas().to_csv(csv / f"{name}.csv", index=False)
+        pq.write_table(db.read(name), parquet / f"{name}.parquet")
 
 
 @contextmanager
@@ -208,19 +149,21 @@ def case(prepared: Prepared, number: int, random: np.random.Generator) -> str:
     artifact = ARTIFACTS[random.choice(len(ARTIFACTS), p=_WEIGHTS)]
     with _case_folder(world) as folder:
         copy = folder / artifact.place(world).name
-        shutil.copytree(artifact.place(world), copy)
+        copy_tree(artifact.place(world), copy)
         done = damage(copy, random)
         if "resealed" in artifact.name:
             _reseal(copy)
         outside = _state(folder / "outside")
         outcome = "refused"
         with suppress(GelgtError), _as_nobody("forbidden" in done, folder), _at_most(SECONDS):
-            with cached_in(folder / "cache"):
+            with cached_in(_cache(artifact, world, folder)):
                 answer = artifact.read(copy, world)
             is_same = answer == prepared.answers[artifact.name]
             assert is_same or not artifact.is_sealed, f"another answer after: {done}"
             outcome = "same answer" if is_same else "other answer"
         assert _state(folder / "outside") == outside, f"something outside was touched after: {done}"
+        if artifact.is_warm:
+            _keep_warm(world)
         known = {"outside", "cache", copy.name, "report.html"}
         assert {path.name for path in folder.iterdir()} <= known, "something was left outside"
     return f"{artifact.name}: {outcome}"

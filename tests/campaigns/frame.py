@@ -148,12 +148,14 @@ def run_cases(
 def work(
     campaign: Campaign, cases: int, seed: int, out: Path, until: float, place: Path | None = None
 ) -> None:
-    """Run what is not done, in this process."""
+    """Run what is not done, in this process, until a time or later by as long as it prepared."""
     record = Record.read(out, campaign.name, seed)
     place = out if place is None else place
     folder, now = place / f"{campaign.name}.world", place / f"{campaign.name}.now"
     folder.mkdir(parents=True, exist_ok=True)
+    began = time.time()
     world = campaign.prepare(folder)
+    until += time.time() - began
     left = list(reversed(record.todo(cases)))
     while left and time.time() < until:
         numbers, start = left.pop(), time.perf_counter()

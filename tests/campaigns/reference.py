@@ -116,9 +116,8 @@ class Reference:
         inside = []
         latest = shift(time, end, unit)
         earliest = datetime.min if start is None else shift(time, start, unit)
-        for other in self.rows.tables[table].values():
-            came = self.rows.time(table, other)
-            if came is None or not earliest < came <= latest:
+        for came, other in self.rows.dated[table]:
+            if not earliest < came <= latest:
                 continue
             if self._owner(table, other, path) != row[KEYS[self.entity]]:
                 continue

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from campaigns.server_world import Session, session_of, source_of
+from campaigns.server_world import Session, source_of
 from database_servers import DatabaseServer
 
 KINDS = ("postgres", "mariadb")
@@ -28,14 +28,15 @@ _TYPES = {
 }
 
 
-def write_tables(tables: dict[str, pa.Table], server: DatabaseServer) -> dict[str, Any]:
+def write_tables(
+    tables: dict[str, pa.Table], server: DatabaseServer, session: Session
+) -> dict[str, Any]:
     """What `gelgt.open` takes for these tables, without any declared key."""
-    with session_of(server) as session:
-        session.clear()
-        if session.kind == "mariadb":  # or it would cut and change values to make them fit
-            session.run("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
-        for name, table in tables.items():
-            _write(session, name, table)
+    session.clear()
+    if session.kind == "mariadb":  # or it would cut and change values to make them fit
+        session.run("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
+    for name, table in tables.items():
+        _write(session, name, table)
     return source_of(server)
 
 
@@ -43,10 +44,12 @@ def _write(session: Session, name: str, table: pa.Table) -> None:
     types = _TYPES[session.kind]
     columns = ", ".join(f"{session.quoted(f.name)} {types[f.type]}" for f in table.schema)
     session.run(f"CREATE TABLE {session.quoted(name)} ({columns})")
-    marks = ", ".join(["%s"] * table.num_columns)
-    rows = list(zip(*(column.to_pylist() for column in table.columns)))
+    marks = f"({', '.join(['%s'] * table.num_columns)})"
+    values = [v for row in zip(*(column.to_pylist() for column in table.columns)) for v in row]
     target = session.quoted(name).replace("%", "%%")
-    session.run_many(f"INSERT INTO {target} VALUES ({marks})", rows)
+    if table.num_rows:
+        all_marks = ", ".join([marks] * table.num_rows)
+        session.run_many(f"INSERT INTO {target} VALUES {all_marks}", [tuple(values)])
 
 
 def unwritable() -> tuple[type[Exception], ...]:

@@ -31,6 +31,7 @@ class Servers:
 
     folder: Path
     started: dict[str, DatabaseServer | None] = field(default_factory=dict)
+    sessions: dict[str, "Session"] = field(default_factory=dict)
 
     def get(self, kind: str) -> DatabaseServer | None:
         """A server; None where it is not installed."""
@@ -45,6 +46,14 @@ class Servers:
             note.write_text(str(server.home))
             atexit.register(self._close, server, note)
         return self.started[kind]
+
+    def session(self, kind: str) -> "Session":
+        """A session that stays; only for cases that let the server live."""
+        if kind not in self.sessions:
+            server = self.get(kind)
+            assert server is not None
+            self.sessions[kind] = Session(server)
+        return self.sessions[kind]
 
     def close(self) -> None:
         for kind, server in self.started.items():

@@ -4,6 +4,7 @@ may be missing."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,14 @@ class Rows:
             order = self.tables["orders"].get(row["order"])
             return None if order is None else order["placed"]
         return None
+
+    @cached_property
+    def dated(self) -> dict[str, list[tuple[datetime, Row]]]:
+        """The rows of each table that come at some time, with it."""
+        return {
+            name: [(came, row) for row in rows.values() if (came := self.time(name, row))]
+            for name, rows in self.tables.items()
+        }
 
     def frames(self) -> dict[str, pd.DataFrame]:
         return {name: pd.DataFrame(list(rows.values())) for name, rows in self.tables.items()}

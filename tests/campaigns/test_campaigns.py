@@ -65,6 +65,21 @@ def test_the_time_is_over_within_a_stretch(tmp_path: Path) -> None:
     assert (record.cases, record.done, record.failed) == (110, [[0, 110]], [7, 57, 107])
 
 
+def test_preparing_costs_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+
+    def takes(seconds: float, answer: str) -> str:
+        clock[0] += seconds
+        return answer
+
+    monkeypatch.setattr("campaigns.frame.time.time", lambda: clock[0])
+    campaign = Campaign(
+        "slow", lambda folder: takes(500, ""), lambda *case: takes(20, "done"), long=9, short=1
+    )
+    work(campaign, 9, 5, tmp_path, 1090.0)
+    assert Record.read(tmp_path, "slow", 5).cases == 5
+
+
 def test_cases_work_in_memory_where_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,8 +27,9 @@ ONE = {
 
 def case(world: kill.World, number: int, random: np.random.Generator) -> str:
     command = COMMANDS[number % len(COMMANDS)]
-    whole = world.unbroken(command)
-    folder = running.fresh(world.folder, command.state, is_cold=bool(random.random() < 0.7))
+    is_cold = bool(random.random() < 0.7)
+    whole = world.unbroken(command, is_cold)
+    folder = running.fresh(world.folder, command.state, is_cold)
     if command.older is not None and random.random() < 0.5:
         command.older(folder)
     before = world.folder / "before"

@@ -6,6 +6,7 @@ A fork is a process like any other, with files, limits and an end of its own, an
 any other; it only saves the seconds in which Python reads torch. "heavy" has what networks need.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from campaigns.child import LOADED, Start, load, run
+from campaigns import warm
+from campaigns.child import Start, run
 
 SECONDS = 30.0  # a command that takes longer hangs
 
@@ -44,9 +46,9 @@ class Zygote:
         code: int | None = self._ask({"wait": pid, "seconds": seconds})["code"]
         return code
 
-    def wait_until_loaded(self) -> None:
-        """Whoever measures a process does not measure that."""
-        self._ask({"loaded": True})
+    def warm_up(self) -> None:
+        """Take what earlier processes have compiled. Whoever measures one does not measure that."""
+        self._ask({"warm": True})
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._server.stdin is not None
@@ -65,12 +67,16 @@ def zygote(kind: str) -> Zygote:
 
 def serve(kind: str) -> Start | None:
     """Answer until the other side is gone; in a fork, what it has to run."""
-    load(LOADED[kind])
+    warm.load(kind)
+    gc.collect()
+    gc.freeze()  # or each process would copy what it looks through
     for line in sys.stdin:
         question = json.loads(line)
         if "wait" in question:
             answer: dict[str, Any] = {"code": _wait(question["wait"], question["seconds"])}
-        elif "loaded" in question:
+        elif "warm" in question:
+            if kind == "heavy":
+                warm.compiled()
             answer = {}
         elif (pid := os.fork()) == 0:
             place = question.pop("place")

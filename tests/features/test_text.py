@@ -100,5 +100,11 @@ def test_long_text_is_cut_between_characters() -> None:
 
 def test_made_again_from_its_spec() -> None:
     assert embedder_from_spec(HashedNgrams(128).spec()).dim == 128
-    with pytest.raises(GelgtError, match="no text embedder"):
-        embedder_from_spec({"name": "hashed-ngrams", "version": 2, "dim": 64})
+    for other in (
+        {"name": "hashed-ngrams", "version": 2, "dim": 64},
+        {"name": "hashed-ngrams", "version": 1, "dim": [64]},
+        {"name": "hashed-ngrams", "version": 1},
+        {"name": "sentence-transformers", "model": 7},
+    ):
+        with pytest.raises(GelgtError, match="no text embedder"):
+            embedder_from_spec(other)

@@ -93,6 +93,11 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "test.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(GelgtError, match="not readable Parquet"):
         read_predictions(tmp_path / "test.parquet", "regression", "gelgt")
+    read(tmp_path, "regression", prediction=[1.0], label=[1.0])
+    content = (tmp_path / "test.parquet").read_bytes()
+    (tmp_path / "test.parquet").write_bytes(content.replace(b"label", b"labe\xec"))
+    with pytest.raises(GelgtError, match="not readable Parquet"):
+        read_predictions(tmp_path / "test.parquet", "regression", "gelgt")
     with pytest.raises(GelgtError, match="does not hold the predictions of a regression task"):
         read(tmp_path, "regression", prediction=["a"], label=[1.0])
     with pytest.raises(GelgtError, match="does not hold the predictions"):

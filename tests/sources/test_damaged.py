@@ -193,6 +193,18 @@ def test_a_sqlite_file_whose_errors_are_no_text(small_shop: Shop, tmp_path: Path
     assert "quick_check" in told.value.hint
 
 
+def test_a_parquet_file_whose_names_are_no_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    path = tmp_path / "customers.parquet"
+    pq.write_table(pa.table({"label": [1, 2]}), path)
+    path.write_bytes(path.read_bytes().replace(b"label", b"labe\xec"))
+    with pytest.raises(GelgtError) as told:
+        gelgt.open(tmp_path)
+    assert told.value.code == "unreadable_file"
+    assert path.name in told.value.message
+
+
 def test_a_primary_key_that_is_the_time(imported: Database) -> None:
     """As somebody may write it into a manifest."""
     manifest = imported.folder / "manifest.yaml"

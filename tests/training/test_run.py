@@ -98,8 +98,11 @@ def test_a_taken_folder_is_refused(run: Path, db: Database, task: Task, tmp_path
         def notice(self, text: str) -> None:
             told.append(text)
 
+    left = run / "checkpoint-columns.safetensors"  # by a process that was killed at its end
+    left.touch()
     train_run(db, task, run, small(), Options(resume=True), progress=Notices())
     assert "finished" in told[0]
+    assert not left.exists()
 
 
 def test_a_budget_of_no_columns_is_told(db: Database, task: Task, tmp_path: Path) -> None:

@@ -77,12 +77,13 @@ class HashedNgrams:
 
 def embedder_from_spec(spec: Mapping[str, Any]) -> TextEmbedder:
     """The embedder that fitted statistics name."""
-    if spec.get("name") == "hashed-ngrams" and spec.get("version") == 1:
-        return HashedNgrams(spec["dim"])
-    if spec.get("name") == "sentence-transformers":
+    name, dim, model = (spec.get(key) for key in ("name", "dim", "model"))
+    if name == "hashed-ngrams" and spec.get("version") == 1 and isinstance(dim, int):
+        return HashedNgrams(dim)
+    if name == "sentence-transformers" and isinstance(model, str):
         from gelgt.features.sentences import SentenceEmbedder
 
-        return SentenceEmbedder(spec["model"])
+        return SentenceEmbedder(model)
     raise GelgtError(
         "unknown_embedder",
         f"This gelgt has no text embedder {dict(spec)!r}.",

@@ -153,9 +153,10 @@ def check_run(path: Path) -> None:
             f"{path / SUCCESS} does not list the files of a run.",
             hint="Copy the run folder again.",
         )
+    there = set(_files(path))
     for name, expected in listed.items():
         # Names are compared with what is there, so that a listed ../../file is never opened.
-        if name not in _files(path):
+        if name not in there:
             raise GelgtError(
                 "bad_run", f"The run {path} lacks {name}.", hint="Copy the run folder again."
             )

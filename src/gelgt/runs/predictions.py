@@ -118,7 +118,7 @@ def read_table(path: Path) -> "pa.Table":
             or name.startswith((BASELINE, _PROBABILITY))
         ]
         return pq.ParquetFile(path).read(columns=[*key_columns(names), *columns])
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         message = f"{path} is not readable Parquet: {error}."
         raise GelgtError("broken_run", message, hint=REPAIR) from None
 

@@ -66,7 +66,7 @@ def _one_schema(
         for schema in schemas(parts):
             found.append(schema.remove_metadata())
         return pa.unify_schemas(found, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         part = parts[min(len(found), len(parts) - 1)]  # that failed, or the last one
         raise SourceError(
             "unreadable_file",
@@ -87,7 +87,7 @@ def part_batches(
             for part, batch in read(parts, Wanted(kept)):
                 arrays = [_column(batch, field, part) for field in kept]
                 yield pa.RecordBatch.from_arrays(arrays, names=[f.name for f in kept])
-        except (pa.ArrowInvalid, OSError) as error:  # damaged, or changed since it was opened
+        except (pa.ArrowException, OSError) as error:  # damaged, or changed since it was opened
             raise unreadable(name, part.name if part else name, error) from None
 
     return read_ahead(batches())

@@ -337,6 +337,7 @@ def _is_finished(out: Path, key: str) -> bool:
     load_checkpoint(out, key)
     if (out / SUCCESS).exists() and not (out / CHECKPOINT).exists():
         check_key(load_run(out).record.key, key, out)
+        drop_checkpoints(out)  # it may have been killed before it had removed all
         return True
     (out / SUCCESS).unlink(missing_ok=True)
     return False
