@@ -92,7 +92,9 @@ def test_captured_output_is_seen(tmp_path: Path) -> None:
         f"def test_prints(): print('{MARK[:3]}' + '{MARK[3:]}')\ndef test_quiet(): print('fine')"
     )
     words = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-rA", "--rootdir", str(tmp_path)]
+    # compiled, the two halves of the mark would be one
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
         [*words, str(tmp_path)], capture_output=True, text=True, env=environment, check=False
     )

@@ -85,7 +85,7 @@ def test_a_failing_phase_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "torch_frame.py").write_text("raise ImportError('no frames today')")
     with pytest.raises(RuntimeError, match="no frames today"):
         bench_graph((1_000,), tmp_path)
-    assert os.listdir(tmp_path) == ["torch_frame.py"]
+    assert set(os.listdir(tmp_path)) <= {"torch_frame.py", "__pycache__"}
 
 
 def test_peak_memory_is_not_the_parents() -> None:
