@@ -29,11 +29,10 @@ demo: setup
 	$(BIN)/gelgt demo
 
 # What takes seconds comes first. pytest comes last, so that its counts are the last line. Its tests start Python
-# many times, which takes half a second longer each time where compiled modules may not be kept. Three workers, since
-# a fifth of the time of two is spent waiting for servers and other processes.
+# many times, which takes half a second longer each time where compiled modules may not be kept.
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.kernels lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not gpu and not slow and not mysql"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not gpu and not slow and not mysql"
 
 # Goes on where it was stopped; remove campaigns-out to begin anew.
 campaigns: setup
