@@ -214,3 +214,20 @@ def test_a_primary_key_that_is_the_time(imported: Database) -> None:
     with pytest.raises(GelgtError) as told:
         gelgt.open(imported.folder)
     assert told.value.code == "bad_manifest"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("pkey", {}), ("time_col", {}), ("time_col", []), ("time_col", {"id": 1})]
+)
+def test_a_name_in_a_manifest_that_is_no_text(
+    imported: Database, field: str, value: object
+) -> None:
+    """Also where it is empty, and so taken for none at first: the folder is imported again, since
+    its manifest was edited."""
+    manifest = imported.folder / "manifest.yaml"
+    content = yaml.safe_load(manifest.read_text())
+    content["tables"]["page_pings"][field] = value
+    manifest.write_text(yaml.safe_dump(content))
+    with pytest.raises(GelgtError) as told:
+        gelgt.open(imported.folder)
+    assert told.value.code == "bad_manifest"

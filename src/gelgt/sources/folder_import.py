@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from gelgt.schema.manifest import MANIFEST, load_yaml
 from gelgt.schema.model import TableSchema
+from gelgt.schema.shape import shaped
 from gelgt.sources.cache import hash_files
 from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
@@ -115,11 +116,17 @@ def folder_source(
     What the manifest says about tables that are not among `only`, where it is given, is left out.
     """
     content = load_yaml(folder / MANIFEST)
-    extra = (content.get("gelgt") or {}).get("tables") or {}
-    specs = {name: spec for name, spec in content["tables"].items() if only is None or name in only}
+    with shaped(str(folder / MANIFEST)):
+        extra = (content.get("gelgt") or {}).get("tables") or {}
+        specs = {
+            name: spec for name, spec in content["tables"].items() if only is None or name in only
+        }
+        statements = {
+            name: _statement(spec, extra.get(name) or {}, specs) for name, spec in specs.items()
+        }
     merged: dict[str, dict[str, Any]] = {}
-    for name, spec in specs.items():
-        merged[name] = _statement(spec, extra.get(name) or {}, specs)
+    for name, statement in statements.items():
+        merged[name] = statement
         further = dict(stated.get(name) or {})
         merged[name]["kinds"] |= further.pop("kinds", None) or {}
         merged[name] |= further
@@ -137,7 +144,9 @@ def _statement(
         for column, table in (spec.get("fkeys") or {}).items()
         if table in tables
     }
-    pkey = spec.get("pkey")
+    pkey, time = spec.get("pkey"), spec.get("time_col")
+    if not isinstance(time, str | None):
+        raise TypeError(f"{time!r} as the time column")
     imported = (extra.get("primary_key") or {}).get("columns", ())
     if pkey and "+".join(imported) == pkey:
         pkey = list(imported)
@@ -151,7 +160,7 @@ def _statement(
     }
     statement = {
         "pkey": pkey,
-        "time_col": spec.get("time_col"),
+        "time_col": time,
         "fkeys": fkeys,
         "kinds": kinds,
     }
