@@ -76,9 +76,12 @@ class ModelConfig(Config):
             validation mixes both. 0 for none: one network learns both at once.
         calendar: Whether the time of the year, and the time since the newest visible row, are added
             to a seed's vector; no effect where training spans less than two years.
-        trees: Whether LightGBM on the history predicts beside the network. Its share is 0, ¼, ½ or
-            ¾, whichever has the least validation loss. Never without history, for multilabel tasks
-            or for more than 50 classes.
+        trees: Whether LightGBM on the history predicts beside the network, with a share that
+            validation decides. Never without history, for multilabel tasks or for more than 50
+            classes.
+        futures: Weight of a second loss in training: networks also predict what the window of a
+            label holds, the number of the entity's rows and their mean values, which tells them
+            more than a label alone. The columns network learns it beside classes only. 0 for none.
     """
 
     section = "model"
@@ -94,6 +97,7 @@ class ModelConfig(Config):
     column_members: int = Field(default=32, ge=0, le=256)
     calendar: bool = False
     trees: bool = False
+    futures: float = Field(default=0.0, ge=0)
 
 
 class AttentionConfig(ModelConfig):
@@ -169,6 +173,7 @@ class GelGTConfig(AttentionConfig):
     history: int = Field(default=2, ge=0, le=2)
     calendar: bool = True
     trees: bool = True
+    futures: float = Field(default=3.0, ge=0)
     bias: Bias = "gaussian"
     kernels: int | None = Field(default=8, ge=1)
     time_scale: Literal["linear", "log"] = "log"

@@ -77,6 +77,7 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
             "history": 0,
             "calendar": False,
             "trees": False,
+            "futures": 0.0,
             "kernels": None,
             "kernel": "published",
             "time_scale": "linear",

@@ -26,6 +26,7 @@ from gelgt.training.baselines import lightgbm_predictions, make_baselines
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.regime import in_regime
+from gelgt.training.shares import Shares
 
 pytestmark = pytest.mark.usefixtures("whole_forests")
 
@@ -173,7 +174,9 @@ def test_a_run_is_told_apart(db: Database, few: Task, tmp_path: Path, retrain: b
 def test_trees_without_a_share_are_scored_and_not_kept(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gelgt.training.trees.SHARES", (0.0,))
+    monkeypatch.setattr(
+        "gelgt.training.shares.choose_shares", lambda *_: Shares(graph=0.25, trees=0.0)
+    )
     run = train_run(
         db,
         few,

@@ -35,7 +35,7 @@ def config_of(task: Task) -> RunConfig:
 
 
 def fitted(data: TrainingData, config: RunConfig) -> Columns:
-    columns = fit_columns(data, config.train, CPU, members=2)
+    columns = fit_columns(data, config, CPU)
     assert columns is not None
     return columns
 
@@ -79,9 +79,9 @@ def test_columns_and_subgraphs_are_mixed(
 
 def test_more_labels_for_as_many_steps(data: TrainingData, columns: Columns, task: Task) -> None:
     config = config_of(task)
-    again = refit_columns(columns, data, config.train, CPU, ("train",))
+    again = refit_columns(columns, data, config, CPU, ("train",))
     assert again.steps == columns.steps
-    both = refit_columns(columns, data, config.train, CPU, ("train", "val"))
+    both = refit_columns(columns, data, config, CPU, ("train", "val"))
     values = data.columns_of(data.seeds["test"])
     assert not torch.equal(both.network.outputs(values), again.network.outputs(values))
 
@@ -100,7 +100,7 @@ def test_it_is_read_again_for_the_same_run_alone(
 
 
 def test_without_time_it_takes_a_step(data: TrainingData, task: Task) -> None:
-    columns = fit_columns(data, config_of(task).train, CPU, members=2, seconds=1e-6)
+    columns = fit_columns(data, config_of(task), CPU, seconds=1e-6)
     assert columns is not None
     assert (columns.is_cut_off, columns.steps) == (True, 1)
 

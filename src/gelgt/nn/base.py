@@ -84,6 +84,7 @@ class RelationalModel(nn.Module):
         biases: Its temporal biases, as `make_biases` gives them.
         recommender: Scores rows by the seed vectors that the head puts out, where the task
             recommends; None otherwise.
+        futures: Predicts what the windows of labels hold, while a model is trained (`expect`).
     """
 
     config_type: ClassVar[type[ModelConfig]] = ModelConfig
@@ -92,6 +93,7 @@ class RelationalModel(nn.Module):
     history: HistoryEncoder | None
     head: nn.Sequential
     recommender: Recommender | None
+    futures: nn.Linear | None
 
     def __init__(self, config: ModelConfig, context: ModelContext) -> None:
         super().__init__()
@@ -100,6 +102,7 @@ class RelationalModel(nn.Module):
         self.columns = context.columns()
         self.biases = nn.ModuleList()
         self.recommender = None
+        self.futures = None
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -132,9 +135,22 @@ class RelationalModel(nn.Module):
 
     # From a batch to predictions.
     def forward(self, inputs: Rows) -> Tensor:
-        """Predictions (B, outputs): logits or standardised values."""
-        out: Tensor = self.head(self.seed_vectors(inputs))
-        return out
+        """Predictions (B, outputs): logits or standardised values; in training with those of
+        futures behind them, where some are expected."""
+        vectors = self.seed_vectors(inputs)
+        if self.futures is None or not self.training:
+            out: Tensor = self.head(vectors)
+            return out
+        hidden = self.head[:-1](vectors)
+        return torch.cat([self.head[-1](hidden), self.futures(hidden)], dim=1)
+
+    def expect(self, futures: int) -> None:
+        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends
+        it."""
+        last = self.head[-1]
+        assert isinstance(last, nn.Linear)
+        device = last.weight.device
+        self.futures = Linear(last.in_features, futures).to(device) if futures else None
 
     def seed_vectors(self, inputs: Rows) -> Tensor:
         """What the head sees of each seed, its history included: (B, d)."""

@@ -56,6 +56,12 @@ class ColumnsNetwork(nn.Module):
         self.after = nn.ParameterList(nn.Parameter(torch.ones(members, 1, n)) for n in sizes[1:])
         self.head = _uniform(WIDTH, members, WIDTH, outputs)
         self.base = nn.Parameter(torch.zeros(members, 1, outputs))
+        self.futures: nn.Parameter | None = None
+
+    def expect(self, futures: int) -> None:
+        """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends
+        it."""
+        self.futures = _uniform(WIDTH, WIDTH, futures) if futures else None
 
     @classmethod
     def shaped(cls, weights: Mapping[str, Tensor]) -> "ColumnsNetwork | None":
@@ -79,13 +85,17 @@ class ColumnsNetwork(nn.Module):
 
     def of_members(self, values: Tensor) -> Tensor:
         """What each member puts out: (members, B, outputs)."""
+        return self.hidden(values) @ self.head + self.base
+
+    def hidden(self, values: Tensor) -> Tensor:
+        """(members, B, 256) what the layers make of the columns."""
         h = self._numbers(values).flatten(1).unsqueeze(0)  # (1, B, F * 8)
         for weight, bias, before, after in zip(
             self.weights, self.biases, self.before, self.after, strict=True
         ):
             h = (h * before) @ weight * after + bias
             h = functional.dropout(functional.relu(h), DROPOUT, self.training)
-        return h @ self.head + self.base
+        return h
 
     def _numbers(self, values: Tensor) -> Tensor:
         """(B, F, 8) each value by the pieces below it, its place, and whether it is missing."""

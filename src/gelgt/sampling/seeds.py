@@ -50,6 +50,11 @@ class Seeds:
         """(S,) the seed time of each label."""
         return self.time if self.lag is None else self.time + self.lag
 
+    def digest(self) -> str:
+        """The same for the same seeds, in their order."""
+        content = self.node.tobytes() + self.time.tobytes() + self.asked.tobytes()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
 
 def make_seeds(
     db: Database,

@@ -6,7 +6,6 @@ The sampling configuration decides what a seed may see (docs/time.md):
     seed-time   all rows before each seed's own time
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -95,8 +94,7 @@ class SeedData:
         few lists of seeds are kept."""
         if not self.plan:
             return None
-        content = seeds.node.tobytes() + seeds.time.tobytes() + seeds.asked.tobytes()
-        name = hashlib.blake2b(content, digest_size=16).hexdigest()
+        name = seeds.digest()
         if name not in self._histories:
             while len(self._histories) >= CACHED_HISTORIES:
                 self._histories.pop(next(iter(self._histories)))

@@ -54,7 +54,7 @@ class SideBySide:
             for trainer in self.trainers:
                 trainer.choose()
         for trainer in self.trainers:
-            trainer.model.eval()
+            trainer.finish()
         return [trainer.state for trainer in self.trainers]
 
     def _epoch(self, here: list[Trainer], record: "Record") -> None:

@@ -17,6 +17,7 @@ import torch
 from gelgt.config import TrainConfig
 from gelgt.history.seed_history import for_fitting
 from gelgt.nn.columns import PREFIX, ColumnsNetwork
+from gelgt.presets import RunConfig
 from gelgt.runs.tensors import load_tensors, save_tensors
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
 from gelgt.training.data import TrainingData
@@ -50,9 +51,8 @@ class Columns:
 
 def fit_columns(
     data: TrainingData,
-    config: TrainConfig,
+    config: RunConfig,
     device: torch.device,
-    members: int,
     *,
     seconds: float | None = None,
 ) -> Columns | None:
@@ -62,37 +62,46 @@ def fit_columns(
     Args:
         seconds: That it may take; None for no limit.
     """
-    rows = _learned(data, ("train",), config)
-    held_out = _validation(data, config)
+    train, model = config.train, config.model
+    rows = _learned(data, ("train",), train, model.futures)
+    held_out = _validation(data, train)
     if not rows.values.shape[1] or not len(held_out.labels):
         return None
     began = time.perf_counter()
     deadline = np.inf if seconds is None else began + seconds
-    fit = ColumnsFit(data.target, device, config.seed, members, deadline)
-    network, steps = fit.best(rows, held_out, config.epochs)
+    fit = ColumnsFit(data.target, device, train.seed, model.column_members, deadline)
+    network, steps = fit.best(rows, held_out, train.epochs)
     return Columns(network, max(steps, 1), fit.is_cut_off, time.perf_counter() - began)
 
 
 def refit_columns(
     columns: Columns,
     data: TrainingData,
-    config: TrainConfig,
+    config: RunConfig,
     device: torch.device,
     splits: tuple[str, ...],
 ) -> Columns:
     """The same with the labels of other splits, for as many steps."""
-    fit = ColumnsFit(data.target, device, config.seed, len(columns.network.base))
-    return replace(columns, network=fit.fixed(_learned(data, splits, config), columns.steps))
+    fit = ColumnsFit(data.target, device, config.train.seed, len(columns.network.base))
+    rows = _learned(data, splits, config.train, config.model.futures)
+    return replace(columns, network=fit.fixed(rows, columns.steps))
 
 
-def _learned(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> ColumnRows:
+def _learned(
+    data: TrainingData, splits: tuple[str, ...], config: TrainConfig, weight: float
+) -> ColumnRows:
     seeds, labels = learnable(data, splits, config)
     if len(seeds) > MOST_ROWS:
         some = np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False)
         some.sort()
         seeds, labels = seeds.take(some), labels[some]
     values = for_fitting(data.columns_of(seeds), seeds, data.plan)
-    return ColumnRows(values, data.target.encode(labels))
+    rows = ColumnRows(values, data.target.encode(labels))
+    # A number says more of its window than a class does: beside it they cost a little
+    # (docs/research/quality.md).
+    if weight and data.target.task_type != "regression":
+        rows.futures, rows.weight = data.futures(seeds, splits), weight
+    return rows
 
 
 def _validation(data: TrainingData, config: TrainConfig) -> ColumnRows:

@@ -20,13 +20,23 @@ SCORED = 2_048  # rows of each pass when held-out rows are scored
 
 @dataclass
 class ColumnRows:
-    """What one network learns from."""
+    """What one network learns from.
+
+    Attributes:
+        values: (S, F) columns.
+        labels: (S,) or (S, L).
+        futures: (S, A) what the windows of the labels hold besides; None where nobody asks.
+        weight: Of the loss of futures.
+    """
 
     values: Tensor
     labels: Tensor
+    futures: Tensor | None = None
+    weight: float = 0.0
 
     def to(self, device: torch.device) -> "ColumnRows":
-        return ColumnRows(self.values.to(device), self.labels.to(device))
+        futures = None if self.futures is None else self.futures.to(device)
+        return ColumnRows(self.values.to(device), self.labels.to(device), futures, self.weight)
 
 
 @dataclass
@@ -62,6 +72,7 @@ class ColumnsFit:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = ColumnsNetwork(rows.values.shape[1], self.target.outputs, self.members)
+            network.expect(0 if rows.futures is None else rows.futures.shape[1])
         network.start(rows.values, torch.tensor(self.target.start))
         return network.to(self.device)
 
@@ -84,12 +95,14 @@ class ColumnsFit:
 
         self._train(network, rows, EPOCH * epochs, is_enough)
         network.load_state_dict(best)
+        network.expect(0)
         return network, at
 
     def fixed(self, rows: ColumnRows, steps: int) -> ColumnsNetwork:
         """A network after so many steps."""
         network = self.network(rows)
         self._train(network, rows, steps)
+        network.expect(0)
         return network
 
     def _is_over(self) -> bool:
@@ -113,7 +126,9 @@ class ColumnsFit:
         then, and when time is over."""
         rows, size = rows.to(self.device), len(rows.labels)
         order = torch.Generator().manual_seed(self.seed)
-        take = ColumnsStep(network, rows.values, rows.labels, self.target, RATE, DECAY)
+        futures = rows.values[:, :0] if rows.futures is None else rows.futures
+        learned = (rows.values, rows.labels, self.target)
+        take = ColumnsStep(network, *learned, RATE, DECAY, futures, rows.weight)
         average, places = MovingAverage(network, AVERAGE), torch.zeros(0, dtype=torch.int64)
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
+from gelgt.training.objective import future_losses
 from gelgt.training.optimiser import set_rates
 
 CLIP = 1.0  # largest norm of the gradient
@@ -20,6 +21,8 @@ class ColumnsStep:
         values, labels: (S, F) and (S,) or (S, L) of all rows, on the same device.
         target: For the loss.
         rate, decay: Of AdamW.
+        futures: (S, A) targets beside the labels, NaN where there is none; A may be 0.
+        weight: Of their loss.
     """
 
     def __init__(
@@ -30,8 +33,11 @@ class ColumnsStep:
         target: Target,
         rate: float,
         decay: float,
+        futures: Tensor,
+        weight: float,
     ) -> None:
         self.network, self.values, self.labels, self.target = network, values, labels, target
+        self.futures, self.weight = futures, weight
         self.parameters, self.rate = list(network.parameters()), rate
         is_cuda = values.is_cuda
         self.optimiser = torch.optim.AdamW(
@@ -65,10 +71,15 @@ class ColumnsStep:
         self._graph.replay()
 
     def _take(self, places: Tensor) -> None:
-        out = self.network.of_members(self.values.index_select(0, places))
+        network = self.network
+        h = network.hidden(self.values.index_select(0, places))  # (members, B, 256)
+        out = h @ network.head + network.base
         # all members in one call: the launches of many small ones take longer than the work
         labels = torch.cat([self.labels.index_select(0, places)] * len(out))
         loss = self.target.loss(out.flatten(0, 1), labels)
+        if network.futures is not None:
+            wanted = self.futures.index_select(0, places)
+            loss = loss + self.weight * future_losses(h @ network.futures, wanted).mean()
         for parameter, gradient in zip(
             self.parameters, torch.autograd.grad(loss, self.parameters), strict=True
         ):

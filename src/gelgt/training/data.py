@@ -33,6 +33,7 @@ from gelgt.tasks.times import seconds
 from gelgt.tasks.windows import differing_labels, has_windows, with_more_windows
 from gelgt.training.budget import columns_budget
 from gelgt.training.examples import KNOWN, joined
+from gelgt.training.futures import future_targets
 from gelgt.training.objective import Objective
 from gelgt.training.rank_objective import RankObjective
 
@@ -40,6 +41,7 @@ FEW_ROWS = 20_000  # training rows up to which more seed times are taken by them
 MOST_WINDOWS = 4
 FEW_LABELS = 10_000  # labels up to which several networks are trained by themselves
 FEW_LABELS_ENSEMBLE = 5
+CACHED_FUTURES = 2  # of the columns network, and of the networks over subgraphs
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
 
 Windows = int | Literal["auto"]
@@ -301,10 +303,39 @@ class TrainingData(SeedData):
         model: RelationalModel,
         seeds: Seeds,
         labels: NDArray[Any],
+        splits: tuple[str, ...],
         device: torch.device,
     ) -> Objective | RankObjective:
-        """The loss of the seeds that are learned from."""
-        return Objective(self.target, self.target.encode(labels).to(device))
+        """The loss of the seeds that are learned from, and a layer of the model for futures that it
+        learns beside their labels."""
+        encoded, weight = self.target.encode(labels).to(device), model.config.futures
+        futures = self.futures(seeds, splits) if weight else torch.zeros(len(seeds), 0)
+        model.expect(futures.shape[1])
+        if not futures.shape[1]:
+            return Objective(self.target, encoded)
+        return Objective(self.target, encoded, futures.to(device), weight)
+
+    def futures(self, seeds: Seeds, splits: tuple[str, ...]) -> Tensor:
+        """(S, A) what the windows of seeds hold that are learned from; those of the last few lists
+        of seeds are kept, since every network of a run asks for the same.
+
+        Args:
+            splits: Whose labels are learned: windows end by the validation time in training, and by
+                the test time where the labels known by then are learned.
+        """
+        ends = {"train": self.task.val_timestamp, KNOWN: self.task.test_timestamp}
+        end = ends.get(splits[0]) if len(splits) == 1 else None
+        until = None if end is None else seconds(end)
+        name = f"{until} {seeds.digest()}"
+        if name not in self._futures:
+            while len(self._futures) >= CACHED_FUTURES:
+                self._futures.pop(next(iter(self._futures)))
+            self._futures[name] = future_targets(self.visible, seeds, until)
+        return self._futures[name]
+
+    @cached_property
+    def _futures(self) -> dict[str, Tensor]:
+        return {}
 
     def scorer(
         self, model: Ensemble, device: torch.device, precision: str = "auto"

@@ -227,7 +227,7 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
         return trained
     networks, states, columns = [], trained.states, trained.columns
     if columns is not None:
-        columns = refit_columns(columns, job.data, job.config.train, job.device, splits)
+        columns = refit_columns(columns, job.data, job.config, job.device, splits)
     studio = _studio(job, columns is None, is_kept=False)
     jobs = [_again(number, state, splits) for number, state in enumerate(states)]
     for member in _retrained(job, studio, jobs):

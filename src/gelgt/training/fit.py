@@ -97,9 +97,11 @@ class Trainer:
         )
         self.steps = self._steps_of_epoch(len(seeds))
         self.why_eager = self._why_eager(is_recorded)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)  # of the layer for futures, where the objective adds one
+            objective = data.objective(model, seeds, labels, self.goal.splits, self.device)
         self.optimiser = make_optimiser(model, config, is_recorded=self.why_eager is None)
         self.rates = [float(group["lr"]) for group in self.optimiser.param_groups]
-        objective = data.objective(model, seeds, labels, self.device)
         self.average = MovingAverage(model, config.weight_average)
         self.setup = StepSetup(
             model,
@@ -166,7 +168,7 @@ class Trainer:
             while not self.state.ended:
                 self._epoch()
             self.choose()
-        self.model.eval()
+        self.finish()
         return self.state
 
     # One epoch, or the rest of it.
@@ -299,6 +301,11 @@ class Trainer:
                 state.averaged = sorted(epoch for epoch, _ in state.best_epochs)
                 return
         self.model.load_state_dict(self.best.weights[0])
+
+    def finish(self) -> None:
+        """Leave the network as one that predicts: without the layer for futures."""
+        self.model.expect(0)
+        self.model.eval()
 
     def _validate(self) -> dict[str, float]:
         places, labels = self.validated(), self.data.labels("val")

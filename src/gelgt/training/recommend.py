@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gelgt.candidates.columns import COLUMNS
 from gelgt.candidates.find import Candidates
@@ -176,8 +175,8 @@ class RecommendData(TrainingData):
         model: RelationalModel,
         seeds: Seeds,
         labels: NDArray[Any],
+        splits: tuple[str, ...],
         device: torch.device,
-        offsets: Tensor | None = None,
     ) -> RankObjective:
         """The loss of the seeds that are learned from."""
         assert model.recommender is not None

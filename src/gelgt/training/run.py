@@ -38,7 +38,6 @@ from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.follow import Entry, follow, meet
-from gelgt.training.graph_share import with_graph
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.journal import About, Journal
 from gelgt.training.key import run_key
@@ -47,7 +46,8 @@ from gelgt.training.progress import Progress
 from gelgt.training.ranking import train_ranking
 from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
-from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees, with_share
+from gelgt.training.shares import with_shares
+from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees
 from gelgt.training.workers import Workers, led
 from gelgt.training.write import Result, write_run
 
@@ -170,10 +170,7 @@ def _train(job: Job) -> Run:
     trees = _grow_trees(job)
     trained = fit_ensemble(job, trees, _fit_columns(job))
     job.clock.done("training", trained.summary())
-    trained, outputs = with_graph(job, trained)
-    if trained.trees is not None:
-        trained = replace(trained, trees=with_share(trained.trees, outputs, job.data))
-        job.progress.notice(_tree_words(trained))
+    trained, outputs = with_shares(job, trained)
     before = _parts(job, trained, "val", outputs)
     calibration = calibrate(job, before)
     parts = {"val": calibration.applied(before)}
@@ -224,13 +221,7 @@ def _fit_columns(job: Job) -> Columns | None:
     job.progress.plan("columns network", limit)
     columns = begun_columns(job.out, job.key) if job.options.resume else None
     if columns is None:
-        columns = fit_columns(
-            job.data,
-            config.train,
-            job.device,
-            config.model.column_members,
-            seconds=limit,
-        )
+        columns = fit_columns(job.data, config, job.device, seconds=limit)
         if columns is not None:
             save_columns(job.out, job.key, columns)
     if columns is None:
@@ -309,13 +300,6 @@ def _tell_data(job: Job) -> None:
             "model.trees = false: LightGBM, which would predict beside the network, is not "
             "installed"
         )
-
-
-def _tree_words(trained: Trained) -> str:
-    share = 0.0 if trained.trees is None else trained.trees.share
-    if not share:
-        return "trees: validation takes none of them"
-    return f"trees make up {share:.0%} of the prediction"
 
 
 def _as_begun(config: RunConfig, out: Path, key: str) -> RunConfig:

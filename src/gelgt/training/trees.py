@@ -26,7 +26,6 @@ from gelgt.presets import RunConfig
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable
 
-SHARES = (0.0, 0.25, 0.5, 0.75)  # of the trees, among which validation chooses
 SEEDS = 3  # forests whose mean is taken
 MOST_ROWS = 200_000  # labels that trees are grown on
 MOST_CLASSES = 50
@@ -61,6 +60,11 @@ class GrownTrees:
     seconds: float = 0.0
     is_cut_off: bool = False
 
+    @property
+    def has_learned(self) -> bool:
+        """Forests that stopped at once are nearly a constant, which would only blur a ranking."""
+        return max(self.rounds) > 1
+
 
 def wants_trees(data: TrainingData, config: RunConfig) -> bool:
     """Whether trees are asked for, and there is something that they can be grown on."""
@@ -81,24 +85,6 @@ def grow_trees(
     if not len(usable):
         return None
     return grow(data, config.train, ("train",), Watched(columns, truth, seconds))
-
-
-def with_share(grown: GrownTrees, network: Tensor, data: TrainingData) -> GrownTrees:
-    """The trees with the share that has the least validation loss, which may be 0.
-
-    Args:
-        network: (E, outputs) what the networks put out for the validation seeds that exist.
-    """
-    if max(grown.rounds) == 1:
-        # Stopped at once: nearly a constant, which would only blur the network's ranking.
-        return grown
-    usable, columns, truth = _validation(data)
-    of_network, of_trees = network[torch.from_numpy(usable)], grown.trees(columns).float()
-    losses = [
-        float(data.target.loss((1 - share) * of_network + share * of_trees, truth))
-        for share in SHARES
-    ]
-    return replace(grown, share=SHARES[int(np.argmin(losses))])
 
 
 def _validation(data: TrainingData) -> tuple[NDArray[np.int64], Tensor, Tensor]:
