@@ -25,7 +25,7 @@ from gelgt.sampling import SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.seed_data import SeedData
 
-MEASURED = 16  # batches whose sizes decide how much room there is
+MEASURED = 32  # batches whose sizes decide how much room there is
 LAG = 3  # batches that the host may be ahead of what it has read back
 THREADS, PREFETCH = 4, 6
 
@@ -59,11 +59,20 @@ class Replay:
     Args:
         work: The function; it must not depend on any value on the host.
         device: Where it runs.
-        unchanged: Undoes what a trial run of the function changes.
+        unchanged: Undoes what a trial run changes.
+        trial: What is run before each recording: compilers, libraries and the optimiser set
+            themselves up in it, which a recording must not contain. The function itself if None.
     """
 
-    def __init__(self, work: Work, device: torch.device, unchanged: Context = nullcontext) -> None:
+    def __init__(
+        self,
+        work: Work,
+        device: torch.device,
+        unchanged: Context = nullcontext,
+        trial: Work | None = None,
+    ) -> None:
         self.work, self.device, self.unchanged = work, device, unchanged
+        self.trial = trial or work
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
 
@@ -94,13 +103,10 @@ class Replay:
         words.copy_(batch.words)
         _select_history(batch.shape, words, history, of_batch)
         inputs = StaticInput(batch.shape, words, of_batch)
-        # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must
-        # not contain that.
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side), self.unchanged():
-            for _ in range(1 if self.programs else 2):
-                self.work(inputs)
+            self.trial(inputs)
         torch.cuda.current_stream(self.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording
@@ -131,6 +137,12 @@ def side_by_side(works: Sequence[Work], device: torch.device) -> Work:
         return torch.stack(outs)
 
     return together
+
+
+def one_for_all(works: Sequence[Work]) -> Work:
+    """A trial run of several functions of one form side by side: the first of them launches what
+    all of them launch."""
+    return lambda inputs: torch.stack([works[0](inputs)] * len(works))
 
 
 class RecordedTensor:
