@@ -75,6 +75,7 @@ class Replay:
         self.trial = trial or work
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
+        self.sender = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: StaticBatch, history: Tensor | None = None) -> Tensor:
         """The function's output, valid until the next call.
@@ -85,13 +86,25 @@ class Replay:
         program = self.programs.get(batch.shape)
         if program is None:
             program = self.programs[batch.shape] = self._record(batch, history)
-        program.words.copy_(batch.words, non_blocking=True)
+        program.words.copy_(self._sent(batch.words), non_blocking=True)
         _select_history(batch.shape, program.words, history, program.history)
         if program.graph is None:
             return self.work(StaticInput(batch.shape, program.words, program.history))
         program.graph.replay()
         assert program.out is not None
         return program.out
+
+    def _sent(self, words: Tensor) -> Tensor:
+        """A packed batch on the device: it travels while the batch before is still worked on, whose
+        words the record reads."""
+        if self.sender is None:
+            return words
+        here = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self.sender):
+            sent = words.to(self.device, non_blocking=True)
+        here.wait_stream(self.sender)
+        sent.record_stream(here)
+        return sent
 
     def _record(self, batch: StaticBatch, history: Tensor | None) -> _Program:
         words = torch.empty_like(batch.words, device=self.device)
