@@ -88,6 +88,43 @@ def test_batch_norm_over_real_rows(is_relu: bool) -> None:
 
 
 @on_device
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_batch_norm_by_running_statistics(is_relu: bool) -> None:
+    """The real rows as in evaluation; filler rows are finite."""
+    from gelgt.nn.kernels.batch_norm import batch_apply
+    from gelgt.nn.static.ops import masked_batch_norm
+
+    x, weight, bias = 3 + draw(2, 70, 24), draw(2, 24, seed=1), draw(2, 24, seed=2)
+    running = 2 + draw(2, 24, seed=3), 1 + draw(2, 24, seed=4).abs()
+    counts = torch.tensor([70, 33], dtype=torch.int32, device=DEVICE)
+    expected, _ = masked_batch_norm(
+        x, counts, weight, bias, running, training=False, eps=1e-5, is_relu=is_relu
+    )
+    found = batch_apply(
+        x, counts, weight, bias, running[0], torch.rsqrt(running[1] + 1e-5), is_relu
+    )
+    for table, count in enumerate(counts.tolist()):
+        torch.testing.assert_close(found[table, :count], expected[table, :count])
+    assert torch.isfinite(found).all()
+
+
+@on_device
+def test_sums_of_some_rows() -> None:
+    """Of rows in any order, and of one twice, as of all rows: every row is a sum of its own."""
+    from gelgt.nn.kernels.segments import launch_segment_sum
+
+    rows, width = 40, 24
+    x, weight = draw(rows, width), draw(150, seed=1).abs()
+    other = torch.arange(150, device=DEVICE, dtype=torch.int32) * 7 % rows
+    borders = torch.linspace(0, 150, rows + 1, device=DEVICE).to(torch.int32)
+    some = torch.tensor([39, 0, 17, 17], device=DEVICE)
+    start, end = borders[:-1], borders[1:]
+    whole = launch_segment_sum(x, other, weight, start, end)
+    found = launch_segment_sum(x, other, weight, start[some], end[some])
+    assert torch.equal(found, whole[some])
+
+
+@on_device
 def test_dropout_follows_from_seed_and_call() -> None:
     """A share is zeroed and the mean stays; another call or seed draws otherwise, the same ones the
     same, whatever is drawn besides."""
