@@ -6,7 +6,7 @@ longer than a prediction.
 """
 
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,11 +36,11 @@ class WeightedSAGE(nn.Module):
         return self._joined(messages.received.sum_at(x, rows), x.index_select(0, rows))
 
     def _joined(self, received: Tensor, x: Tensor) -> Tensor:
-        out: Tensor = self.lin_l(received)
-        if torch.is_grad_enabled() or not x.is_cuda:
-            return out + self.lin_r(x)
-        # added where the product is written
-        return out.addmm_(x.to(out.dtype), self.lin_r.weight.to(out.dtype).t())
+        if x.is_cuda and not torch.is_grad_enabled():  # added where the product is written
+            out: Tensor = self.lin_l(received)
+            return out.addmm_(x.to(out.dtype), self.lin_r.weight.to(out.dtype).t())
+        added: Tensor = self.lin_l(received) + self.lin_r(x)
+        return added
 
 
 class GNNBranch(nn.Module):
@@ -60,12 +60,12 @@ class GNNBranch(nn.Module):
         """The same of some rows (n,) alone, such as the seeds: (T, d) → (n, d). While nothing is
         learned, the last layer leaves the others out."""
         if self.training or torch.is_grad_enabled():
-            return self(h, messages).index_select(0, rows)
+            return self._passed(h, messages, len(self.norms)).index_select(0, rows)
         h = self._passed(h, messages, len(self.norms) - 1)
-        last: Any = self.convolutions[-1]
-        return bent(
-            self.norms[-1](last.at(rows, h, messages)), h.index_select(0, rows), self.dropout
-        )
+        last = self.convolutions[-1]
+        assert isinstance(last, WeightedSAGE)
+        normed = self.norms[-1](last.at(rows, h, messages))
+        return bent(normed, h.index_select(0, rows), self.dropout)
 
     def _passed(self, h: Tensor, messages: Messages, layers: int) -> Tensor:
         """Through the first layers."""

@@ -140,13 +140,17 @@ def side_by_side(works: Sequence[Work], device: torch.device) -> Work:
 
     def together(inputs: StaticInput) -> Tensor:
         here = torch.cuda.current_stream(device)
-        outs = []
-        for work, stream in zip(works, streams):
-            stream.wait_stream(here)
-            with torch.cuda.stream(stream):
-                outs.append(work(inputs))
-        for stream in streams:
-            here.wait_stream(stream)
+        outs: list[Tensor] = []
+        try:
+            for work, stream in zip(works, streams):
+                stream.wait_stream(here)
+                with torch.cuda.stream(stream):
+                    outs.append(work(inputs))
+        finally:
+            # Also where memory has ended: a recording with streams apart would end with an error of
+            # its own.
+            for stream in streams[: len(outs) + 1]:
+                here.wait_stream(stream)
         return torch.stack(outs)
 
     return together
