@@ -3,7 +3,7 @@ interpreter in a process of its own."""
 
 import pytest
 import torch
-from interpreter import DEVICE, on_device
+from interpreter import DEVICE, LOW, on_device
 from torch.nn import functional
 
 
@@ -178,6 +178,26 @@ def test_kept_rows_are_those_of_a_sort(keep: int) -> None:
     assert torch.equal(found[:138], expected[:138])
     assert not bool(found[138:].any())
     assert int(found.sum()) == 1 + min(keep, 40) + min(keep, 97)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.float32, LOW])
+def test_scores_are_products_with_the_seed(dtype: torch.dtype) -> None:
+    from gelgt.nn.kernels.ranks import launch_scores
+    from gelgt.nn.refinement import semantic_scores
+
+    offsets, subgraph = draw_subgraphs()
+    h = draw(140, 24).to(dtype)
+    found = launch_scores(h, offsets, 97)
+    near = subgraph.long().clamp(max=len(offsets) - 2)
+    h_seed = h[offsets[:-1].long()][near]
+    expected = (h * h_seed).float().sum(1)  # the sum as under autocast
+    torch.testing.assert_close(found[:138], expected[:138], atol=1e-5, rtol=1e-5)
+    assert not found[138:].any()
+    if dtype == torch.float32:
+        torch.testing.assert_close(
+            semantic_scores(h, offsets.long(), near)[:138], found[:138], atol=1e-5, rtol=1e-5
+        )
 
 
 @on_device

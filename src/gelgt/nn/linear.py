@@ -18,10 +18,11 @@ from gelgt.nn.precision import lowered
 
 def is_fused(x: Tensor) -> bool:
     """Whether kernels of their own are used for a tensor: in training under autocast on CUDA."""
-    return torch.is_grad_enabled() and _has_kernels(x)
+    return torch.is_grad_enabled() and has_kernels(x)
 
 
-def _has_kernels(x: Tensor) -> bool:
+def has_kernels(x: Tensor) -> bool:
+    """Whether there are kernels of their own for a tensor: under autocast on CUDA."""
     return (
         x.is_cuda
         and x.numel() > 0  # a batch may have no row of a table
@@ -84,7 +85,7 @@ class FeedForward(nn.Sequential):
 def bent(y: Tensor, residual: Tensor, dropout: Dropout) -> Tensor:
     """residual + dropout(GELU(y)): (T, d), (T, d) → (T, d). Also without a gradient it is one pass
     instead of two, while behind a product it would be as many."""
-    if not _has_kernels(y):
+    if not has_kernels(y):
         plain: Tensor = residual + dropout(functional.gelu(y))
         return plain
     rate = dropout.p if dropout.training else 0.0
