@@ -6,7 +6,6 @@ are shuffled, always in the same way: they mostly come by time, early ones have 
 ones many, and batches that are all alike fill few shapes almost completely (docs/benchmarks.md).
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -18,10 +17,10 @@ from gelgt.nn import ModelInput, RelationalModel
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.weights import LowWeights
-from gelgt.sampling import Seeds, SubgraphLoader
+from gelgt.sampling import Seeds
 from gelgt.sampling.batch import SubgraphBatch
+from gelgt.scoring.outbox import Outbox
 from gelgt.scoring.replay import (
-    LAG,
     Context,
     Replay,
     Work,
@@ -93,48 +92,21 @@ class RecordedNetworks:
         loader.then, loader.threads, loader.prefetch = pack, THREADS, PREFETCH
         for weights in self.weights:
             weights.convert()
-        shuffled = self._results(loader, history, eager)
+        outbox = Outbox(len(seeds), batch_size, self.device)
+        for batch in loader:
+            if isinstance(batch, ModelInput):
+                outbox.add(eager(batch))
+            else:
+                outbox.add(self.replay(batch, history=history)[: batch.seeds])
+        shuffled = outbox.all()
         if (
             is_cramped
         ):  # these seeds have larger neighbourhoods than those that shapes were made for
             larger = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             if larger.shapes[-1].rows > packer.shapes[-1].rows:
                 packer.shapes += larger.shapes[-1:]
-        results = torch.empty_like(shuffled, pin_memory=False)
+        results = torch.empty_like(shuffled)
         results[torch.from_numpy(loader.order(0))] = shuffled
-        return results
-
-    def _results(
-        self,
-        loader: SubgraphLoader,
-        history: Tensor | None,
-        eager: Callable[[ModelInput], Tensor],
-    ) -> Tensor:
-        """What the networks put out for the batches of a loader, one after the other, on the
-        host."""
-        results: Tensor | None = None
-        waiting: deque[torch.cuda.Event] = deque()
-        done = 0
-        for batch in loader:
-            out = (
-                eager(batch)
-                if isinstance(batch, ModelInput)
-                else self.replay(batch, history=history)[: batch.seeds]
-            )
-            if results is None:
-                shape = (len(loader.seeds), *out.shape[1:])
-                results = torch.empty(shape, pin_memory=self._is_cuda)
-            results[done : done + len(out)].copy_(out, non_blocking=True)
-            done += len(out)
-            if self._is_cuda:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                event.record()
-                waiting.append(event)
-                if len(waiting) > LAG:
-                    waiting.popleft().synchronize()
-        if self._is_cuda:
-            torch.cuda.current_stream(self.device).synchronize()
-        assert results is not None, "somebody is asked about"
         return results
 
     @property

@@ -26,7 +26,6 @@ from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.seed_data import SeedData
 
 MEASURED = 32  # batches whose sizes decide how much room there is
-LAG = 3  # batches that the host may be ahead of what it has read back
 THREADS, PREFETCH = 4, 6
 
 Work = Callable[[StaticInput], Tensor]

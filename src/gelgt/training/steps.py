@@ -26,8 +26,8 @@ from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.lanes import Lanes
+from gelgt.scoring.outbox import LAG
 from gelgt.scoring.replay import (
-    LAG,
     PREFETCH,
     THREADS,
     RecordedTensor,
