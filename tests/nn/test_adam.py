@@ -157,6 +157,22 @@ def test_a_recording_keeps_its_addresses() -> None:
             tables.of(moved_anywhere())
 
 
+def test_recordings_without_a_trial_run_of_their_own() -> None:
+    """After one of another network, and after the first recording."""
+    tried, tables, read = Tables(), Tables(), []
+    tried.of(moved_anywhere())
+    tables.begin_like(tried)
+    for _ in range(3):
+        moved = moved_anywhere()
+        with recording():
+            table, chunks = tables.of(moved)
+        assert chunks.tolist() == tried.of(moved)[1].tolist()
+        read.append((table, moved))
+    for table, moved in read:
+        assert table[:, 1].tolist() == [each.gradient.data_ptr() for each in moved]
+    assert len({table.data_ptr() for table, _ in read}) == 3
+
+
 def moved_anywhere() -> list[Moved]:
     number = torch.zeros(())
     return [Moved(*(torch.zeros(n) for _ in range(4)), number, number, 0.0) for n in SIZES]

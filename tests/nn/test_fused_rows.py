@@ -3,7 +3,7 @@ interpreter in a process of its own."""
 
 import pytest
 import torch
-from interpreter import DEVICE, on_device
+from interpreter import DEVICE, LOW, on_device
 from torch.nn import functional
 
 
@@ -88,6 +88,43 @@ def test_batch_norm_over_real_rows(is_relu: bool) -> None:
 
 
 @on_device
+@pytest.mark.parametrize("is_relu", [False, True])
+def test_batch_norm_by_running_statistics(is_relu: bool) -> None:
+    """The real rows as in evaluation; filler rows are finite."""
+    from gelgt.nn.kernels.batch_norm import batch_apply
+    from gelgt.nn.static.ops import masked_batch_norm
+
+    x, weight, bias = 3 + draw(2, 70, 24), draw(2, 24, seed=1), draw(2, 24, seed=2)
+    running = 2 + draw(2, 24, seed=3), 1 + draw(2, 24, seed=4).abs()
+    counts = torch.tensor([70, 33], dtype=torch.int32, device=DEVICE)
+    expected, _ = masked_batch_norm(
+        x, counts, weight, bias, running, training=False, eps=1e-5, is_relu=is_relu
+    )
+    found = batch_apply(
+        x, counts, weight, bias, running[0], torch.rsqrt(running[1] + 1e-5), is_relu
+    )
+    for table, count in enumerate(counts.tolist()):
+        torch.testing.assert_close(found[table, :count], expected[table, :count])
+    assert torch.isfinite(found).all()
+
+
+@on_device
+def test_sums_of_some_rows() -> None:
+    """Of rows in any order, and of one twice, as of all rows: every row is a sum of its own."""
+    from gelgt.nn.kernels.segments import launch_segment_sum
+
+    rows, width = 40, 24
+    x, weight = draw(rows, width), draw(150, seed=1).abs()
+    other = torch.arange(150, device=DEVICE, dtype=torch.int32) * 7 % rows
+    borders = torch.linspace(0, 150, rows + 1, device=DEVICE).to(torch.int32)
+    some = torch.tensor([39, 0, 17, 17], device=DEVICE)
+    start, end = borders[:-1], borders[1:]
+    whole = launch_segment_sum(x, other, weight, start, end)
+    found = launch_segment_sum(x, other, weight, start[some], end[some])
+    assert torch.equal(found, whole[some])
+
+
+@on_device
 def test_dropout_follows_from_seed_and_call() -> None:
     """A share is zeroed and the mean stays; another call or seed draws otherwise, the same ones the
     same, whatever is drawn besides."""
@@ -141,6 +178,26 @@ def test_kept_rows_are_those_of_a_sort(keep: int) -> None:
     assert torch.equal(found[:138], expected[:138])
     assert not bool(found[138:].any())
     assert int(found.sum()) == 1 + min(keep, 40) + min(keep, 97)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.float32, LOW])
+def test_scores_are_products_with_the_seed(dtype: torch.dtype) -> None:
+    from gelgt.nn.kernels.ranks import launch_scores
+    from gelgt.nn.refinement import semantic_scores
+
+    offsets, subgraph = draw_subgraphs()
+    h = draw(140, 24).to(dtype)
+    found = launch_scores(h, offsets, 97)
+    near = subgraph.long().clamp(max=len(offsets) - 2)
+    h_seed = h[offsets[:-1].long()][near]
+    expected = (h * h_seed).float().sum(1)  # the sum as under autocast
+    torch.testing.assert_close(found[:138], expected[:138], atol=1e-5, rtol=1e-5)
+    assert not found[138:].any()
+    if dtype == torch.float32:
+        torch.testing.assert_close(
+            semantic_scores(h, offsets.long(), near)[:138], found[:138], atol=1e-5, rtol=1e-5
+        )
 
 
 @on_device

@@ -115,6 +115,20 @@ def test_rows_without_edges_and_graphs_without_edges() -> None:
         assert torch.isfinite(out).all()
 
 
+@pytest.mark.parametrize("layers", [1, 3])
+def test_some_rows_alone(layers: int) -> None:
+    """What all rows give, without the last layer of the others where nothing is learned."""
+    torch.manual_seed(0)
+    branch, x = GNNBranch(8, layers, 0.0).eval(), torch.randn(5, 8)
+    edges = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 1]])
+    messages = averaged_messages(edges, torch.zeros(4, dtype=torch.int64), "all", 5)
+    rows = torch.tensor([1, 0, 1])
+    expected = branch(x, messages)[rows]
+    torch.testing.assert_close(branch.at(rows, x, messages), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(branch.at(rows, x, messages), expected)
+
+
 def test_gradients_reach_the_neighbours() -> None:
     x = torch.randn(3, 4, requires_grad=True)
     sent = averaged_messages(torch.tensor([[1], [0]]), torch.tensor([0]), "all", 3)

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from test_static import PLACES, World, room_of, sampled, world
 
 from gelgt.nn.static.layout import run_means
 from gelgt.nn.static.pack import Packer, measure
-from gelgt.nn.static.shape import Size, choose_shapes
+from gelgt.nn.static.shape import LEVELS, Size, choose_shapes
 from gelgt.nn.sums import Messages, Segments
 
 __all__ = ["world"]  # a fixture
@@ -51,6 +52,44 @@ def test_shapes_have_room_for_what_was_seen() -> None:
     rich = replace(seen[2], messages=7000)
     assert not any(shape.fits(rich) for shape in shapes[:-1])
     assert shapes[-1].fits(rich), "one shape has room to spare"
+
+
+def test_few_shapes_leave_little_room_empty() -> None:
+    """Of batches whose rows vary as those of shuffled seeds do: each finds room among shapes that
+    were chosen from some of the others, in the first epoch in the largest alone."""
+    draws = np.random.default_rng(0).normal(8000, 480, 400)
+    sizes = [Size(int(n), int(0.8 * n), int(3.1 * n), (12, int(0.2 * n), 0)) for n in draws]
+    shapes = choose_shapes(sizes[:32], 128, 128 * 300, [12, 10_000, 50])
+    assert len(shapes) == LEVELS + 1
+    packer = Packer(shapes, np.zeros(4, np.int64), None, False, 1, pin_memory=False)
+    empty = {}
+    for every in (LEVELS, 2, 1):
+        packer.every = every
+        used = [next(s for s in packer.in_use if s.fits(size)) for size in sizes]
+        empty[every] = sum(s.rows for s in used) / sum(s.rows for s in sizes) - 1
+        assert len(set(used) - {shapes[-1]}) <= -(-LEVELS // every)
+        assert used.count(shapes[-1]) <= 2
+    assert packer.in_use == shapes
+    assert empty[1] < 0.04
+    assert empty[1] < empty[2] < 0.07
+    assert empty[2] < empty[LEVELS] < 0.3
+
+
+def test_the_first_shapes_are_the_largest(world: World) -> None:
+    """A batch is packed into the smallest shape among those that are in use."""
+    batch = sampled(world, PLACES)
+    room = room_of(world, batch, 30)
+    shapes = [replace(room, rows=room.rows + 64 * number) for number in range(4)]
+    packer = Packer(shapes, world[0].offsets, 30, False, len(world[0].relations), False)
+    for every, expected in ((LEVELS, 2), (2, 0), (1, 0)):
+        packer.every = every
+        packed = packer(batch)
+        assert packed is not None
+        assert packed.shape == shapes[expected]
+    packer.shapes = shapes[-1:]
+    packed = packer(batch)
+    assert packed is not None
+    assert packed.shape == shapes[-1]
 
 
 def test_means_over_runs() -> None:

@@ -5,7 +5,8 @@ On a CPU `plain_adam` stands in for the kernels, which tests/nn/test_adam.py com
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from gelgt import Database, Task
 from gelgt.nn.kernels.adam_launch import Moved, Rule, Tables
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.weights import LowWeights
 from gelgt.training import fit
-from gelgt.training.abreast import SideBySide
+from gelgt.training.abreast import Record, SideBySide
 from gelgt.training.fit import Trainer
 from gelgt.training.optimiser import make_optimiser
 from gelgt.training.spread import Member, MemberJob
@@ -249,14 +251,46 @@ def test_a_trial_run_changes_nothing(
     assert all(same(weights(made), weights(whole), name) for name in weights(whole))
 
 
-def test_networks_side_by_side(
-    db: Database, task: Task, fresh: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has its own copies, moments and average."""
+@pytest.fixture
+def recordable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "why_not_recorded", lambda *_: None)
     monkeypatch.setattr(
         fit, "make_optimiser", lambda model, config, **_: make_optimiser(model, config)
     )
+
+
+@pytest.mark.usefixtures("recordable")
+def test_one_trial_run_for_all(db: Database, task: Task) -> None:
+    """It changes no network, and leaves all of them with the state that a recorded step writes:
+    what is allocated while recording is written anew by every replay."""
+    of = studio(db, task, small(train__precision="bfloat16", **AVERAGED))
+    first = of.trainer(MemberJob(0))
+    trainers = [first, *(of.trainer(MemberJob(number), beside=first) for number in (1, 2))]
+    expected = [weights(made) for made in trainers]
+    record = Record(trainers)
+    with closing(first.batches()) as batches:
+        ((batch,),) = islice(batches, 1)
+    replay = record.replay
+    for made in trainers:
+        made.prepare_step()
+    history = record.steps[0].history
+    assert history is not None
+    with replay.unchanged():
+        losses = replay.trial(StaticInput(batch.shape, batch.words, history[: batch.shape.seeds]))
+    assert losses.shape == (3,)
+    for made, before in zip(trainers, expected, strict=True):
+        assert all(same(weights(made), before, name) for name in before)
+        assert moments(made).keys() == moments(first).keys() != set()
+        assert not any(moment.any() for moment in moments(made).values())
+        steps = made.recorded
+        assert steps is not None
+        for copy, weight in zip(steps.weights.copies, steps.weights.originals, strict=True):
+            assert torch.equal(copy, weight.to(copy.dtype))
+
+
+@pytest.mark.usefixtures("recordable")
+def test_networks_side_by_side(db: Database, task: Task, fresh: list[int]) -> None:
+    """Each has its own copies, moments and average."""
     of = studio(db, task, small(train__precision="bfloat16", model__dropout=0.2, **AVERAGED))
     first = of.trainer(MemberJob(0))
     trainers = [first, of.trainer(MemberJob(1), beside=first)]

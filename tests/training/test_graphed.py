@@ -18,6 +18,7 @@ from tiny import opened, small
 import gelgt
 from gelgt import Database, Task
 from gelgt.nn.static.pack import StaticBatch
+from gelgt.nn.static.shape import Shape
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
 from gelgt.scoring import scorer as scorer_module
@@ -27,6 +28,7 @@ from gelgt.training.fit import Trainer
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Session
+from gelgt.training.steps import LONG
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +110,22 @@ def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Pa
     assert second.state.history[-1]["loss"] == whole.state.history[-1]["loss"]
     expected, found = weights(whole), weights(second)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_the_shapes_of_an_epoch(db: Database, task: Task) -> None:
+    """One in the first, so that there is one recording, and all of them in a long run; which ones
+    depends on nothing but the epoch."""
+    found: dict[int, list[Shape]] = {}
+    for epochs in ((0, 1, LONG), (LONG, 1, 0)):
+        made = trainer(db, task, small(train__batch_size=24, train__steps_per_epoch=40))
+        assert made.recorded is not None
+        for epoch in epochs:
+            made.state.epoch = epoch
+            shapes = [batch.shape for (batch,) in made.batches()]
+            assert found.setdefault(epoch, shapes) == shapes
+    assert set(found[0]) == {made.recorded.packer.shapes[-2]}
+    rows = {epoch: sum(shape.rows for shape in shapes) for epoch, shapes in found.items()}
+    assert rows[0] > rows[1] > rows[LONG]
 
 
 def test_a_batch_without_room_takes_an_ordinary_step(db: Database, task: Task) -> None:

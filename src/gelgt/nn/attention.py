@@ -183,7 +183,8 @@ class ReadOut(nn.Module):
         # of (seed, other) side by side, which need not be written
         for_seed, for_others = self.score.weight.chunk(2, dim=1)
         of_seed = functional.linear(seed, for_seed, self.score.bias).float()  # (B, 1)
-        scores = of_seed + functional.linear(others, for_others).squeeze(-1).float()  # (B, N - 1)
+        # of all rows, which lie behind each other as a product wants them
+        scores = of_seed + functional.linear(x, for_others)[:, 1:, 0].float()  # (B, N - 1)
         scores = scores.masked_fill(~mask[:, 1:], float("-inf"))
         alone = ~mask[:, 1:].any(1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(alone, 0.0), dim=1).masked_fill(alone, 0.0)

@@ -60,11 +60,19 @@ class AgeEncoder(nn.Module):
 
     def forward(self, age: Tensor, has_time: Tensor) -> Tensor:
         """(T,), (T,) → (T, d)."""
-        angle = age.float()[:, None] * self.frequencies  # (T, d/2)
-        timed = self.linear(
-            torch.cat([angle.sin(), angle.cos()], dim=1).to(self.linear.weight.dtype)
-        )
+        timed = self.linear(self._waves(age))
         return torch.where(has_time[:, None], timed, self.timeless.to(timed.dtype))
+
+    @torch.no_grad()
+    def _waves(self, age: Tensor) -> Tensor:
+        """Sines and cosines beside each other, written once and in the precision in which they are
+        read: (T,) → (T, d)."""
+        angle = age.float()[:, None] * self.frequencies  # (T, d/2)
+        half = angle.shape[1]
+        waves = angle.new_empty(len(angle), 2 * half, dtype=self.linear.weight.dtype)
+        torch.sin(angle, out=waves[:, :half])
+        torch.cos(angle, out=waves[:, half:])
+        return waves
 
 
 class RecencyEncoder(nn.Module):

@@ -5,6 +5,7 @@ The layer has the parameters of PyG's, under the same names. PyG itself is not i
 longer than a prediction.
 """
 
+from itertools import islice
 from typing import Literal
 
 import torch
@@ -28,8 +29,18 @@ class WeightedSAGE(nn.Module):
 
     def forward(self, x: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""
-        out: Tensor = self.lin_l(messages.total(x)) + self.lin_r(x)
-        return out
+        return self._joined(messages.total(x), x)
+
+    def at(self, rows: Tensor, x: Tensor, messages: Messages) -> Tensor:
+        """The same of some rows (n,) alone, without a gradient: (T, d) → (n, d)."""
+        return self._joined(messages.received.sum_at(x, rows), x.index_select(0, rows))
+
+    def _joined(self, received: Tensor, x: Tensor) -> Tensor:
+        if x.is_cuda and not torch.is_grad_enabled():  # added where the product is written
+            out: Tensor = self.lin_l(received)
+            return out.addmm_(x.to(out.dtype), self.lin_r.weight.to(out.dtype).t())
+        added: Tensor = self.lin_l(received) + self.lin_r(x)
+        return added
 
 
 class GNNBranch(nn.Module):
@@ -43,7 +54,22 @@ class GNNBranch(nn.Module):
 
     def forward(self, h: Tensor, messages: Messages) -> Tensor:
         """(T, d) → (T, d)."""
-        for convolution, norm in zip(self.convolutions, self.norms):
+        return self._passed(h, messages, len(self.norms))
+
+    def at(self, rows: Tensor, h: Tensor, messages: Messages) -> Tensor:
+        """The same of some rows (n,) alone, such as the seeds: (T, d) → (n, d). While nothing is
+        learned, the last layer leaves the others out."""
+        if self.training or torch.is_grad_enabled():
+            return self._passed(h, messages, len(self.norms)).index_select(0, rows)
+        h = self._passed(h, messages, len(self.norms) - 1)
+        last = self.convolutions[-1]
+        assert isinstance(last, WeightedSAGE)
+        normed = self.norms[-1](last.at(rows, h, messages))
+        return bent(normed, h.index_select(0, rows), self.dropout)
+
+    def _passed(self, h: Tensor, messages: Messages, layers: int) -> Tensor:
+        """Through the first layers."""
+        for convolution, norm in islice(zip(self.convolutions, self.norms), layers):
             h = bent(norm(convolution(h, messages)), h, self.dropout)
         return h
 

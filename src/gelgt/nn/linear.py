@@ -18,11 +18,15 @@ from gelgt.nn.precision import lowered
 
 def is_fused(x: Tensor) -> bool:
     """Whether kernels of their own are used for a tensor: in training under autocast on CUDA."""
+    return torch.is_grad_enabled() and has_kernels(x)
+
+
+def has_kernels(x: Tensor) -> bool:
+    """Whether there are kernels of their own for a tensor: under autocast on CUDA."""
     return (
         x.is_cuda
         and x.numel() > 0  # a batch may have no row of a table
         and torch.is_autocast_enabled("cuda")
-        and torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and has_triton(x.device)
     )
@@ -79,8 +83,9 @@ class FeedForward(nn.Sequential):
 
 
 def bent(y: Tensor, residual: Tensor, dropout: Dropout) -> Tensor:
-    """residual + dropout(GELU(y)): (T, d), (T, d) → (T, d)."""
-    if not is_fused(y):
+    """residual + dropout(GELU(y)): (T, d), (T, d) → (T, d). Also without a gradient it is one pass
+    instead of two, while behind a product it would be as many."""
+    if not has_kernels(y):
         plain: Tensor = residual + dropout(functional.gelu(y))
         return plain
     rate = dropout.p if dropout.training else 0.0

@@ -96,7 +96,8 @@ class GelGTModel(RelationalModel):
             return refined, None
         if self.config.wiring == "stacked":
             return refined, tokens.at_seeds(tokens.h)
-        return refined, refined.at_seeds(self.pass_messages(refined))
+        messages = refined.messages(self.config.gnn_mean)
+        return refined, self.gnn.at(refined.offsets[:-1], refined.h, messages)
 
     def sampled_tokens(self, inputs: Rows) -> Tokens:
         """All sampled rows, among which refinement chooses.

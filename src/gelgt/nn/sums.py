@@ -14,7 +14,7 @@ Packed batches are summed by PyTorch's `embedding_bag`, batches of fixed shapes,
 32 bits, on CUDA by a Triton kernel (`nn/kernels/segments.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,6 +63,13 @@ class Segments:
         return functional.embedding_bag(
             self.other, x.contiguous(), self.start, mode="sum", per_sample_weights=weight
         )
+
+    def sum_at(self, x: Tensor, rows: Tensor) -> Tensor:
+        """The same of some rows (n,) alone: (X, d) → (n, d)."""
+        if not x.is_cuda or self.other.dtype != torch.int32:
+            return self.sum(x).index_select(0, rows)
+        start, end = self.start.index_select(0, rows), self.end.index_select(0, rows)
+        return replace(self, start=start, end=end).sum(x)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """`RecordedNetworks`: what one network or the mean of several puts out, by replay on CUDA.
 
 All networks of an ensemble are one record: a batch is sampled, packed and sent once for all. What
-they put out comes back some batches later, so that the host is always ahead of the device.
+they put out comes back some batches later, so that the host is always ahead of the device. Seeds
+are shuffled, always in the same way: they mostly come by time, early ones have few rows and late
+ones many, and batches that are all alike fill few shapes almost completely (docs/benchmarks.md).
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -18,18 +19,19 @@ from gelgt.nn.static.pack import Packer, StaticBatch
 from gelgt.nn.static.weights import LowWeights
 from gelgt.sampling import Seeds
 from gelgt.sampling.batch import SubgraphBatch
+from gelgt.scoring.outbox import Outbox
 from gelgt.scoring.replay import (
-    LAG,
-    PREFETCH,
-    THREADS,
     Context,
     Replay,
+    Work,
     low_precision,
     make_packer,
+    one_for_all,
     side_by_side,
 )
 from gelgt.scoring.seed_data import SeedData
 
+THREADS, PREFETCH = 8, 12  # a batch takes several times as long to sample and pack as to score
 What = Literal["outputs", "each", "vectors"]
 
 
@@ -60,8 +62,8 @@ class RecordedNetworks:
         self.forms = [form, *(form.beside(network) for network in others)]
         self.weights = [LowWeights(network, low) for network in networks]
         works = [partial(self._output, number) for number in range(len(networks))]
-        self.outputs = side_by_side(works, device)
-        self.replay = Replay(self._work, device)
+        self.outputs, self.trial_outputs = side_by_side(works, device), one_for_all(works)
+        self.replay = Replay(self._work, device, trial=self._trial)
         self.packer: Packer | None = None
 
     def __call__(
@@ -69,7 +71,7 @@ class RecordedNetworks:
     ) -> Tensor:
         """(S, outputs or d), or (S, networks, outputs), of seeds in their order, on the host;
         `eager` does what does not fit into any recorded shape."""
-        loader = self.data.loader(seeds, batch_size)
+        loader = self.data.loader(seeds, batch_size, torch.Generator().manual_seed(0))
         packer = self.packer
         if packer is None or packer.shapes[0].seeds != batch_size:
             packer = make_packer(self.forms[0], self.data, loader, self._is_cuda)
@@ -88,44 +90,43 @@ class RecordedNetworks:
             return with_features(batch)  # type: ignore[no-any-return]
 
         loader.then, loader.threads, loader.prefetch = pack, THREADS, PREFETCH
-        parts: list[Tensor] = []
-        waiting: deque[torch.cuda.Event] = deque()
+        for weights in self.weights:
+            weights.convert()
+        outbox = Outbox(len(seeds), batch_size, self.device)
         for batch in loader:
-            out = (
-                eager(batch)
-                if isinstance(batch, ModelInput)
-                else self.replay(batch, history=history)[: batch.seeds]
-            )
-            host = torch.empty(out.shape, pin_memory=self._is_cuda)
-            parts.append(host.copy_(out, non_blocking=True))
-            if self._is_cuda:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                event.record()
-                waiting.append(event)
-                if len(waiting) > LAG:
-                    waiting.popleft().synchronize()
-        if self._is_cuda:
-            torch.cuda.current_stream(self.device).synchronize()
+            if isinstance(batch, ModelInput):
+                outbox.add(eager(batch))
+            else:
+                outbox.add(self.replay(batch, history=history)[: batch.seeds])
+        shuffled = outbox.all()
         if (
             is_cramped
         ):  # these seeds have larger neighbourhoods than those that shapes were made for
             larger = make_packer(self.forms[0], self.data, loader, self._is_cuda)
             if larger.shapes[-1].rows > packer.shapes[-1].rows:
                 packer.shapes += larger.shapes[-1:]
-        return torch.cat(parts)
+        results = torch.empty_like(shuffled)
+        results[torch.from_numpy(loader.order(0))] = shuffled
+        return results
 
     @property
     def _is_cuda(self) -> bool:
         return self.device.type == "cuda"
 
-    @torch.no_grad()
     def _work(self, inputs: StaticInput) -> Tensor:
+        return self._joined(self.outputs, inputs)
+
+    def _trial(self, inputs: StaticInput) -> Tensor:
+        return self._joined(self.trial_outputs, inputs)
+
+    @torch.no_grad()
+    def _joined(self, outputs: Work, inputs: StaticInput) -> Tensor:
         if self.what == "vectors":
-            with self.precision(), self.weights[0].used():
+            with self.precision(), self.weights[0].swapped():
                 return self.forms[0].seed_vectors(inputs).float()
-        outs = self.outputs(inputs)  # (networks, B, outputs)
+        outs = outputs(inputs)  # (networks, B, outputs)
         return outs.mean(0) if self.what == "outputs" else outs.transpose(0, 1)
 
     def _output(self, number: int, inputs: StaticInput) -> Tensor:
-        with self.precision(), self.weights[number].used():
+        with self.precision(), self.weights[number].swapped():
             return self.forms[number](inputs).float()

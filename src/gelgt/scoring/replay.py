@@ -25,8 +25,7 @@ from gelgt.sampling import SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.seed_data import SeedData
 
-MEASURED = 16  # batches whose sizes decide how much room there is
-LAG = 3  # batches that the host may be ahead of what it has read back
+MEASURED = 32  # batches whose sizes decide how much room there is
 THREADS, PREFETCH = 4, 6
 
 Work = Callable[[StaticInput], Tensor]
@@ -59,13 +58,23 @@ class Replay:
     Args:
         work: The function; it must not depend on any value on the host.
         device: Where it runs.
-        unchanged: Undoes what a trial run of the function changes.
+        unchanged: Undoes what a trial run changes.
+        trial: What is run before each recording: compilers, libraries and the optimiser set
+            themselves up in it, which a recording must not contain. The function itself if None.
     """
 
-    def __init__(self, work: Work, device: torch.device, unchanged: Context = nullcontext) -> None:
+    def __init__(
+        self,
+        work: Work,
+        device: torch.device,
+        unchanged: Context = nullcontext,
+        trial: Work | None = None,
+    ) -> None:
         self.work, self.device, self.unchanged = work, device, unchanged
+        self.trial = trial or work
         self.programs: dict[Shape, _Program] = {}
         self.pool: Any = None
+        self.sender = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: StaticBatch, history: Tensor | None = None) -> Tensor:
         """The function's output, valid until the next call.
@@ -76,13 +85,25 @@ class Replay:
         program = self.programs.get(batch.shape)
         if program is None:
             program = self.programs[batch.shape] = self._record(batch, history)
-        program.words.copy_(batch.words, non_blocking=True)
+        program.words.copy_(self._sent(batch.words), non_blocking=True)
         _select_history(batch.shape, program.words, history, program.history)
         if program.graph is None:
             return self.work(StaticInput(batch.shape, program.words, program.history))
         program.graph.replay()
         assert program.out is not None
         return program.out
+
+    def _sent(self, words: Tensor) -> Tensor:
+        """A packed batch on the device: it travels while the batch before is still worked on, whose
+        words the record reads."""
+        if self.sender is None:
+            return words
+        here = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self.sender):
+            sent = words.to(self.device, non_blocking=True)
+        here.wait_stream(self.sender)
+        sent.record_stream(here)
+        return sent
 
     def _record(self, batch: StaticBatch, history: Tensor | None) -> _Program:
         words = torch.empty_like(batch.words, device=self.device)
@@ -94,13 +115,10 @@ class Replay:
         words.copy_(batch.words)
         _select_history(batch.shape, words, history, of_batch)
         inputs = StaticInput(batch.shape, words, of_batch)
-        # Compilers, libraries and the optimiser set themselves up in trial runs; a recording must
-        # not contain that.
         side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side), self.unchanged():
-            for _ in range(1 if self.programs else 2):
-                self.work(inputs)
+            self.trial(inputs)
         torch.cuda.current_stream(self.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # Loader threads may allocate pinned memory meanwhile, which only a thread's own recording
@@ -121,16 +139,26 @@ def side_by_side(works: Sequence[Work], device: torch.device) -> Work:
 
     def together(inputs: StaticInput) -> Tensor:
         here = torch.cuda.current_stream(device)
-        outs = []
-        for work, stream in zip(works, streams):
-            stream.wait_stream(here)
-            with torch.cuda.stream(stream):
-                outs.append(work(inputs))
-        for stream in streams:
-            here.wait_stream(stream)
+        outs: list[Tensor] = []
+        try:
+            for work, stream in zip(works, streams):
+                stream.wait_stream(here)
+                with torch.cuda.stream(stream):
+                    outs.append(work(inputs))
+        finally:
+            # Also where memory has ended: a recording with streams apart would end with an error of
+            # its own.
+            for stream in streams[: len(outs) + 1]:
+                here.wait_stream(stream)
         return torch.stack(outs)
 
     return together
+
+
+def one_for_all(works: Sequence[Work]) -> Work:
+    """A trial run of several functions of one form side by side: the first of them launches what
+    all of them launch."""
+    return lambda inputs: torch.stack([works[0](inputs)] * len(works))
 
 
 class RecordedTensor:

@@ -8,16 +8,18 @@ networks of a run see the same examples in the same order.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gelgt.metrics import score
 from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import StaticBatch
-from gelgt.scoring.replay import Replay, side_by_side
+from gelgt.scoring.replay import Replay, one_for_all, side_by_side
 from gelgt.scoring.scorer import Scorer
 from gelgt.training.checkpoint import State
 from gelgt.training.fit import CHECKPOINT_SECONDS, Trainer
@@ -113,7 +115,7 @@ class Record:
         self.data, self.device = first.data, first.device
         self.steps: list[RecordedSteps] = [recorded_steps(trainer) for trainer in trainers]
         together = side_by_side([steps.work for steps in self.steps], self.device)
-        self.replay = Replay(together, self.device, self._unchanged)
+        self.replay = Replay(together, self.device, self.steps[0].unchanged, self._trial)
         networks = Ensemble([trainer.model for trainer in trainers])
         self.scorer = Scorer(networks, self.data, self.device, precision=first.config.precision)
 
@@ -155,12 +157,12 @@ class Record:
             for trainer in of
         ]
 
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for steps in self.steps:
-                stack.enter_context(steps.unchanged())
-            yield
+    def _trial(self, inputs: StaticInput) -> Tensor:
+        """A step of the first network in place of all: the others launch the same kernels."""
+        losses = one_for_all([steps.work for steps in self.steps])(inputs)
+        for steps in self.steps[1:]:
+            steps.begin_like(self.steps[0])
+        return losses
 
 
 def recorded_steps(trainer: Trainer) -> RecordedSteps:

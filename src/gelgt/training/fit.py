@@ -196,6 +196,8 @@ class Trainer:
         """For each step that is left of the epoch, this worker's parts of its batch: the order of
         all seeds follows from seed and epoch, and each worker takes its own of every batch."""
         state, last = self.state, len(self.loader)
+        if self.recorded is not None:
+            self.recorded.begin_epoch(state.epoch)
         of_steps = [
             [number for part in self.mine if (number := step * self.parts + part) < last]
             for step in range(state.step, self.steps)

@@ -48,6 +48,18 @@ class FusedStep:
             self.share.fill_(self.average.share)
         self.weights.renew()
 
+    def begin_like(self, other: "FusedStep") -> None:
+        """Have the state that a trial run would make, from a network of the same configuration that
+        has taken one."""
+        parameters, others = (
+            [p for group in step.optimiser.param_groups for p in group["params"]]
+            for step in (self, other)
+        )
+        for parameter, its in zip(parameters, others, strict=True):
+            if other.optimiser.state.get(its):
+                self._state(parameter)
+        self.tables.begin_like(other.tables)
+
     @torch.no_grad()
     def __call__(self, gradients: Gradients) -> None:
         """Take a step; a parameter without a gradient stays as it is, and so does its average."""
@@ -63,12 +75,16 @@ class FusedStep:
         rule = Rule(group["betas"], group["eps"], is_decoupled, self.clip)
         launch_adam(moved, rule, self.tables, self.share)
 
-    def _moved(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> Moved:
-        state = self.optimiser.state[parameter]
+    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.optimiser.state[parameter]
         if not state:
             state["step"] = torch.zeros((), device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+    def _moved(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> Moved:
+        state = self._state(parameter)
         return Moved(
             parameter,
             gradient,

@@ -21,12 +21,13 @@ from gelgt.nn.kernels import has_triton
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
+from gelgt.nn.static.shape import LEVELS
 from gelgt.nn.static.weights import LowWeights, raised
 from gelgt.sampling import SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.scoring.lanes import Lanes
+from gelgt.scoring.outbox import LAG
 from gelgt.scoring.replay import (
-    LAG,
     PREFETCH,
     THREADS,
     RecordedTensor,
@@ -38,6 +39,10 @@ from gelgt.training.bucket import Gradients, Slope
 from gelgt.training.data import TrainingData
 from gelgt.training.fused_step import FusedStep
 from gelgt.training.step_setup import StepSetup
+
+# Epochs from which on all shapes are used. A recording takes as long as the steps of a fifth of an
+# epoch, and the last of them spare a fiftieth of each.
+LONG = 10
 
 
 class Part(NamedTuple):
@@ -148,6 +153,13 @@ class RecordedSteps:
         static = self.static.beside(setup.model)
         return RecordedSteps(setup, static, self.packer, self.data, self.history)
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Pack batches into the shapes of an epoch: one for usual batches in the first, so that it
+        starts soon, then half of them, and all of them in a long run. Nothing but the epoch
+        decides, so that a resumed run, and one of several networks at once, takes the same
+        steps."""
+        self.packer.every = LEVELS if epoch == 0 else 2 if epoch < LONG else 1
+
     def pack(self, batch: SubgraphBatch) -> StaticBatch | ModelInput:
         """The packed batch, or an ordinary one where there is no room."""
         return self.packer(batch) or self.with_features(batch)
@@ -170,6 +182,14 @@ class RecordedSteps:
         """Before a replay: what it reads is what it was left, or made anew."""
         if self.fused is not None:
             self.fused.begin()
+
+    def begin_like(self, other: "RecordedSteps") -> None:
+        """Be ready to be recorded without a trial run, as a network of the same configuration is
+        after its own."""
+        assert self.fused is not None
+        assert other.fused is not None, "steps are recorded where there is Triton"
+        self.fused.begin_like(other.fused)
+        self.begin()
 
     def _flat(self, part: Part, eager: EagerSteps) -> Tensor:
         """The packed gradients of a part."""

@@ -61,7 +61,8 @@ class Tables:
 
     A recording has gradients of its own, so it has a table of its own. It cannot have it from the
     memory that is allocated while recording, of which each replay uses parts for something else:
-    the trial run before leaves it one.
+    a trial run before, of these parameters or of others like them, or the last recording leaves it
+    one.
     """
 
     def __init__(self) -> None:
@@ -78,13 +79,23 @@ class Tables:
             assert table is not None, "a trial run comes first"
             assert table.shape == content.shape, "a trial run takes the same step"
             self.recorded.append(table)
-            after_recording(partial(table.copy_, content))
+            after_recording(partial(self._fill, table, content))
             return table, self.chunks[sizes]
         if self.next is None or self.next.shape != content.shape:
             self.next = torch.empty_like(content, device=device)
         if sizes not in self.chunks:
             self.chunks[sizes] = _chunks(sizes).to(device)
         return self.next.copy_(content), self.chunks[sizes]
+
+    def begin_like(self, other: "Tables") -> None:
+        """Be ready to record as another network of the same form is after its trial run."""
+        self.chunks |= other.chunks  # they hold no addresses
+        if self.next is None and other.next is not None:
+            self.next = torch.empty_like(other.next)
+
+    def _fill(self, table: Tensor, content: Tensor) -> None:
+        table.copy_(content)
+        self.next = torch.empty_like(table)
 
 
 def _content(moved: Sequence[Moved]) -> Tensor:

@@ -180,24 +180,34 @@ def batch_forward(
     tables, height, width = x.shape
     chunks = triton.cdiv(height, CHUNK.rows)
     partial = torch.empty(2, tables, chunks, width, dtype=torch.float32, device=x.device)
-    out = torch.empty_like(x)
     means, scales, variances = torch.empty(
         3, tables, width, dtype=torch.float32, device=x.device
     ).unbind()
     sizes = {"WIDE": triton.next_power_of_2(width), "CHUNK": CHUNK.rows}
-    grid = (chunks, tables)
-    batch_stats_kernel[grid](
+    batch_stats_kernel[(chunks, tables)](
         x, counts, partial, height, width, chunks, **sizes, num_warps=CHUNK.warps
     )
     batch_merge_kernel[(triton.cdiv(width, MERGE.columns), tables)](
         partial, counts, means, scales, variances, width, chunks, eps,
         CHUNK=CHUNK.rows, SUMS=MERGE.rows, COLUMNS=MERGE.columns, num_warps=MERGE.warps,
     )  # fmt: skip
-    batch_forward_kernel[grid](
-        x, counts, weight, bias, means, scales, out, height, width,
-        IS_RELU=is_relu, **sizes, num_warps=CHUNK.warps,
-    )  # fmt: skip
+    out = batch_apply(x, counts, weight, bias, means, scales, is_relu)
     return out, means, scales, variances
+
+
+def batch_apply(
+    x: Tensor, counts: Tensor, weight: Tensor, bias: Tensor, means: Tensor, scales: Tensor,
+    is_relu: bool = False,
+) -> Tensor:  # fmt: skip
+    """The same with means and scales (n, c) that are given."""
+    tables, height, width = x.shape
+    out = torch.empty_like(x)
+    batch_forward_kernel[(triton.cdiv(height, CHUNK.rows), tables)](
+        x, counts, weight, bias, means, scales, out, height, width,
+        IS_RELU=is_relu, WIDE=triton.next_power_of_2(width), CHUNK=CHUNK.rows,
+        num_warps=CHUNK.warps,
+    )  # fmt: skip
+    return out
 
 
 def batch_backward(

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, OTHERS, WARPS = 32, 64, 4  # of a program, and those that they are compared with at once
+SCORED = 16  # rows of a program that multiplies them by their seed
 
 
 @triton.jit
@@ -50,6 +51,21 @@ def kept_kernel(scores, hop, offsets, out, keep, ROWS: tl.constexpr, OTHERS: tl.
 
 
 @triton.jit
+def scores_kernel(h, offsets, out, width, ROWS: tl.constexpr, WIDE: tl.constexpr):
+    """h_seed · h_row of every row of a subgraph (`nn/refinement.py`); products are rounded as
+    PyTorch's are, sums are float32."""
+    row, start, stop = own_rows(offsets, ROWS)
+    column = tl.arange(0, WIDE)
+    is_column, inside = column < width, row < stop
+    # an empty subgraph begins at a filler row, of which there is one at least
+    seed = tl.load(h + start.to(tl.int64) * width + column, mask=is_column, other=0.0)
+    place = row.to(tl.int64)[:, None] * width + column[None, :]
+    value = tl.load(h + place, mask=inside[:, None] & is_column[None, :], other=0.0)
+    product = (value.to(tl.float32) * seed.to(tl.float32)[None, :]).to(h.dtype.element_ty)
+    tl.store(out + row, tl.sum(product.to(tl.float32), axis=1), mask=inside)
+
+
+@triton.jit
 def recency_kernel(
     age, table, is_new, offsets, out, IS_RANK: tl.constexpr, ROWS: tl.constexpr,
     OTHERS: tl.constexpr,
@@ -76,6 +92,18 @@ def recency_kernel(
         count += tl.sum(counts.to(tl.int32), axis=1)
     found = count if IS_RANK else (count == 0).to(tl.int32)
     tl.store(out + row, found, mask=inside)
+
+
+def launch_scores(h: Tensor, offsets: Tensor, longest: int) -> Tensor:
+    """The semantic score of each row: (T, d), (B + 1,) → (T,) float32; 0 for rows of no
+    subgraph."""
+    out = torch.zeros(len(h), dtype=torch.float32, device=h.device)
+    width = h.shape[1]
+    scores_kernel[(triton.cdiv(longest, SCORED), len(offsets) - 1)](
+        h, offsets, out, width,
+        ROWS=SCORED, WIDE=triton.next_power_of_2(width), num_warps=WARPS,
+    )  # fmt: skip
+    return out
 
 
 def launch_kept(scores: Tensor, hop: Tensor, offsets: Tensor, longest: int, keep: int) -> Tensor:

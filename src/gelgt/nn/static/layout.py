@@ -182,13 +182,14 @@ class StaticTokens(Tokens):
     @torch.no_grad()
     def _select(self, keep: int) -> Selection:
         shape, subgraph, device = self.parts.shape, self.subgraph, self.h.device
-        near = subgraph.clamp(max=shape.seeds - 1)
-        scores = semantic_scores(self.h, self.offsets, near)
-        if scores.is_cuda:
-            from gelgt.nn.kernels.ranks import launch_kept  # imports Triton
+        if self.h.is_cuda:
+            from gelgt.nn.kernels.ranks import launch_kept, launch_scores  # imports Triton
 
+            scores = launch_scores(self.h.contiguous(), self.offsets, self.limit)
             is_kept = launch_kept(scores, self.parts.hop, self.offsets, self.limit, keep)
         else:
+            near = subgraph.clamp(max=shape.seeds - 1)
+            scores = semantic_scores(self.h, self.offsets, near)
             is_kept = refine(scores, self.parts.hop, self.offsets, subgraph, keep)
             is_kept = is_kept & (subgraph < shape.seeds)
         place = is_kept.cumsum(0) - 1

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gelgt.nn.linear import is_fused
-from gelgt.nn.precision import low_type
+from gelgt.nn.linear import has_kernels
+from gelgt.nn.precision import low_type, lowered
 
 SMALL = 256  # entries of an embedding whose gradient is a product with a one-hot matrix
 
@@ -17,7 +17,10 @@ def look_up(embedding: nn.Embedding, index: Tensor) -> Tensor:
     if embedding.num_embeddings > SMALL:
         out: Tensor = embedding(index)
         return out
-    return picked(embedding.weight, index, embedding.padding_idx)
+    weight = embedding.weight
+    # what is read of it next is rounded anyway; its gradient is not
+    weight = weight if torch.is_grad_enabled() else lowered(weight)
+    return picked(weight, index, embedding.padding_idx)
 
 
 def picked(values: Tensor, index: Tensor, padding: int | None = None) -> Tensor:
@@ -46,7 +49,7 @@ class _LookUp(torch.autograd.Function):
 def scaled_numbers(values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """v · w + b for each number of a row: (U, columns), (columns, c), (columns, c) → (U, columns,
     c)."""
-    if not is_fused(values):
+    if not has_kernels(values):
         return torch.addcmul(bias, values[:, :, None], weight)
     out: Tensor = _ScaledNumbers.apply(values, weight, bias, low_type(values))  # type: ignore[no-untyped-call]
     return out
@@ -141,6 +144,11 @@ def masked_batch_norm(
         (n, R, c), and the mean and the unbiased variance of each batch, (n, c); the running ones in
         evaluation.
     """
+    if not training and x.is_cuda and not torch.is_grad_enabled():
+        from gelgt.nn.kernels.batch_norm import batch_apply  # imports Triton
+
+        mean, scale = running[0], torch.rsqrt(running[1] + eps)
+        return batch_apply(x.contiguous(), counts, weight, bias, mean, scale, is_relu), running
     if not training:
         scale = weight * torch.rsqrt(running[1] + eps)
         shift = bias - running[0] * scale

@@ -39,6 +39,10 @@ class Packer:
             together.
         relations: Number of relations of the graph.
         pin_memory: Whether buffers are page-locked.
+
+    Attributes:
+        every: Which shapes are used: one of so many, from the largest for usual batches on, and the
+            last, which is for all other batches.
     """
 
     def __init__(
@@ -54,13 +58,14 @@ class Packer:
         self.groups = 2 * relations if by_relation else 1
         self.extras = self.shapes[0].extras
         self.pin_memory = pin_memory
+        self.every = 1
 
     def __call__(self, batch: SubgraphBatch) -> StaticBatch | None:
-        """The batch in the smallest shape that has room for it; None if none has."""
+        """The batch in the smallest shape in use that has room for it; None if none has."""
         batch = batch.to_packed()
         contents = _Contents(batch, self.offsets, self.keep, self.extras)
         shape = next(
-            (s for s in self.shapes if batch.num_seeds <= s.seeds and s.fits(contents.size)), None
+            (s for s in self.in_use if batch.num_seeds <= s.seeds and s.fits(contents.size)), None
         )
         if shape is None:
             return None
@@ -71,6 +76,12 @@ class Packer:
         self._fill_messages(parts, shape, batch)
         self._fill_extras(parts, shape, batch)
         return StaticBatch(shape, words, batch.num_seeds, batch.index.numpy())
+
+    @property
+    def in_use(self) -> list[Shape]:
+        """The shapes that batches are packed into, smallest first."""
+        *usual, last = self.shapes
+        return [*usual[:: -self.every][::-1], last]
 
     def _fill_seeds(
         self, parts: dict[str, Any], shape: Shape, batch: SubgraphBatch, contents: "_Contents"

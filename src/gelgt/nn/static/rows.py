@@ -94,7 +94,7 @@ def _relu_norm(norms: Sequence[Any], x: Tensor, counts: Tensor, moved: list[Move
     weight, bias = _each(norms, "weight"), _each(norms, "bias")
     if not isinstance(norms[0], nn.LayerNorm):
         return batch_norm(norms, x, counts, (weight, bias), moved, is_relu=True)
-    if is_low(x) and torch.is_grad_enabled():
+    if is_low(x):
         return relu_layer_norm(x, weight, bias, norms[0].eps)
     normed = functional.layer_norm(x, norms[0].normalized_shape, eps=norms[0].eps)
     return torch.relu(torch.addcmul(bias[:, None], normed, weight[:, None]))

@@ -1,18 +1,20 @@
 """`Shape`: how much room a batch has, and where its parts lie in one buffer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-LEVELS = 12  # of shapes, at most
-STEP = 0.93  # of the rows of a shape, what the next smaller one has
-MARGIN = 1.08  # room over the largest batch that was seen
-# likewise for what follows from the rows; where that is too little, a batch takes the next larger
-# shape
+# Shapes for usual batches, at most. Each is a recording, and as many as twelve whose rows are 7 %
+# apart leave as much room empty.
+LEVELS = 5
+USUAL = 3.5  # standard deviations over the mean rows for which the largest of them has room
+# What follows from the rows has room over the largest ratio that was seen; where that is too
+# little, a batch takes the next larger shape.
 RATIO_MARGIN = 1.03
-# further room of one more shape, for batches that have much of something but not more rows
-SPARE = 1.25
+NEAR = 0.5  # of the batches that were seen, the share whose ratios count for a shape: the nearest
+# One more shape is for batches that have more rows, or much of something else.
+MARGIN, FAR, SPARE = 1.08, 4.5, 1.25
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,10 @@ def choose_shapes(
     table_rows: Sequence[int],
     extras: Extras = PLAIN,
 ) -> list[Shape]:
-    """Shapes for batches like those that were seen, smallest first.
+    """Shapes for batches like those that were seen, smallest first; the last is for those that are
+    not like them.
 
-    Everything but the rows follows from them by the largest ratio that was seen, so that one number
+    Everything but the rows follows from them by ratios that were seen, so that one number
     distinguishes the shapes.
 
     Args:
@@ -160,39 +163,63 @@ def choose_shapes(
         table_rows: Rows of each table; no batch has more distinct ones.
         extras: What is packed besides.
     """
-    rows_seen = [size.rows for size in seen]
-    spread = stdev(rows_seen) if len(seen) > 1 else 0.0
-    top = min(limit, int(max(max(rows_seen) * MARGIN, fmean(rows_seen) + 4.5 * spread))) + 1
+    rows_seen = sorted(size.rows for size in seen)
+    mean, spread = fmean(rows_seen), stdev(rows_seen) if len(seen) > 1 else 0.0
+    usual = min(limit, max(rows_seen[-1], int(mean + USUAL * spread))) + 1
+    far = min(limit, int(max(rows_seen[-1] * MARGIN, mean + FAR * spread))) + 1
+    levels = {_up(rows, 64) for rows in (*_borders(rows_seen, LEVELS - 1), usual)}
 
-    def ratio(values: Sequence[int]) -> float:
-        return RATIO_MARGIN * max(value / size.rows for value, size in zip(values, seen))
+    def shape(rows: int, like: Sequence[Size], margin: float) -> Shape:
+        def room(values: Sequence[int], more: int = 0, multiple: int = 64) -> int:
+            """For what the batches have so much of."""
+            ratios = [v / size.rows for v, size in zip(values, seen) if size in like]
+            return _up(rows * margin * max(ratios) + more, multiple)
 
-    def ratios(each: Sequence[Sequence[int]]) -> list[float]:
-        return [ratio(values) for values in zip(*each)]
+        def rooms(each: Iterable[Sequence[int]]) -> tuple[int, ...]:
+            """Of tables or relations; one that no batch has gets none."""
+            return tuple(room(v, multiple=32) if any(v) else 0 for v in zip(*each))
 
-    refined, messages = ratio([s.refined for s in seen]), ratio([s.messages for s in seen])
-    tables = ratios([s.tables for s in seen])
-    blocks, relations = ratios([s.blocks for s in seen]), ratios([s.relations for s in seen])
-    shapes = []
-    levels = next((level for level in range(LEVELS) if top * STEP**level < min(rows_seen)), LEVELS)
-    for level, spare in [*((level, 1.0) for level in reversed(range(levels + 1))), (0, SPARE)]:
-        rows = _up(top * STEP**level, 64)
-        shapes.append(
-            Shape(
-                seeds=seeds,
-                rows=rows,
-                refined=min(rows, _up(rows * refined * spare + 1, 64)),
-                messages=_up(rows * messages * spare, 64),
-                tables=tuple(
-                    min(_up(rows * share * spare, 32), _up(count, 32)) if share else 0
-                    for share, count in zip(tables, table_rows)
-                ),
-                blocks=tuple(_up(rows * share * spare, 32) if share else 0 for share in blocks),
-                relations=tuple(_up(rows * s * spare, 32) if s else 0 for s in relations),
-                extras=extras,
-            )
+        return Shape(
+            seeds=seeds,
+            rows=rows,
+            refined=min(rows, room([s.refined for s in seen], more=1)),
+            messages=room([s.messages for s in seen]),
+            tables=tuple(map(min, rooms(s.tables for s in seen), (_up(n, 32) for n in table_rows))),
+            blocks=rooms(s.blocks for s in seen),
+            relations=rooms(s.relations for s in seen),
+            extras=extras,
         )
-    return list(dict.fromkeys(shapes))
+
+    def near(rows: int) -> Sequence[Size]:
+        by_distance = sorted(seen, key=lambda size: abs(size.rows - rows))
+        return by_distance[: max(1, round(NEAR * len(seen)))]
+
+    usual_shapes = [shape(rows, near(rows), RATIO_MARGIN) for rows in sorted(levels)]
+    last = shape(_up(far, 64), seen, RATIO_MARGIN * SPARE)
+    return list(dict.fromkeys([*usual_shapes, last]))
+
+
+def _borders(rows: Sequence[int], count: int) -> list[int]:
+    """Room for the rows of each of some batches, in so many sizes that least of it stays empty.
+
+    Args:
+        rows: Ascending.
+
+    Returns:
+        The sizes, ascending; each has room for one more row than one of the batches.
+    """
+    # For the first n batches: the room that they take altogether, and the sizes.
+    best: list[tuple[int, list[int]]] = [(0, [])]
+    best += [(n * (rows[n - 1] + 1), [rows[n - 1] + 1]) for n in range(1, len(rows) + 1)]
+    for _ in range(count - 1):
+        best = [best[0]] + [
+            min(
+                (best[m][0] + (n - m) * (rows[n - 1] + 1), [*best[m][1], rows[n - 1] + 1])
+                for m in range(n)
+            )
+            for n in range(1, len(rows) + 1)
+        ]
+    return sorted(set(best[-1][1]))
 
 
 def _up(value: float, multiple: int) -> int:

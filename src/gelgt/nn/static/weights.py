@@ -45,11 +45,12 @@ class LowWeights:
     @contextmanager
     def used(self) -> Iterator[None]:
         """The model computes with the copies, which are made now."""
-        self._convert()
+        self.convert()
         with self.swapped():
             yield
 
-    def _convert(self) -> None:
+    def convert(self) -> None:
+        """Make the copies anew."""
         if self.copies:
             with torch.no_grad():
                 torch._foreach_copy_(self.copies, self.originals)
@@ -60,7 +61,7 @@ class LowWeights:
         step, need not know of copies."""
         versions = [p._version for p in self.originals]
         if versions != self._versions:
-            self._convert()
+            self.convert()
             self._versions = versions
 
     @contextmanager
