@@ -31,6 +31,15 @@ def lane_count() -> int:
     return min(MOST, core_count())
 
 
+def model_threads(models: int = 1) -> int:
+    """Threads of a LightGBM model beside which others may grow. Threads that share a tree wait for
+    each other at every split, for long where a core is busy: of few cores each model gets one.
+
+    Those that grow at once must have the same number, because LightGBM keeps one for the process.
+    """
+    return max(1, min(MOST, core_count() // (2 if models == 1 else models)))
+
+
 def in_order(pieces: Iterable[Piece[Result]], lanes: int) -> Iterator[Result]:
     """The results of pieces. The caller's thread does the small ones, and the large ones while no
     other thread does any."""

@@ -20,9 +20,8 @@ from gelgt.nn.columns import PREFIX, ColumnsNetwork
 from gelgt.runs.tensors import load_tensors, save_tensors
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
 from gelgt.training.data import TrainingData
-from gelgt.training.examples import learnable
+from gelgt.training.examples import tabular
 
-MOST_ROWS = 200_000  # labels that are learned from
 CHECKPOINT = "checkpoint-columns.safetensors"
 
 
@@ -86,11 +85,7 @@ def refit_columns(
 
 
 def _learned(data: TrainingData, splits: tuple[str, ...], config: TrainConfig) -> ColumnRows:
-    seeds, labels = learnable(data, splits, config)
-    if len(seeds) > MOST_ROWS:
-        some = np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False)
-        some.sort()
-        seeds, labels = seeds.take(some), labels[some]
+    seeds, labels = tabular(data, splits, config)
     values = for_fitting(data.columns_of(seeds), seeds, data.plan)
     return ColumnRows(values, data.target.encode(labels))
 
