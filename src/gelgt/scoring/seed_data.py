@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Lock
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
 
 CACHED_HISTORIES = 6  # training, validation, test, the parts of them that are scored now and then
+
+_KEEPING = Lock()  # trees ask for histories while networks do
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,16 @@ class SeedData:
             return None
         content = seeds.node.tobytes() + seeds.time.tobytes() + seeds.asked.tobytes()
         name = hashlib.blake2b(content, digest_size=16).hexdigest()
-        if name not in self._histories:
-            while len(self._histories) >= CACHED_HISTORIES:
-                self._histories.pop(next(iter(self._histories)))
-            self._histories[name] = seed_history(self.task_data, seeds, self.plan)
-        return self._histories[name]
+        kept = self._histories
+        with _KEEPING:
+            history = kept.get(name)
+        if history is None:
+            history = seed_history(self.task_data, seeds, self.plan)
+            with _KEEPING:
+                while len(kept) >= CACHED_HISTORIES:
+                    kept.pop(next(iter(kept)))
+                kept[name] = history
+        return history
 
     def columns_of(self, seeds: Seeds) -> Tensor:
         """The same where a model reads nothing else: without columns, (S, 0)."""
