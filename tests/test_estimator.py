@@ -2,7 +2,6 @@
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import gelgt
 from gelgt import GelgtError
-from gelgt.baselines import lightgbm_baseline
 from gelgt.demo import Shop
 from gelgt.training import Progress
 
@@ -47,14 +45,9 @@ def db(small_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> gelgt.Data
 @pytest.fixture(scope="module")
 def model(db: gelgt.Database, small_shop: Shop) -> gelgt.GelGT:
     watch = Watch()
-    with pytest.MonkeyPatch.context() as patch:
-        # Two threads of LightGBM wait for each other on a busy machine.
-        patch.setattr(
-            "gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1)
-        )
-        made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(
-            db, db.task(small_shop.sentence), progress=watch
-        )
+    made = gelgt.GelGT(preset="cpu", seed=3, settings=TINY).fit(
+        db, db.task(small_shop.sentence), progress=watch
+    )
     assert "training" in watch.phases
     return made
 
@@ -166,14 +159,9 @@ def test_report(model: gelgt.GelGT, tmp_path: Path) -> None:
     assert model.report() == model.run.folder / "report.html"
 
 
-def test_a_temporary_run_lives_as_long_as_the_model(
-    small_shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_run_lives_as_long_as_the_model(small_shop: Shop) -> None:
     import gc
 
-    monkeypatch.setattr(
-        "gelgt.training.baselines.lightgbm_baseline", partial(lightgbm_baseline, threads=1)
-    )
     made = gelgt.GelGT(settings={**TINY, "train.epochs": 1, "train.steps_per_epoch": 1}).fit(
         small_shop.url, small_shop.sentence
     )

@@ -5,6 +5,7 @@ import time
 
 import lightgbm
 import numpy as np
+import pytest
 
 from gelgt.baselines.timed import timed_train
 
@@ -40,6 +41,27 @@ def test_a_deadline_leaves_the_best_round_so_far() -> None:
     found = timed_train(PARAMETERS, table, 60, held_out=held_out, deadline=passed)
     assert (found.rounds, found.is_cut_off) == (1, True)
     assert timed_train(PARAMETERS, tables()[0], 60, deadline=passed).rounds == 1
+
+
+def test_the_order_in_which_threads_add_up_a_score_makes_no_round_better() -> None:
+    rng, noise = np.random.default_rng(1), iter(np.random.default_rng(2).normal(size=1000))
+    values = rng.normal(size=(300, 2))
+    table = lightgbm.Dataset(values, values[:, 0], params={"verbosity": -1})
+    held_out = lightgbm.Dataset(values, values[:, 0], reference=table)
+
+    def alike(predicted: object, labels: object) -> tuple[str, float, bool]:
+        return "alike", 1e6 + 1e-9 * next(noise), False
+
+    parameters = {"objective": "l1", "metric": "None", "verbosity": -1, "num_threads": 1}
+    before = lightgbm.train
+
+    def train(*arguments: object, **options: object) -> lightgbm.Booster:
+        return before(*arguments, feval=alike, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lightgbm, "train", train)
+        found = timed_train(parameters, table, 60, held_out=held_out, patience=10)
+    assert (found.rounds, found.booster.num_trees()) == (1, 11)
 
 
 def test_all_rounds_are_taken_where_nothing_is_held_out() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gelgt.config import SamplingConfig
-from gelgt.history import TaskData, aggregates
+from gelgt.history import TaskData, aggregates, pieces
 from gelgt.history import choose as module
 from gelgt.history.aggregates import proposals
 from gelgt.history.choose import ColumnChoice, choose_columns
@@ -98,6 +98,35 @@ def test_classes_and_several_labels(data: TaskData, seeds: Any, labels: Any) -> 
     several = np.stack([classes == 0, classes == 2], 1).astype(np.float64)
     for truth in (classes, several, (classes == 2).astype(np.float64)):
         assert best(choose(data, seeds, truth, 3)) == TOLD
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_lanes_and_threads_change_nothing(
+    data: TaskData, seeds: Any, labels: Any, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = (np.argsort(np.argsort(labels)) * classes // len(labels)).astype(np.int64)
+    monkeypatch.setattr(pieces, "SMALL", 0)
+    found = []
+    for lanes in (1, 3):
+        monkeypatch.setattr(pieces, "core_count", lambda lanes=lanes: lanes)
+        every = aggregates(data, *seeds, hops=2)
+        chosen = choose(data, seeds, codes, 20, threads=lanes)
+        found.append((every.names, every.values.tobytes(), every.is_code.tolist(), chosen))
+    assert found[0] == found[1]
+
+
+def test_several_labels_are_judged_as_if_each_were_alone(
+    data: TaskData, seeds: Any, labels: Any
+) -> None:
+    """Though their columns are binned once."""
+    several = np.stack([labels > np.quantile(labels, q) for q in (0.3, 0.6)], 1).astype(np.float64)
+    alone = [choose(data, seeds, several[:, place], 10_000) for place in (0, 1)]
+    gains = [np.array([column.gain for column in each.columns]) for each in alone]
+    both = np.array([column.gain for column in choose(data, seeds, several, 10_000).columns])
+    # shares of two sums: the sums of each are what is left to find
+    weights = np.linalg.lstsq(np.stack(gains, 1), both, rcond=None)[0]
+    np.testing.assert_allclose(np.stack(gains, 1) @ weights, both, atol=1e-9)
+    assert weights.min() > 0.05
 
 
 def test_nothing_to_learn_and_no_room(data: TaskData, seeds: Any, labels: Any) -> None:

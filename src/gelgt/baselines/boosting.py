@@ -25,7 +25,7 @@ PARAMETERS: dict[str, Any] = {
     "bagging_freq": 1,
     "lambda_l2": 1.0,
     "deterministic": True,
-    "force_row_wise": True,
+    "force_col_wise": True,  # each is added up by one thread: their number changes nothing
     "verbosity": -1,
 }
 
@@ -91,6 +91,7 @@ class Boosting:
         self.rounds: dict[int, int] = dict(rounds or {})
         self.notices: list[str] = []
         self._parameters = PARAMETERS | {"seed": seed, "num_threads": threads}
+        self._binning = {"verbosity": -1, "num_threads": threads}
 
     def run(self, table: Table, labels: NDArray[Any], matrices: Matrices) -> Outcome:
         """Learn the labels of a table, and predict some matrices."""
@@ -216,7 +217,7 @@ class Boosting:
             table.values,
             labels.train,
             categorical_feature=table.codes,
-            params={"verbosity": -1},
+            params=self._binning,
             free_raw_data=False,
         )
         most, held_out = self._stopping(dataset, labels)
@@ -257,7 +258,7 @@ class Boosting:
             self.validation[0][usable],
             labels.val[usable],
             reference=dataset,
-            params={"verbosity": -1},
+            params=self._binning,
         )
         return min(ROUNDS, TREES // labels.objective.get("num_class", 1)), held_out
 

@@ -30,6 +30,7 @@ from gelgt.tasks.label_space import label_space, targets
 from gelgt.tasks.task import SPLITS, Task
 
 MAX_TRAIN_ROWS = 500_000
+MANY_ROWS = 50_000  # labels from which two threads are faster than one
 RETRAINED_TIME = 0.5  # of the seconds, for the first fit, where a retrain follows
 
 
@@ -94,7 +95,7 @@ def lightgbm_baseline(
     hops: int = 1,
     columns: Sequence[str] | None = None,
     seed: int = 0,
-    threads: int = 2,
+    threads: int | None = None,
     seconds: float | None = None,
 ) -> LightGBMResult:
     """Train LightGBM on the aggregates of seeds and predict `val` and `test`.
@@ -107,13 +108,16 @@ def lightgbm_baseline(
         hops: 1 or 2; see `history/aggregates.py`.
         columns: Only these aggregates.
         seed: Of the samples of rows and columns.
-        threads: Of LightGBM; the result does not depend on it.
+        threads: Of LightGBM; by default two where there are many labels. The result does not depend
+            on them.
         seconds: Within which it has to end, as far as it got; None for no limit.
     """
     assert isinstance(data.task, Task), "a definition alone has no labels"
     space, notices = label_space(data.task), list[str]()
     examples = examples or _splits(data.task, data)
     train = _usable(examples["train"], seed, notices)
+    if threads is None:  # of small trees they would mostly wait for each other
+        threads = 2 if len(train.seeds) >= MANY_ROWS else 1
     began = time.perf_counter()
     table = partial(_table, data, hops=hops, columns=columns)
     val, test = (table(examples[split]) for split in ("val", "test"))

@@ -2,10 +2,14 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gelgt.meter import Work
+
+# Of a score, below which it is no better: threads add it up in another order each time.
+TIE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -18,29 +22,37 @@ class TimedModel:
 
 
 class _Watch:
-    """Remembers the best round, and ends training at a moment of `time.perf_counter`."""
+    """Remembers the best round, and ends training where rounds get no better, at a moment of
+    `time.perf_counter`, or when it is told to."""
 
-    order, before_iteration = 15, False  # before LightGBM's own early stopping
+    order, before_iteration = 15, False
 
-    def __init__(self, deadline: float, rounds: int) -> None:
-        self.deadline, self.best, self.rounds, self.is_over = deadline, math.nan, 0, False
+    def __init__(
+        self, deadline: float, rounds: int, patience: int, is_stopped: Callable[[], bool]
+    ) -> None:
+        self.deadline, self.patience, self.is_stopped = deadline, patience, is_stopped
+        self.best, self.rounds, self.is_over = math.nan, 0, False
         self.work = Work("LightGBM", rounds, "rounds at most")
 
     def __call__(self, env: Any) -> None:
         import lightgbm
 
         self.work(1)
-        results = env.evaluation_result_list or []
+        done, results = env.iteration + 1, env.evaluation_result_list or []
         if not results:
-            self.rounds = env.iteration + 1
-        else:
-            value, is_higher_better = results[0][2], results[0][3]
-            is_better = value > self.best if is_higher_better else value < self.best
-            if is_better or math.isnan(self.best):
-                self.best, self.rounds = value, env.iteration + 1
-        if time.perf_counter() > self.deadline and env.iteration + 1 < env.end_iteration:
-            self.is_over = True
+            self.rounds = done
+        elif self._is_better(results[0][2], results[0][3]):
+            self.best, self.rounds = results[0][2], done
+        is_late = self.is_stopped() or time.perf_counter() > self.deadline
+        self.is_over = is_late and done < env.end_iteration
+        if self.is_over or done - self.rounds >= self.patience:
             raise lightgbm.callback.EarlyStopException(self.rounds - 1, results)
+
+    def _is_better(self, value: float, is_higher_better: bool) -> bool:
+        if math.isnan(self.best):
+            return True
+        more = value - self.best if is_higher_better else self.best - value
+        return more > TIE * abs(self.best)
 
 
 def timed_train(
@@ -51,6 +63,7 @@ def timed_train(
     held_out: Any = None,
     patience: int = 50,
     deadline: float = math.inf,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> TimedModel:
     """Train at most so many rounds, until a held-out set gets no better or time is over.
 
@@ -61,16 +74,11 @@ def timed_train(
         held_out: A `lightgbm.Dataset` by whose first metric training stops; None for all rounds.
         patience: Rounds without a better score after which it stops.
         deadline: By `time.perf_counter`; one round is always taken.
+        is_stopped: Asked after every round; true ends it as the deadline does.
     """
     import lightgbm
 
-    watch = _Watch(deadline, rounds)
-    options: dict[str, Any] = {"callbacks": [watch]}
-    if held_out is not None:
-        options["callbacks"].append(lightgbm.early_stopping(patience, verbose=False))
-        options["valid_sets"] = [held_out]
-    booster = lightgbm.train(parameters, table, rounds, **options)
-    used = rounds
-    if held_out is not None or watch.is_over:
-        used = booster.best_iteration
-    return TimedModel(booster, used, watch.is_over)
+    watch = _Watch(deadline, rounds, patience, is_stopped)
+    sets = [] if held_out is None else [held_out]
+    booster = lightgbm.train(parameters, table, rounds, valid_sets=sets, callbacks=[watch])
+    return TimedModel(booster, watch.rounds, watch.is_over)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gelgt.explain.blocks import Block, event_block, row_block
 from gelgt.history.aggregates import PathColumns, aggregates
-from gelgt.history.columns import Choice, Column, SeedColumns, TaskData, Values
+from gelgt.history.columns import Choice, Columns, SeedColumns, TaskData, Values
 from gelgt.history.keys import Key
 from gelgt.history.lists import Lists
 from gelgt.sampling import Seeds
@@ -124,21 +124,26 @@ class _WrittenColumns(SeedColumns):
         super().__init__(data, times, choice)
         self.steps = steps
 
-    def of_rows(self, path: str, table: str, rows: Any) -> Iterator[Column]:
+    def of_rows(self, path: str, table: str, rows: Any) -> Iterator[Columns]:
         self.steps.append(Step("rows", (path, table, rows)))
         return iter(())
 
-    def of_events(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Column]:
+    def of_events(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Columns]:
         self.steps.append(Step("events", (path, view, table, is_timed, True)))
         return iter(())
 
-    def of_event_rows(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Column]:
+    def of_event_rows(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Columns]:
         self.steps.append(Step("events", (path, view, table, is_timed, False)))
         return iter(())
 
     def numbers(
-        self, path: str, values: Values, view: Any, statistics: Sequence[str]
-    ) -> Iterator[Column]:
+        self,
+        path: str,
+        values: Values,
+        view: Any,
+        statistics: Sequence[str],
+        windows: Sequence[int] = (),
+    ) -> Iterator[Columns]:
         """Of siblings: all columns of their table are one step."""
         whole, key, _ = self.steps[view.step].given
         step = Step("events", (whole, view, key.child, True, False))

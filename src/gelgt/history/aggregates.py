@@ -27,10 +27,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.history.columns import EVERY_COLUMN, Choice, Column, SeedColumns, TaskData
+from gelgt.history.columns import EVERY_COLUMN, Choice, Columns, SeedColumns, TaskData
 from gelgt.history.events import View, row_times
 from gelgt.history.keys import Key, keys_of
 from gelgt.history.lists import Lists
+from gelgt.history.pieces import in_order, lane_count
 from gelgt.meter import Work
 
 
@@ -71,6 +72,7 @@ def aggregates(
     siblings: bool = False,
     names: Sequence[str] | None = None,
     lists: Lists | None = None,
+    out: NDArray[np.float32] | None = None,
 ) -> Aggregates:
     """The columns of some seeds.
 
@@ -82,6 +84,7 @@ def aggregates(
         siblings: Whether hops = 1 also looks at the siblings of the newest child.
         names: Only these columns, in this order; NaN where the database has no such column.
         lists: Follows foreign keys; by default to every row that the seeds may see.
+        out: (S, names) where columns of given names are written, such as a part of a larger table.
     """
     rows, times = np.asarray(rows, np.int64), np.asarray(times, np.int64)
     if names is None:
@@ -93,14 +96,16 @@ def aggregates(
             values[:, place] = columns.pop().values
         return Aggregates(tuple(every), values, codes)
     places = {name: place for place, name in enumerate(names)}
-    values, codes = np.empty((len(rows), len(names)), np.float32), np.zeros(len(names), np.bool_)
-    values.fill(np.nan)
-    choice = Choice(frozenset(names))
+    values = np.empty((len(rows), len(names)), np.float32) if out is None else out
+    codes, choice = np.zeros(len(names), np.bool_), Choice(frozenset(names))
+    missing = set(names)
     work = Work(f"history of {len(rows):,} seeds", len(names), "columns")
     for column in proposals(data, rows, times, hops, siblings, choice, lists):
         place = places[column.name]
         values[:, place], codes[place] = column.values, column.is_code
+        missing.discard(column.name)
         work(1)
+    values[:, [places[name] for name in missing]] = np.nan
     return Aggregates(tuple(names), values, codes)
 
 
@@ -116,8 +121,9 @@ def proposals(
     """The columns of `aggregates` one by one."""
     seeds = SeedColumns(data, times, choice)
     paths = PathColumns(seeds, rows, times, lists or Lists(data.graph, rows, seeds.limits))
-    for name, values in paths.columns(hops, siblings):
-        yield Proposal(name, values, name in seeds.codes)
+    for columns in in_order(paths.columns(hops, siblings), lane_count()):
+        for name, values in columns:
+            yield Proposal(name, values, name in seeds.codes)
 
 
 class PathColumns:
@@ -142,10 +148,10 @@ class PathColumns:
         self.data, self.is_wanted = seeds.data, seeds.choice.begins
         self.keys = keys_of(self.data.graph, self.data.hidden)
 
-    def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
+    def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Columns]:
         return self.seeds.of_rows(path, table, rows)
 
-    def columns(self, hops: int, siblings: bool) -> Iterator[Column]:
+    def columns(self, hops: int, siblings: bool) -> Iterator[Columns]:
         entity = self.data.task.entity_table
         # an entity that does not exist yet at its seed time has no columns
         exists = row_times(self.data.graph, entity)[self.rows] <= self.times
@@ -168,7 +174,7 @@ class PathColumns:
                 elif siblings and is_timed:
                     yield from self._siblings(path, key, view)
 
-    def _siblings(self, path: str, key: Key, view: View) -> Iterator[Column]:
+    def _siblings(self, path: str, key: Key, view: View) -> Iterator[Columns]:
         for other in self._other_keys(key):
             newest_path = f"{path} > newest {other.column}"
             sibling_path = f"{newest_path} < {other.child}.{other.column}"
@@ -180,7 +186,7 @@ class PathColumns:
                 prefix = f"{sibling_path}: {name}"
                 yield from self.seeds.numbers(prefix, values, siblings, ("mean", "recent mean"))
 
-    def _second_hop(self, path: str, key: Key, view: View) -> Iterator[Column]:
+    def _second_hop(self, path: str, key: Key, view: View) -> Iterator[Columns]:
         for other in self.keys:
             is_timed = self.data.is_timed(key.child)
             if other.child == key.child and other.column != key.column:
@@ -206,7 +212,7 @@ class PathColumns:
 
     def _around(
         self, path: str, table: str, rows: NDArray[np.int64], parents: bool = True
-    ) -> Iterator[Column]:
+    ) -> Iterator[Columns]:
         """The parent rows and child rows of rows other than the entity, at the seed's limit."""
         for key in self.keys:
             above, below = f"{path}> {key.column}", f"{path}< {key.child}.{key.column}"

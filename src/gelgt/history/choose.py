@@ -35,8 +35,9 @@ PARAMETERS: dict[str, Any] = {
     "bagging_freq": 1,
     "max_bin": 63,
     "deterministic": True,
-    "force_col_wise": True,  # a tree reads few of the columns
-    "num_threads": 1,  # trees this small wait for each other's threads, for long on a busy machine
+    # A tree reads few of the columns; and each is added up by one thread, so that gains do not
+    # depend on the number of threads.
+    "force_col_wise": True,
     "verbosity": -1,
 }
 ROUNDS = 80
@@ -120,6 +121,7 @@ def choose_columns(
     budget: int,
     siblings: bool = False,
     seed: int = 0,
+    threads: int = 1,
 ) -> ColumnChoice:
     """The best columns of training rows.
 
@@ -132,19 +134,20 @@ def choose_columns(
         budget: Columns that are kept at most.
         siblings: As `aggregates` has it.
         seed: Of the sample and of the quick model.
+        threads: Of the quick model; the choice does not depend on it.
     """
     some = _sample(labels, seed)
     goals = list(_goals(labels[some]))
     candidates = _Candidates()
-    gains = np.zeros(0)
+    gains, fixed = np.zeros(0), PARAMETERS | {"seed": seed, "num_threads": threads}
     work = Work("judging columns", unit="columns")
     for proposal in proposals(data, rows[some], times[some], hops, siblings):
         candidates.add(*proposal)
         work(1)
         if len(candidates.names) >= ROUND:
-            gains = _judge(candidates, goals, ROUND // 2, seed)
+            gains = _judge(candidates, goals, ROUND // 2, fixed)
     if candidates.names:
-        gains = _judge(candidates, goals, budget, seed)
+        gains = _judge(candidates, goals, budget, fixed)
     share = gains / max(gains.sum(), 1e-12)
     columns = tuple(map(ChosenColumn, candidates.names, share.tolist(), candidates.is_code))
     return ColumnChoice(columns, candidates.proposed, candidates.left_out, len(some))
@@ -175,10 +178,13 @@ def _goals(labels: NDArray[Any]) -> Iterator[tuple[str, NDArray[np.float64]]]:
 
 
 def _judge(
-    candidates: _Candidates, goals: Sequence[tuple[str, NDArray[np.float64]]], keep: int, seed: int
+    candidates: _Candidates,
+    goals: Sequence[tuple[str, NDArray[np.float64]]],
+    keep: int,
+    fixed: dict[str, Any],
 ) -> NDArray[np.float64]:
     """Keep the candidates with the largest gains, in the order of the schema, and return these."""
-    gains = _gains(candidates, goals, seed)
+    gains = _gains(candidates, goals, fixed)
     order = np.argsort(-gains, kind="stable")
     candidates.leave_out("too little gain", max(0, len(order) - keep))
     kept = np.sort(order[:keep])
@@ -187,9 +193,12 @@ def _judge(
 
 
 def _gains(
-    candidates: _Candidates, goals: Sequence[tuple[str, NDArray[np.float64]]], seed: int
+    candidates: _Candidates,
+    goals: Sequence[tuple[str, NDArray[np.float64]]],
+    fixed: dict[str, Any],
 ) -> NDArray[np.float64]:
-    """The gain of each column; without LightGBM, how far its ranks go with those of the labels."""
+    """The gain of each column for models of some parameters; without LightGBM, how far its ranks go
+    with those of the labels."""
     gains = np.zeros(len(candidates.names))
     matrix = np.stack(candidates.values, 1)
     try:
@@ -198,14 +207,16 @@ def _gains(
         for _, labels in goals:
             gains += [_rank_correlation(values, labels) for values in candidates.values]
         return gains
+    table, binned = None, {name: value for name, value in fixed.items() if name != "seed"}
     for objective, labels in goals:
         if len(np.unique(labels)) < 2:
             continue
         # Each tree sees a part of the columns, so that one does not hide others that say the same.
         share = float(np.clip(TRIED / matrix.shape[1], *TRIED_SHARE))
-        parameters = PARAMETERS | {"objective": objective, "seed": seed, "feature_fraction": share}
-        table = lightgbm.Dataset(matrix, labels, params=PARAMETERS)
-        model = lightgbm.train(parameters, table, ROUNDS)
+        parameters = fixed | {"objective": objective, "feature_fraction": share}
+        if table is None:  # whose columns are binned once for all labels
+            table = lightgbm.Dataset(matrix, labels, params=binned, free_raw_data=False)
+        model = lightgbm.train(parameters, table.set_label(labels), ROUNDS)
         gains += model.feature_importance("gain")
     return gains
 

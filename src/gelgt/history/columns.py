@@ -5,7 +5,7 @@ Explanations compute the same for a seed without some of its rows (`explain/hist
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -20,6 +20,7 @@ from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, TIMELESS, Graph
 from gelgt.history.events import View, row_times, taken
+from gelgt.history.pieces import Piece
 from gelgt.sampling.sampler import Sampler
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
@@ -45,6 +46,7 @@ MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
+Columns = Piece[Iterable[Column]]  # that are computed when their turn comes
 Values = NDArray[Any]  # of a column, by row
 
 
@@ -135,9 +137,13 @@ class SeedColumns:
         seconds = 0 if data.task.timedelta is None else int(data.task.timedelta.total_seconds())
         self._window = seconds or WINDOW
 
-    def of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
+    def of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Columns]:
         """The columns of one row for each seed: numbers, category codes, ages in days; -1 is no
         row."""
+        if self.choice.begins(path):
+            yield Piece(lambda: list(self._of_rows(path, table, rows)), len(rows))
+
+    def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
         has, time_col = self.choice.has, self.data.db.table(table).time_col
         if (
             self.data.is_timed(table)
@@ -157,18 +163,22 @@ class SeedColumns:
             if name != time_col and has(f"{path}{name} age"):
                 yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
 
-    def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
+    def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
         """Number and times of events, then their columns."""
+        yield Piece(lambda: list(self._counts(path, view, is_timed)), len(view.first))
+        yield from self.of_event_rows(path, view, table, is_timed)
+
+    def _counts(self, path: str, view: View, is_timed: bool) -> Iterator[Column]:
         has, count = self.choice.has, view.last - view.first
         if has(f"{path}: count"):
             yield f"{path}: count", count.astype(np.float32)
-        if is_timed:
-            for windows in COUNT_WINDOWS:
-                name = f"{path}: count in {window_name(windows)}"
-                if has(name):
-                    yield name, (view.last - self._since(view, windows)).astype(np.float32)
-            yield from self._gaps(path, view, count)
-        yield from self.of_event_rows(path, view, table, is_timed)
+        if not is_timed:
+            return
+        for windows in COUNT_WINDOWS:
+            name = f"{path}: count in {window_name(windows)}"
+            if has(name):
+                yield name, (view.last - self._since(view, windows)).astype(np.float32)
+        yield from self._gaps(path, view, count)
 
     def _gaps(self, path: str, view: View, count: NDArray[np.int64]) -> Iterator[Column]:
         """How long ago the newest events were, and how that compares with the time between them."""
@@ -197,52 +207,68 @@ class SeedColumns:
         place = view.last - back
         return taken(view.events.time, np.where(place >= view.first, place, -1), NEVER)
 
-    def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Column]:
+    def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
         """The columns of the rows of events; without times there is no newest."""
+        size = max(len(view.first), len(view.events.row))
+        statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
+        windows = MEAN_WINDOWS if is_timed else ()
         for name, values in self.data.columns(table, "numerical"):
-            statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
-            yield from self.numbers(f"{path}: {name}", values, view, statistics)
-            if is_timed:
-                yield from self._window_means(f"{path}: {name}", values, view)
+            yield from self.numbers(f"{path}: {name}", values, view, statistics, windows)
         for name, values in self.data.columns(table, "categorical"):
             if self.choice.begins(f"{path}: {name} "):
-                yield from self._shares(path, table, name, values, view, is_timed)
+                yield Piece(partial(self._shares, path, table, name, values, view, is_timed), size)
         for name, values in self.data.columns(table, "timestamp"):
             is_other = name != self.data.db.table(table).time_col
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
-                yield (
-                    f"{path}: {name} last age",
-                    self._age(taken(values, view.newest, MISSING_TIME)),
-                )
+                yield Piece(partial(self._last_age, path, name, values, view), len(view.first))
+
+    def _last_age(self, path: str, name: str, values: Values, view: View) -> list[Column]:
+        return [(f"{path}: {name} last age", self._age(taken(values, view.newest, MISSING_TIME)))]
 
     def numbers(
-        self, path: str, values: Values, view: View, statistics: Sequence[str]
-    ) -> Iterator[Column]:
-        """Some of the statistics `NUMBERS` of a numerical column over events."""
-        from gelgt.history.kernels import sweep_numbers
+        self,
+        path: str,
+        values: Values,
+        view: View,
+        statistics: Sequence[str],
+        windows: Sequence[int] = (),
+    ) -> Iterator[Columns]:
+        """Some of the statistics `NUMBERS` of a numerical column over events, and its means in the
+        last windows."""
+        has = self.choice.has
+        statistics = [s for s in statistics if has(f"{path} {s}")]
+        windows = [w for w in windows if has(f"{path} mean in {window_name(w)}")]
+        if statistics or windows:
+            size = max(len(view.first), len(view.events.row))
+            yield Piece(partial(self._numbers, path, values, view, statistics, windows), size)
 
-        wanted = [s for s in statistics if self.choice.has(f"{path} {s}")]
-        if not wanted:
-            return
-        out = np.empty((len(view.first), len(NUMBERS)), np.float32)
-        sweep_numbers(
-            taken(values, view.events.row, np.nan), view.first, view.last, view.order, out
-        )
-        for statistic in wanted:
-            yield f"{path} {statistic}", out[:, NUMBERS.index(statistic)]
+    def _numbers(
+        self,
+        path: str,
+        values: Values,
+        view: View,
+        statistics: Sequence[str],
+        windows: Sequence[int],
+    ) -> list[Column]:
+        from gelgt.history.kernels import block_sums, sweep_numbers, window_means
 
-    def _window_means(self, path: str, values: Values, view: View) -> Iterator[Column]:
-        from gelgt.history.kernels import block_sums, window_means
-
-        names = {windows: f"{path} mean in {window_name(windows)}" for windows in MEAN_WINDOWS}
-        if not any(map(self.choice.has, names.values())):
-            return
-        chosen = taken(values, view.events.row, np.nan).astype(np.float32, copy=False)
-        sums, counts = block_sums(chosen, view.events.starts)
-        for windows, name in names.items():
-            if self.choice.has(name):
-                since = self._since(view, windows)
-                yield name, window_means(chosen, sums, counts, view.first, since, view.last)
+        columns: list[Column] = []
+        chosen = taken(values, view.events.row, np.nan)
+        if statistics:
+            out = np.empty((len(view.first), len(NUMBERS)), np.float32)
+            sweep_numbers(chosen, view.first, view.last, view.order, out)
+            columns += [(f"{path} {s}", out[:, NUMBERS.index(s)]) for s in statistics]
+        if windows:
+            chosen = chosen.astype(np.float32, copy=False)
+            which = np.array([MEAN_WINDOWS.index(count) for count in windows])
+            since = view.kept(lambda: np.stack([self._since(view, w) for w in MEAN_WINDOWS]))
+            sums, counts = block_sums(chosen, view.events.starts)
+            means = window_means(chosen, sums, counts, view.first, since, which, view.last)
+            columns += [
+                (f"{path} mean in {window_name(count)}", means[place])
+                for place, count in enumerate(windows)
+            ]
+        return columns
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""
@@ -256,19 +282,18 @@ class SeedColumns:
         values: Values,
         view: View,
         is_timed: bool,
-    ) -> Iterator[Column]:
+    ) -> list[Column]:
         """Shares of the most frequent categories among events, and the newest category."""
         from gelgt.history.kernels import sweep_codes
 
         categories = self.data.categories(table, name)[:TOP]
         out = np.empty((len(view.first), len(categories) + 1), np.float32)
         sweep_codes(taken(values, view.events.row, -1), view.first, view.last, view.order, out)
-        for code, category in enumerate(categories):
-            if self.choice.has(f"{path}: {name} share of {category}"):
-                yield f"{path}: {name} share of {category}", out[:, code]
+        names = [f"{path}: {name} share of {category}" for category in categories]
         if is_timed and self.choice.has(f"{path}: {name} last"):
-            self.codes.add(f"{path}: {name} last")
-            yield f"{path}: {name} last", out[:, -1]
+            names.append(f"{path}: {name} last")
+            self.codes.add(names[-1])
+        return [(each, out[:, k]) for k, each in enumerate(names) if self.choice.has(each)]
 
     def _age(self, times: NDArray[np.int64]) -> NDArray[np.float32]:
         has_time = (times != NEVER) & (times != TIMELESS)

@@ -13,8 +13,9 @@ row without a time in a timed table is never visible, and one of a timeless tabl
 sampler.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,15 @@ class View:
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     order: NDArray[np.int64]
+    _kept: list[NDArray[np.int64]] = field(default_factory=list, compare=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    def kept(self, make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """What was made the first time, for columns that are computed in different threads."""
+        with self._lock:
+            if not self._kept:
+                self._kept.append(make())
+        return self._kept[0]
 
     @property
     def is_empty(self) -> NDArray[np.bool_]:
@@ -191,8 +201,12 @@ def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
         gather(values, rows, window, int(rows.max()), out)
         return out
     for part in chunks(len(rows) if len(values) else 0):
-        filled = rows[part] >= 0
-        out[part][filled] = values[rows[part][filled]]
+        some = rows[part]
+        if some.min(initial=0) >= 0:
+            out[part] = values[some]
+        else:
+            filled = some >= 0
+            out[part][filled] = values[some[filled]]
     return out
 
 

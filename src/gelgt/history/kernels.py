@@ -247,20 +247,29 @@ def window_means(
     counts: NDArray[np.int64],
     first: NDArray[np.int64],
     since: NDArray[np.int64],
+    which: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(S,) the mean of the values `since … last` of each seed, NaN for none, from the sums of
-    blocks of events that begin at `first`."""
-    out = np.full(len(first), np.nan, np.float32)
+    """(W, S) the means of the values `since … last` of each seed, NaN for none, from the sums of
+    blocks of events that begin at `first`.
+
+    Args:
+        since: (…, S) where windows of different lengths begin.
+        which: (W,) those of them that are asked for.
+    """
+    out = np.full((len(which), len(first)), np.nan, np.float32)
     for s in range(len(first)):
-        if last[s] > since[s]:
-            total, count = _before(last[s], first[s], values, sums, counts)
-            if since[s] > first[s]:
-                older, older_count = _before(since[s], first[s], values, sums, counts)
+        if last[s] == first[s]:
+            continue
+        whole, whole_count = _before(last[s], first[s], values, sums, counts)
+        for w in range(len(which)):
+            total, count, begin = whole, whole_count, since[which[w], s]
+            if first[s] < begin < last[s]:
+                older, older_count = _before(begin, first[s], values, sums, counts)
                 total -= older
                 count -= older_count
-            if count:
-                out[s] = total / count
+            if count and begin < last[s]:
+                out[w, s] = total / count
     return out
 
 

@@ -9,6 +9,7 @@ calendar     sine and cosine of the year and the half year at the seed time, and
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -68,25 +69,30 @@ def seed_history(
     Args:
         lists: Follows foreign keys; by default to every row that the seeds may see.
     """
-    parts = []
-    if plan.hops:
-        first = data.graph.offsets[data.graph.table_number(data.task.entity_table)]
-        columns = aggregates(
-            data,
-            seeds.node - first,
-            seeds.time,
-            hops=plan.hops,
-            siblings=plan.has_siblings,
-            names=plan.columns,
-            lists=lists,
-        )
-        parts.append(columns.values if plan.columns is not None else columns.numbers)
-    if plan.has_calendar:
-        parts.append(calendar(data.graph, data.sampling, seeds))
-    if not parts:
-        return torch.zeros(len(seeds), 0)
-    values = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-    return torch.from_numpy(np.ascontiguousarray(values))
+    further = calendar(data.graph, data.sampling, seeds) if plan.has_calendar else None
+    if not plan.hops:
+        return torch.zeros(len(seeds), 0) if further is None else torch.from_numpy(further)
+    first = data.graph.offsets[data.graph.table_number(data.task.entity_table)]
+    compute = partial(
+        aggregates,
+        data,
+        seeds.node - first,
+        seeds.time,
+        hops=plan.hops,
+        siblings=plan.has_siblings,
+        lists=lists,
+    )
+    if plan.columns is None:
+        values = compute().numbers
+        values = values if further is None else np.concatenate([values, further], 1)
+        return torch.from_numpy(np.ascontiguousarray(values))
+    # The calendar stands behind the aggregates, in a table that is written once.
+    count = len(plan.columns)
+    table = np.empty((len(seeds), count + (CALENDAR if plan.has_calendar else 0)), np.float32)
+    compute(names=plan.columns, out=table[:, :count])
+    if further is not None:
+        table[:, count:] = further
+    return torch.from_numpy(table)
 
 
 def calendar(graph: Graph, sampling: SamplingConfig, seeds: Seeds) -> NDArray[np.float32]:

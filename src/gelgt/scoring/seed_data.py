@@ -9,6 +9,7 @@ The sampling configuration decides what a seed may see (docs/time.md):
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Lock
 
 import numpy as np
 import torch
@@ -28,6 +29,8 @@ from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
 
 CACHED_HISTORIES = 6  # training, validation, test, the parts of them that are scored now and then
+
+_KEEPING = Lock()  # trees ask for histories while networks do
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,16 @@ class SeedData:
         if not self.plan:
             return None
         name = seeds.digest()
-        if name not in self._histories:
-            while len(self._histories) >= CACHED_HISTORIES:
-                self._histories.pop(next(iter(self._histories)))
-            self._histories[name] = seed_history(self.task_data, seeds, self.plan)
-        return self._histories[name]
+        kept = self._histories
+        with _KEEPING:
+            history = kept.get(name)
+        if history is None:
+            history = seed_history(self.task_data, seeds, self.plan)
+            with _KEEPING:
+                while len(kept) >= CACHED_HISTORIES:
+                    kept.pop(next(iter(kept)))
+                kept[name] = history
+        return history
 
     def columns_of(self, seeds: Seeds) -> Tensor:
         """The same where a model reads nothing else: without columns, (S, 0)."""

@@ -54,8 +54,13 @@ def make_baselines(
     hops: Sequence[int],
     progress: Progress,
     seconds: float | None = None,
+    threads: int | None = None,
 ) -> Baselines:
-    """LightGBM over some hops, and the entity's own past, in so many seconds together."""
+    """LightGBM over some hops, and the entity's own past, in so many seconds together.
+
+    Args:
+        threads: Of LightGBM; None where nothing else grows trees at the same time.
+    """
     predictions: dict[str, Predictions] = {}
     labels: dict[str, int] = {}
     cut_off: list[str] = []
@@ -64,7 +69,7 @@ def make_baselines(
     for number in hops if has_lightgbm() else ():
         of_each = None if seconds is None else seconds / len(hops)
         name = lightgbm_name(number)
-        predictions[name], result = lightgbm_predictions(data, config, number, of_each)
+        predictions[name], result = lightgbm_predictions(data, config, number, of_each, threads)
         if result.is_cut_off:
             cut_off.append(f"the baseline {name} was cut off after {result.rounds:,} rounds")
         labels = {"train": result.train_rows} | (
@@ -84,7 +89,11 @@ def lightgbm_name(hops: int) -> str:
 
 
 def lightgbm_predictions(
-    data: TrainingData, config: RunConfig, hops: int = 1, seconds: float | None = None
+    data: TrainingData,
+    config: RunConfig,
+    hops: int = 1,
+    seconds: float | None = None,
+    threads: int | None = None,
 ) -> tuple[Predictions, LightGBMResult]:
     """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run
     of this configuration learns, from as many columns at most."""
@@ -97,13 +106,14 @@ def lightgbm_predictions(
     examples["train"] = _learned(data, config, "train")
     if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
-    columns = [column.name for column in data.choose_columns(config, hops).columns]
+    choice = data.choose_columns(config, hops, threads=threads or 1)
     result = lightgbm_baseline(
         data.visible,
         examples=examples,
         hops=hops,
-        columns=columns,
+        columns=[column.name for column in choice.columns],
         seed=config.train.seed,
+        threads=threads,
         seconds=None if seconds is None else seconds - (time.perf_counter() - began),
     )
     return {

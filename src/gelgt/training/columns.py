@@ -21,9 +21,8 @@ from gelgt.presets import RunConfig
 from gelgt.runs.tensors import load_tensors, save_tensors
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
 from gelgt.training.data import TrainingData
-from gelgt.training.examples import learnable
+from gelgt.training.examples import tabular
 
-MOST_ROWS = 200_000  # labels that are learned from
 CHECKPOINT = "checkpoint-columns.safetensors"
 
 
@@ -90,11 +89,7 @@ def refit_columns(
 def _learned(
     data: TrainingData, splits: tuple[str, ...], config: TrainConfig, weight: float
 ) -> ColumnRows:
-    seeds, labels = learnable(data, splits, config)
-    if len(seeds) > MOST_ROWS:
-        some = np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False)
-        some.sort()
-        seeds, labels = seeds.take(some), labels[some]
+    seeds, labels = tabular(data, splits, config)
     values = for_fitting(data.columns_of(seeds), seeds, data.plan)
     rows = ColumnRows(values, data.target.encode(labels))
     # A number says more of its window than a class does: beside it they cost a little

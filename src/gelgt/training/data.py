@@ -15,7 +15,8 @@ from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
 from gelgt.history.columns import TaskData
-from gelgt.history.seed_history import HistoryPlan
+from gelgt.history.pieces import model_threads
+from gelgt.history.seed_history import NO_HISTORY, HistoryPlan
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.target import Target, mostly_alike
@@ -111,10 +112,13 @@ class TrainingData(SeedData):
         """The same with the history columns that are worth reading."""
         if not self.plan.hops:
             return self
-        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings)
+        threads = model_threads()
+        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings, threads)
         return replace(self, plan=HistoryPlan.of(config.model, chosen.numbers), chosen=chosen)
 
-    def choose_columns(self, config: RunConfig, hops: int, siblings: bool = False) -> ColumnChoice:
+    def choose_columns(
+        self, config: RunConfig, hops: int, siblings: bool = False, threads: int = 1
+    ) -> ColumnChoice:
         """The history columns that are worth reading, judged on the training split."""
         seeds, labels = self.seeds["train"], self.labels("train")
         there = np.flatnonzero(self.exists(seeds))
@@ -128,7 +132,15 @@ class TrainingData(SeedData):
             siblings=siblings,
             budget=columns_budget(config),
             seed=config.train.seed,
+            threads=threads,
         )
+
+    def without_history(self) -> "TrainingData":
+        """The same for networks that leave the history to others, with what was read already."""
+        data = replace(self, plan=NO_HISTORY)
+        read = ("seeds", "sampler", "differing_labels", "_examples")
+        vars(data).update({name: vars(self)[name] for name in read if name in vars(self)})
+        return data
 
     def shared(self) -> dict[str, Any]:
         """What was chosen on the way to this data, for workers that read the same database."""

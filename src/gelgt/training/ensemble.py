@@ -1,7 +1,7 @@
 """One network, or several of different seeds: how a run trains and retrains them."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from gelgt.sampling import Seeds
 from gelgt.scoring import Scorer
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.training.abreast import MOST
+from gelgt.training.aside import Aside, has_room
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.columns import Columns, refit_columns
@@ -228,21 +229,26 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     networks, states, columns = [], trained.states, trained.columns
     if columns is not None:
         columns = refit_columns(columns, job.data, job.config, job.device, splits)
-    studio = _studio(job, columns is None, is_kept=False)
-    jobs = [_again(number, state, splits) for number, state in enumerate(states)]
-    for member in _retrained(job, studio, jobs):
-        if member.state.ended == "interrupted":
-            job.clock.done("retrain", "interrupted; the weights before are kept")
-            return replace(trained, is_whole=False)
-        networks.append(member.network)
+
+    def regrown(is_left: Callable[[], bool]) -> GrownTrees | None:
+        before = trained.trees
+        return before and regrow_trees(before, job.data, job.config, splits, is_left)
+
+    with Aside(regrown, job.device.type != "cpu" and has_room()) as forests:
+        studio = _studio(job, columns is None, is_kept=False)
+        jobs = [_again(number, state, splits) for number, state in enumerate(states)]
+        for member in _retrained(job, studio, jobs):
+            if member.state.ended == "interrupted":
+                job.clock.done("retrain", "interrupted; the weights before are kept")
+                return replace(trained, is_whole=False)
+            networks.append(member.network)
+        trees = forests.result()
     rows = sum(len(job.data.windows(split, job.config.train.windows)[0]) for split in splits)
     retrained = Retrained(
         labels="known" if splits == (KNOWN,) else "all",
         rows=rows,
         epochs=max(states[0].averaged or (states[0].best_epoch,)),
     )
-    trees = trained.trees
-    trees = None if trees is None else regrow_trees(trees, job.data, job.config, splits)
     job.clock.done("retrain", f"{retrained.rows:,} labels, {retrained.epochs} epochs")
     return replace(
         trained, networks=tuple(networks), trees=trees, retrained=retrained, columns=columns
@@ -269,9 +275,8 @@ def _studio(job: Job, reads_history: bool, is_kept: bool = True) -> Studio:
     """Where the networks of a run are trained; checkpoints are kept of those that validation
     chooses."""
     folder, key = (job.out, job.key) if is_kept else (None, "")
-    return Studio(
-        job.data, job.config, job.device, reads_history, folder, key, job.progress, job.stop
-    )
+    data = job.data if reads_history else job.data.without_history()
+    return Studio(data, job.config, job.device, reads_history, folder, key, job.progress, job.stop)
 
 
 def _tell_model(job: Job, network: RelationalModel, count: int) -> None:

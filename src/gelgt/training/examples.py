@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gelgt.training.data import TrainingData
 
 KNOWN = "known"  # a split of its own: all labels that are known at the test time
+MOST_TABULAR = 200_000  # labels that trees and the columns network learn
 
 
 def learnable(
@@ -32,6 +33,19 @@ def learnable(
         np.isfinite(labels).reshape(len(labels), -1).all(1) & data.exists(seeds)
     )
     return seeds.take(usable), labels[usable]
+
+
+def tabular(
+    data: "TrainingData", splits: tuple[str, ...], config: TrainConfig
+) -> tuple[Seeds, NDArray[Any]]:
+    """The same for what learns from history columns alone, trees and the columns network: at most
+    `MOST_TABULAR`, drawn at random."""
+    seeds, labels = learnable(data, splits, config)
+    if len(seeds) > MOST_TABULAR:
+        generator = np.random.default_rng(config.seed)
+        some = np.sort(generator.choice(len(seeds), MOST_TABULAR, replace=False))
+        seeds, labels = seeds.take(some), labels[some]
+    return seeds, labels
 
 
 def nothing_to_learn(data: "TrainingData") -> GelgtError:

@@ -82,12 +82,12 @@ def _contents(
     """
     from gelgt.history.kernels import block_sums, sweep_codes, window_means
 
-    count = (view.last - view.first).astype(np.float32)
+    count, since = (view.last - view.first).astype(np.float32), view.first[None]
     yield count[:, None]
     for _, values in data.columns(key.child, "numerical"):
         numbers = taken(values, view.events.row, np.nan).astype(np.float32, copy=False)
         sums, counts = block_sums(numbers, view.events.starts)
-        yield window_means(numbers, sums, counts, owned, view.first, view.last)[:, None]
+        yield window_means(numbers, sums, counts, owned, since, np.arange(1), view.last).T
     for name, codes in data.columns(key.child, "categorical"):
         categories = data.categories(key.child, name)[:TOP]
         shares = np.empty((len(count), len(categories) + 1), np.float32)

@@ -9,6 +9,7 @@ before its labels may be learned.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
+from gelgt.history.pieces import model_threads
 from gelgt.memory import check_memory
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
@@ -28,6 +30,7 @@ from gelgt.scoring.scorer import choose_device, tree_outputs
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
+from gelgt.training.aside import Aside, has_room
 from gelgt.training.baselines import Baselines, make_baselines
 from gelgt.training.budget import Budget, columns_budget
 from gelgt.training.calibrate import calibrate
@@ -36,7 +39,7 @@ from gelgt.training.columns import Columns, begun_columns, fit_columns, save_col
 from gelgt.training.columns_fit import ColumnsFit
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
-from gelgt.training.examples import KNOWN, learnable
+from gelgt.training.examples import KNOWN, learnable, tabular
 from gelgt.training.follow import Entry, follow, meet
 from gelgt.training.job import Clock, Job, Options
 from gelgt.training.journal import About, Journal
@@ -47,7 +50,7 @@ from gelgt.training.ranking import train_ranking
 from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
 from gelgt.training.shares import with_shares
-from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees
+from gelgt.training.trees import BESIDE, GrownTrees, about_rows, grow_trees, wants_trees
 from gelgt.training.workers import Workers, led
 from gelgt.training.write import Result, write_run
 
@@ -165,10 +168,14 @@ def _opened(db: Database, task: Task, config: RunConfig) -> TrainingData:
 def _train(job: Job) -> Run:
     """The stages of a run, one after the other."""
     job = _with_history(job)
-    baselines = _score_baselines(job)
-    job.stop()  # whoever raises here ends it before anything is trained
-    trees = _grow_trees(job)
-    trained = fit_ensemble(job, trees, _fit_columns(job))
+    with Aside(partial(_forests, job), wants_trees(job.data, job.config) and has_room()) as forests:
+        baselines = _score_baselines(job, model_threads(BESIDE) if forests.is_beside else None)
+        job.stop()  # whoever raises here ends it before anything is trained
+        # A GPU has nothing else to do while they grow.
+        is_idle = forests.is_beside and job.device.type != "cpu"
+        columns = _fit_columns(job) if is_idle else None
+        trees = _grow_trees(job, forests)
+    trained = fit_ensemble(job, trees, columns or _fit_columns(job))
     job.clock.done("training", trained.summary())
     trained, outputs = with_shares(job, trained)
     before = _parts(job, trained, "val", outputs)
@@ -188,7 +195,19 @@ def _train(job: Job) -> Run:
     return load_run(job.out)
 
 
-def _grow_trees(job: Job) -> GrownTrees | None:
+def _forests(job: Job, is_left: Callable[[], bool]) -> GrownTrees | None:
+    """Trees, within what the budget has for them when they begin."""
+    return grow_trees(job.data, job.config, _tree_seconds(job), is_left)
+
+
+def _tree_seconds(job: Job) -> float | None:
+    limit = job.budget.trees()
+    if limit is not None and job.config.train.retrain:  # they are grown once more
+        limit /= 1 + known_share(job.data, job.config.train)
+    return limit
+
+
+def _grow_trees(job: Job, forests: Aside[GrownTrees | None]) -> GrownTrees | None:
     """Trees that will predict beside the networks: before them, so that what they do not take of
     their time goes to the networks."""
     if not wants_trees(job.data, job.config):
@@ -196,11 +215,8 @@ def _grow_trees(job: Job) -> GrownTrees | None:
     text = about_rows(job.data, job.config.train)
     if text is not None:
         job.progress.notice(text)
-    limit = job.budget.trees()
-    if limit is not None and job.config.train.retrain:  # they are grown once more
-        limit /= 1 + known_share(job.data, job.config.train)
-    job.progress.plan("trees", limit)
-    trees = grow_trees(job.data, job.config, limit)
+    job.progress.plan("trees", _tree_seconds(job))
+    trees = forests.result()
     rounds = "" if trees is None else ", ".join(f"{count:,}" for count in trees.rounds)
     if trees is not None and trees.is_cut_off:
         job.budget.cut_off.append(f"the trees were cut off after {rounds} rounds")
@@ -249,7 +265,9 @@ def _with_history(job: Job) -> Job:
     data = job.data.with_columns(job.config)
     if not data.plan:
         return job
-    data.history(learnable(data, ("train",), job.config.train)[0])
+    # Networks beside a columns network leave the history to it, and to the trees.
+    learned = tabular if job.config.model.column_members and data.plan.hops else learnable
+    data.history(learned(data, ("train",), job.config.train)[0])
     for split in ("val", "test"):
         data.history(data.seeds[split])
     chosen = data.chosen
@@ -263,13 +281,15 @@ def _with_history(job: Job) -> Job:
     return replace(job, data=data)
 
 
-def _score_baselines(job: Job) -> Baselines:
-    """What has to be beaten, on the same rows."""
+def _score_baselines(job: Job, threads: int | None) -> Baselines:
+    """What has to be beaten, on the same rows; LightGBM has so many threads, as the trees that grow
+    at the same time, or what it takes by itself."""
     if not job.options.baselines:
         return Baselines()
     data, limit = job.data, job.budget.baselines()
     job.progress.plan("baselines", limit)
-    baselines = make_baselines(data, job.config, job.options.baseline_hops, job.progress, limit)
+    hops = job.options.baseline_hops
+    baselines = make_baselines(data, job.config, hops, job.progress, limit, threads)
     job.budget.cut_off.extend(baselines.cut_off)
     metric, labels = data.target.metric, data.labels("val")
     scores = {

@@ -7,7 +7,9 @@ nothing is left of the trees.
 """
 
 import math
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,18 +22,19 @@ from torch import Tensor
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.baselines.timed import TimedModel, timed_train
 from gelgt.config import TrainConfig
+from gelgt.history.pieces import model_threads
 from gelgt.history.seed_history import for_fitting
 from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
 from gelgt.training.data import TrainingData
-from gelgt.training.examples import learnable
+from gelgt.training.examples import MOST_TABULAR, learnable, tabular
 
 SEEDS = 3  # forests whose mean is taken
-MOST_ROWS = 200_000  # labels that trees are grown on
 MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
 # labels in a leaf: a fiftieth of all, between these
 LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50
+BESIDE = SEEDS + 1  # models that grow at once: the forests, and the baseline
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
@@ -39,7 +42,7 @@ PARAMETERS: dict[str, Any] = {
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
     "deterministic": True,
-    "force_row_wise": True,
+    "force_col_wise": True,  # each is added up by one thread: their number changes nothing
     "verbosity": -1,
 }
 OBJECTIVES = {
@@ -74,17 +77,22 @@ def wants_trees(data: TrainingData, config: RunConfig) -> bool:
 
 
 def grow_trees(
-    data: TrainingData, config: RunConfig, seconds: float | None = None
+    data: TrainingData,
+    config: RunConfig,
+    seconds: float | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> GrownTrees | None:
     """Trees that stop by the validation loss, without a share yet; None where none can be grown.
 
     Args:
         seconds: Within which they have to be grown, as far as they got; None for no limit.
+        is_stopped: Asked after every round; true ends them.
     """
     usable, columns, truth = _validation(data)
     if not len(usable):
         return None
-    return grow(data, config.train, ("train",), Watched(columns, truth, seconds))
+    until = Watched(columns, truth, seconds)
+    return grow(data, config.train, ("train",), until, is_stopped)
 
 
 def _validation(data: TrainingData) -> tuple[NDArray[np.int64], Tensor, Tensor]:
@@ -99,10 +107,14 @@ def _validation(data: TrainingData) -> tuple[NDArray[np.int64], Tensor, Tensor]:
 
 
 def regrow_trees(
-    grown: GrownTrees, data: TrainingData, config: RunConfig, splits: tuple[str, ...]
+    grown: GrownTrees,
+    data: TrainingData,
+    config: RunConfig,
+    splits: tuple[str, ...],
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> GrownTrees:
     """The same share of trees that have learned the labels of other splits."""
-    again = grow(data, config.train, splits, grown.rounds)
+    again = grow(data, config.train, splits, grown.rounds, is_stopped)
     return grown if again is None else replace(grown, trees=again.trees)
 
 
@@ -110,8 +122,8 @@ def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
     """What to say where trees are grown on a part of the labels."""
     rows = len(learnable(data, ("train",), config)[0])
     return (
-        f"trees are grown on {MOST_ROWS:,} of {rows:,} labels, drawn at random"
-        if rows > MOST_ROWS
+        f"trees are grown on {MOST_TABULAR:,} of {rows:,} labels, drawn at random"
+        if rows > MOST_TABULAR
         else None
     )
 
@@ -129,21 +141,18 @@ def grow(
     config: TrainConfig,
     splits: tuple[str, ...],
     until: Watched | tuple[int, ...],
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> GrownTrees | None:
     """Forests on the history of a split's seeds, as one, without a share yet; None where all labels
     are alike, or there are no columns.
 
     Args:
         until: What ends each forest: a set to watch, or a number of rounds for each.
+        is_stopped: Asked after every round; true ends all of them.
     """
     import lightgbm
 
-    seeds, labels = learnable(data, splits, config)
-    if len(seeds) > MOST_ROWS:
-        some = np.sort(
-            np.random.default_rng(config.seed).choice(len(seeds), MOST_ROWS, replace=False)
-        )
-        seeds, labels = seeds.take(some), labels[some]
+    seeds, labels = tabular(data, splits, config)
     truth = data.target.encode(labels)
     columns = data.history(seeds)
     assert columns is not None
@@ -156,7 +165,8 @@ def grow(
     if isinstance(until, Watched):
         held_out = (until.columns.numpy(), until.labels.numpy())
         watched = lightgbm.Dataset(*held_out, reference=table, params=shared)
-    return _forests(shared, config.seed, table, watched, until, data.target.outputs)
+    outputs = data.target.outputs
+    return _forests(shared, config.seed, table, watched, until, is_stopped, outputs)
 
 
 def _forests(
@@ -165,14 +175,13 @@ def _forests(
     table: Any,
     watched: Any,
     until: Watched | tuple[int, ...],
+    is_stopped: Callable[[], bool],
     outputs: int,
 ) -> GrownTrees:
-    """Forests of different seeds on one table, whose columns are binned once for all.
-
-    They grow side by side, a thread each: threads that share a forest wait for each other at every
-    split, which on a busy machine takes ten times as long.
-    """
+    """Forests of different seeds on one table, whose columns are binned once for all. They grow
+    side by side."""
     lanes, began = min(SEEDS, torch.get_num_threads()), time.perf_counter()
+    is_left = threading.Event()
     limit = until.seconds if isinstance(until, Watched) else None
 
     def grown(number: int) -> TimedModel | None:
@@ -184,7 +193,13 @@ def _forests(
                 return None
         parameters = shared | {"seed": (seed + 7_919 * number) % 2**31}
         return timed_train(
-            parameters, table, most, held_out=watched, patience=PATIENCE, deadline=deadline
+            parameters,
+            table,
+            most,
+            held_out=watched,
+            patience=PATIENCE,
+            deadline=deadline,
+            is_stopped=lambda: is_left.is_set() or is_stopped(),
         )
 
     table.construct()
@@ -192,7 +207,10 @@ def _forests(
         watched.construct()
     count = SEEDS if isinstance(until, Watched) else len(until)  # time may have ended some
     with ThreadPoolExecutor(lanes) as pool:
-        models = [model for model in pool.map(grown, range(count)) if model is not None]
+        try:
+            models = [model for model in pool.map(grown, range(count)) if model is not None]
+        finally:  # after Ctrl-C nobody waits for the others
+            is_left.set()
     dumps = [model.booster.dump_model(num_iteration=model.rounds) for model in models]
     rounds = tuple(model.rounds for model in models)
     is_cut_off = len(models) < count or any(model.is_cut_off for model in models)
@@ -204,7 +222,7 @@ def _sizes(rows: int, seed: int) -> dict[str, Any]:
     return {
         "min_data_in_leaf": int(np.clip(rows // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF)),
         "data_random_seed": seed,  # of the sample that decides the bins
-        "num_threads": 1,
+        "num_threads": model_threads(BESIDE),
     }
 
 

@@ -1,0 +1,60 @@
+"""`Aside`: a stage of a run in a thread of its own, while other stages go on.
+
+    with Aside(grow, is_beside=has_room()) as trees:
+        …                       # what does not need them
+        trees.result()
+
+LightGBM works outside of Python's lock. Where a machine has too few cores, the stage waits until
+its result is asked for, and takes its time then.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from gelgt.sources.processes import core_count
+
+LEAST_CORES = 8  # from which stages are worth running at once
+
+Result = TypeVar("Result")
+
+
+def has_room() -> bool:
+    """Whether this machine has cores for two stages at once."""
+    return core_count() >= LEAST_CORES
+
+
+class Aside(Generic[Result]):
+    """A stage that began when this was entered, or begins when its result is asked for.
+
+    Args:
+        stage: Is given a question that it asks now and then: whether nobody waits for it any more.
+        is_beside: Whether it runs in a thread of its own.
+    """
+
+    def __init__(self, stage: Callable[[Callable[[], bool]], Result], is_beside: bool) -> None:
+        self.stage, self.is_beside, self._is_left = stage, is_beside, threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._future: Future[Result] | None = None
+
+    def __enter__(self) -> "Aside[Result]":
+        if self.is_beside:
+            self._future = self._pool.submit(self.stage, self._is_left.is_set)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_left.set()
+        self._pool.shutdown()
+
+    def result(self) -> Result:
+        """What the stage gives, once it has ended."""
+        if self._future is None:
+            return self.stage(self._is_left.is_set)
+        return self._future.result()
