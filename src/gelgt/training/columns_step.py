@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
+from gelgt.nn.recording import recording
 from gelgt.nn.target import Target
 from gelgt.training.objective import future_losses
 from gelgt.training.optimiser import set_rates
@@ -65,7 +66,8 @@ class ColumnsStep:
             return
         if self._graph is None or self._places is None:
             self._places, self._graph = here.clone(), torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            graphed = torch.cuda.graph(self._graph, capture_error_mode="thread_local")
+            with recording(), graphed:
                 self._take(self._places)
         self._places.copy_(here)
         self._graph.replay()
