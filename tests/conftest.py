@@ -102,11 +102,14 @@ def quick_forests() -> Iterator[dict[str, int]]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_columns() -> Iterator[None]:
-    """Columns networks of a few steps an epoch."""
+def quick_columns() -> Iterator[int]:
+    """Columns networks of a few steps an epoch, and columns that are judged on few rows: judging
+    thousands of them takes longer than training a tiny network."""
+    judged: int = import_module("gelgt.history.choose").SAMPLE
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gelgt.training.columns_fit.EPOCH", 4)
-        yield
+        patch.setattr("gelgt.history.choose.SAMPLE", 1_000)
+        yield judged
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -119,9 +122,10 @@ def quick_rankings() -> Iterator[None]:
 
 
 @pytest.fixture
-def whole_forests(quick_forests: dict[str, int]) -> Iterator[None]:
-    """Forests of as many rounds as users get."""
+def whole_forests(quick_forests: dict[str, int], quick_columns: int) -> Iterator[None]:
+    """Forests of as many rounds as users get, over columns that are judged on as many rows."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gelgt.history.choose.SAMPLE", quick_columns)
         for name, rounds in quick_forests.items():
             patch.setattr(f"gelgt.{name}.ROUNDS", rounds)
         yield
