@@ -101,7 +101,7 @@ def test_classes_and_several_labels(data: TaskData, seeds: Any, labels: Any) -> 
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_lanes_and_threads_change_nothing(
+def test_lanes_change_nothing(
     data: TaskData, seeds: Any, labels: Any, classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = (np.argsort(np.argsort(labels)) * classes // len(labels)).astype(np.int64)
@@ -110,7 +110,7 @@ def test_lanes_and_threads_change_nothing(
     for lanes in (1, 3):
         monkeypatch.setattr(pieces, "core_count", lambda lanes=lanes: lanes)
         every = aggregates(data, *seeds, hops=2)
-        chosen = choose(data, seeds, codes, 20, threads=lanes)
+        chosen = choose(data, seeds, codes, 20)
         found.append((every.names, every.values.tobytes(), every.is_code.tolist(), chosen))
     assert found[0] == found[1]
 

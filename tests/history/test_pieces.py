@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gelgt.history import pieces
-from gelgt.history.pieces import LARGE, SMALL, Piece, in_order, model_threads
+from gelgt.history.pieces import LARGE, SMALL, Piece, in_order
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
@@ -45,11 +44,3 @@ def test_an_error_ends_the_others() -> None:
     with pytest.raises(ValueError, match="no"):
         list(in_order([Piece(lambda: 1, SMALL), Piece(fail, SMALL), Piece(lambda: 1, SMALL)], 2))
     assert threading.active_count() == threads
-
-
-def test_models_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {}
-    for cores in (1, 2, 4, 8, 16, 64):
-        monkeypatch.setattr(pieces, "core_count", lambda cores=cores: cores)
-        found[cores] = model_threads(), model_threads(4)
-    assert found == {1: (1, 1), 2: (1, 1), 4: (2, 1), 8: (4, 2), 16: (8, 4), 64: (8, 8)}

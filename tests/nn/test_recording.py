@@ -1,4 +1,4 @@
-"""What surrounds a recording: work that is left for after it, and no collection of garbage in it."""
+"""What surrounds a recording: work that is left for after it, and no garbage collection in it."""
 
 import gc
 

@@ -65,7 +65,7 @@ def test_the_error_of_a_stage_is_raised() -> None:
 def test_a_run_is_the_same_with_many_cores(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trees grow beside the baseline, in several threads, and columns are computed in others."""
+    """Trees grow beside the baseline, and columns are computed in several threads."""
     config = small(few.task_type, train__retrain=True)
     runs, phases = [], []
     for cores in (2, 16):

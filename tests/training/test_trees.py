@@ -95,21 +95,6 @@ def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> No
     assert not torch.equal(first, other)
 
 
-def test_threads_change_no_tree(
-    data: TrainingData, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
-    for threads in (1, 3):
-        monkeypatch.setattr(
-            "gelgt.training.trees.model_threads", lambda _, threads=threads: threads
-        )
-        grown = grow_trees(data, small(task.task_type))
-        assert grown is not None
-        found.append((grown.rounds, grown.trees.state_dict()))
-    assert found[0][0] == found[1][0]
-    assert all(torch.equal(found[0][1][name], value) for name, value in found[1][1].items())
-
-
 def test_nobody_waits_for_forests_that_are_stopped(data: TrainingData, task: Task) -> None:
     grown = grow_trees(data, small(task.task_type), is_stopped=lambda: True)
     assert grown is not None

@@ -35,9 +35,8 @@ PARAMETERS: dict[str, Any] = {
     "bagging_freq": 1,
     "max_bin": 63,
     "deterministic": True,
-    # A tree reads few of the columns; and each is added up by one thread, so that gains do not
-    # depend on the number of threads.
-    "force_col_wise": True,
+    "force_col_wise": True,  # a tree reads few of the columns
+    "num_threads": 1,  # trees this small wait for each other's threads, for long on a busy machine
     "verbosity": -1,
 }
 ROUNDS = 80
@@ -121,7 +120,6 @@ def choose_columns(
     budget: int,
     siblings: bool = False,
     seed: int = 0,
-    threads: int = 1,
 ) -> ColumnChoice:
     """The best columns of training rows.
 
@@ -134,12 +132,11 @@ def choose_columns(
         budget: Columns that are kept at most.
         siblings: As `aggregates` has it.
         seed: Of the sample and of the quick model.
-        threads: Of the quick model; the choice does not depend on it.
     """
     some = _sample(labels, seed)
     goals = list(_goals(labels[some]))
     candidates = _Candidates()
-    gains, fixed = np.zeros(0), PARAMETERS | {"seed": seed, "num_threads": threads}
+    gains, fixed = np.zeros(0), PARAMETERS | {"seed": seed}
     work = Work("judging columns", unit="columns")
     for proposal in proposals(data, rows[some], times[some], hops, siblings):
         candidates.add(*proposal)

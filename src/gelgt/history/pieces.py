@@ -13,7 +13,7 @@ from gelgt.sources.processes import core_count
 
 SMALL = 1 << 15  # values below which handing a piece to a thread takes longer than the piece
 LARGE = 1 << 24  # values beyond which copies of them in all lanes would fill memory
-MOST = 8  # lanes: further ones would mostly wait for memory
+MOST = 4  # lanes: further ones would mostly wait for memory
 AHEAD = 2  # pieces for each lane that are done before they are asked for
 
 Result = TypeVar("Result")
@@ -29,15 +29,6 @@ class Piece(NamedTuple, Generic[Result]):
 def lane_count() -> int:
     """How many pieces are done side by side."""
     return min(MOST, core_count())
-
-
-def model_threads(models: int = 1) -> int:
-    """Threads of a LightGBM model beside which others may grow. Threads that share a tree wait for
-    each other at every split, for long where a core is busy: of few cores each model gets one.
-
-    Those that grow at once must have the same number, because LightGBM keeps one for the process.
-    """
-    return max(1, min(MOST, core_count() // (2 if models == 1 else models)))
 
 
 def in_order(pieces: Iterable[Piece[Result]], lanes: int) -> Iterator[Result]:

@@ -106,7 +106,7 @@ def lightgbm_predictions(
     examples["train"] = _learned(data, config, "train")
     if config.train.retrain:
         examples["known"] = _learned(data, config, KNOWN)
-    choice = data.choose_columns(config, hops, threads=threads or 1)
+    choice = data.choose_columns(config, hops)
     result = lightgbm_baseline(
         data.visible,
         examples=examples,

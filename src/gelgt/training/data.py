@@ -15,7 +15,6 @@ from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
 from gelgt.history.columns import TaskData
-from gelgt.history.pieces import model_threads
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -112,13 +111,10 @@ class TrainingData(SeedData):
         """The same with the history columns that are worth reading."""
         if not self.plan.hops:
             return self
-        threads = model_threads()
-        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings, threads)
+        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings)
         return replace(self, plan=HistoryPlan.of(config.model, chosen.numbers), chosen=chosen)
 
-    def choose_columns(
-        self, config: RunConfig, hops: int, siblings: bool = False, threads: int = 1
-    ) -> ColumnChoice:
+    def choose_columns(self, config: RunConfig, hops: int, siblings: bool = False) -> ColumnChoice:
         """The history columns that are worth reading, judged on the training split."""
         seeds, labels = self.seeds["train"], self.labels("train")
         there = np.flatnonzero(self.exists(seeds))
@@ -132,7 +128,6 @@ class TrainingData(SeedData):
             siblings=siblings,
             budget=columns_budget(config),
             seed=config.train.seed,
-            threads=threads,
         )
 
     def without_history(self) -> "TrainingData":

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
-from gelgt.history.pieces import model_threads
 from gelgt.memory import check_memory
 from gelgt.metrics import score
 from gelgt.presets import RunConfig
@@ -50,7 +49,7 @@ from gelgt.training.ranking import train_ranking
 from gelgt.training.recommend import RecommendData
 from gelgt.training.regime import in_regime
 from gelgt.training.shares import with_shares
-from gelgt.training.trees import BESIDE, GrownTrees, about_rows, grow_trees, wants_trees
+from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees
 from gelgt.training.workers import Workers, led
 from gelgt.training.write import Result, write_run
 
@@ -169,7 +168,7 @@ def _train(job: Job) -> Run:
     """The stages of a run, one after the other."""
     job = _with_history(job)
     with Aside(partial(_forests, job), wants_trees(job.data, job.config) and has_room()) as forests:
-        baselines = _score_baselines(job, model_threads(BESIDE) if forests.is_beside else None)
+        baselines = _score_baselines(job, 1 if forests.is_beside else None)
         job.stop()  # whoever raises here ends it before anything is trained
         # A GPU has nothing else to do while they grow.
         is_idle = forests.is_beside and job.device.type != "cpu"
@@ -282,8 +281,12 @@ def _with_history(job: Job) -> Job:
 
 
 def _score_baselines(job: Job, threads: int | None) -> Baselines:
-    """What has to be beaten, on the same rows; LightGBM has so many threads, as the trees that grow
-    at the same time, or what it takes by itself."""
+    """What has to be beaten, on the same rows.
+
+    Args:
+        threads: Of LightGBM, which has one number of them for all models that grow at a time; None
+            where no others do.
+    """
     if not job.options.baselines:
         return Baselines()
     data, limit = job.data, job.budget.baselines()

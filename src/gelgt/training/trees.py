@@ -22,7 +22,6 @@ from torch import Tensor
 from gelgt.baselines.lightgbm import has_lightgbm
 from gelgt.baselines.timed import TimedModel, timed_train
 from gelgt.config import TrainConfig
-from gelgt.history.pieces import model_threads
 from gelgt.history.seed_history import for_fitting
 from gelgt.nn.trees import Trees
 from gelgt.presets import RunConfig
@@ -34,7 +33,6 @@ MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
 # labels in a leaf: a fiftieth of all, between these
 LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50
-BESIDE = SEEDS + 1  # models that grow at once: the forests, and the baseline
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
@@ -42,6 +40,7 @@ PARAMETERS: dict[str, Any] = {
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
     "deterministic": True,
+    "force_row_wise": True,
     "verbosity": -1,
 }
 OBJECTIVES = {
@@ -177,8 +176,11 @@ def _forests(
     is_stopped: Callable[[], bool],
     outputs: int,
 ) -> GrownTrees:
-    """Forests of different seeds on one table, whose columns are binned once for all. They grow
-    side by side."""
+    """Forests of different seeds on one table, whose columns are binned once for all.
+
+    They grow side by side, a thread each: threads that share a forest wait for each other at every
+    split, which on a busy machine takes ten times as long and more.
+    """
     lanes, began = min(SEEDS, torch.get_num_threads()), time.perf_counter()
     is_left = threading.Event()
     limit = until.seconds if isinstance(until, Watched) else None
@@ -218,14 +220,10 @@ def _forests(
 
 
 def _sizes(rows: int, seed: int) -> dict[str, Any]:
-    threads = model_threads(BESIDE)
     return {
-        # By rows is faster, and gives the same sums in one thread; by columns, each of which one
-        # thread adds up, in any number of them.
-        "force_row_wise" if threads == 1 else "force_col_wise": True,
         "min_data_in_leaf": int(np.clip(rows // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF)),
         "data_random_seed": seed,  # of the sample that decides the bins
-        "num_threads": threads,
+        "num_threads": 1,
     }
 
 
