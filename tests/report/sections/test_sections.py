@@ -67,6 +67,13 @@ def test_learning_curve_marks_the_best_epoch_and_near_baselines(made_run: Any) -
     assert "entity mean" not in text  # so far away that it would flatten the curve
 
 
+def test_the_loss_says_what_it_holds_besides_labels(made_run: Any) -> None:
+    folder, beside = made_run(), "It includes what else the windows of labels hold"
+    assert beside not in learning.section(Run(folder)).body
+    update(folder, config=metrics_of(folder)["config"] | {"model": {"futures": 3.0}})
+    assert beside in learning.section(Run(folder)).body
+
+
 def test_roc_captions_equal_scikit_learn(made_run: Any) -> None:
     folder = made_run()
     rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()

@@ -39,9 +39,15 @@ def _loss(run: Run) -> str:
     return figure(
         "Training loss",
         plot.svg(),
-        caption + _dashed(run),
+        caption + _beside(run) + _dashed(run),
         legend([(word(run.record.model), 0, "line")]),
     )
+
+
+def _beside(run: Run) -> str:
+    """What the loss holds besides that of the labels."""
+    weight = run.record.config.get("model", {}).get("futures", 0.0)
+    return " It includes what else the windows of labels hold (model.futures)." if weight else ""
 
 
 def _score(run: Run) -> str:
