@@ -3,7 +3,7 @@
     data → history columns → baselines → trees → networks → validation score → calibration →
     retrain on known labels → test score → retrain on all labels → run folder
 
-Validation chooses the epochs and the share of the trees, and calibrates. The test split is scored
+Validation chooses the epochs and the share of each part, and calibrates. The test split is scored
 before its labels may be learned.
 """
 
