@@ -79,9 +79,9 @@ class ModelConfig(Config):
         trees: Whether LightGBM on the history predicts beside the network, with a share that
             validation decides. Never without history, for multilabel tasks or for more than 50
             classes.
-        futures: Weight of a second loss in training: networks also predict what the window of a
-            label holds, the number of the entity's rows and their mean values, which tells them
-            more than a label alone. The columns network learns it beside classes only. 0 for none.
+        futures: Weight of a second loss in training where labels are classes: networks also predict
+            what the window of a label holds, the number of the entity's rows and their mean values,
+            which tells them more than a class alone. 0 for none.
     """
 
     section = "model"

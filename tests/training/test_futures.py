@@ -148,6 +148,12 @@ def test_they_change_what_is_learned_and_not_what_it_starts_from(data: TrainingD
     assert not torch.equal(ends[0]["head.1.weight"], ends[1]["head.1.weight"])
 
 
+def test_beside_numbers_there_are_none(data: TrainingData) -> None:
+    target = Target(LabelSpace("regression"), scale=2.0)
+    assert replace(data, target=target).futures(data.seeds["train"], ("train",)).shape[1] == 0
+    assert data.futures(data.seeds["train"], ("train",)).shape[1] > 5
+
+
 def test_without_a_window_there_are_none(data: TrainingData, task: Task) -> None:
     open_ended = replace(data.visible, task=replace(task, timedelta=None))
     assert future_targets(open_ended, data.seeds["train"], None).shape[1] == 0

@@ -92,9 +92,7 @@ def _learned(
     seeds, labels = tabular(data, splits, config)
     values = for_fitting(data.columns_of(seeds), seeds, data.plan)
     rows = ColumnRows(values, data.target.encode(labels))
-    # A number says more of its window than a class does: beside it they cost a little
-    # (docs/research/quality.md).
-    if weight and data.target.task_type != "regression":
+    if weight:
         rows.futures, rows.weight = data.futures(seeds, splits), weight
     return rows
 

@@ -326,10 +326,15 @@ class TrainingData(SeedData):
         """(S, A) what the windows of seeds hold that are learned from; those of the last few lists
         of seeds are kept, since every network of a run asks for the same.
 
+        None (A = 0) beside numbers, which say more of their window than a class does: there they
+        cost more than they gain (docs/research/quality.md).
+
         Args:
             splits: Whose labels are learned: windows end by the validation time in training, and by
                 the test time where the labels known by then are learned.
         """
+        if self.target.task_type == "regression":
+            return torch.zeros(len(seeds), 0)
         ends = {"train": self.task.val_timestamp, KNOWN: self.task.test_timestamp}
         end = ends.get(splits[0]) if len(splits) == 1 else None
         until = None if end is None else seconds(end)
