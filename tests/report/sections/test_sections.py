@@ -72,6 +72,8 @@ def test_the_loss_says_what_it_holds_besides_labels(made_run: Any) -> None:
     assert beside not in learning.section(Run(folder)).body
     update(folder, config=metrics_of(folder)["config"] | {"model": {"futures": 3.0}})
     assert beside in learning.section(Run(folder)).body
+    update(folder, task=metrics_of(folder)["task"] | {"task_type": "regression"})
+    assert beside not in learning.section(Run(folder)).body
 
 
 def test_roc_captions_equal_scikit_learn(made_run: Any) -> None:

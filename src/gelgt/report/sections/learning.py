@@ -47,7 +47,9 @@ def _loss(run: Run) -> str:
 def _beside(run: Run) -> str:
     """What the loss holds besides that of the labels."""
     weight = run.record.config.get("model", {}).get("futures", 0.0)
-    return " It includes what else the windows of labels hold (model.futures)." if weight else ""
+    if not weight or run.record.task.task_type in ("regression", "recommendation"):
+        return ""
+    return " It includes what else the windows of labels hold (model.futures)."
 
 
 def _score(run: Run) -> str:
