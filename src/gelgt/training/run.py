@@ -174,7 +174,7 @@ def _train(job: Job) -> Run:
         is_idle = forests.is_beside and job.device.type != "cpu"
         columns = _fit_columns(job) if is_idle else None
         trees = _grow_trees(job, forests)
-    trained = fit_ensemble(job, trees, columns or _fit_columns(job))
+    trained = fit_ensemble(job, trees, columns if is_idle else _fit_columns(job))
     job.clock.done("training", trained.summary())
     trained, outputs = with_shares(job, trained)
     before = _parts(job, trained, "val", outputs)
