@@ -11,6 +11,7 @@ from tiny import small
 from gelgt import Database, Task
 from gelgt.training import Options, train_run
 from gelgt.training.aside import Aside
+from gelgt.training.baselines import Baselines, Pace
 from gelgt.training.progress import Progress
 
 
@@ -65,18 +66,46 @@ def test_the_error_of_a_stage_is_raised() -> None:
 def test_a_run_is_the_same_with_many_cores(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trees grow beside the baseline, and columns are computed in several threads."""
+    """Trees grow beside the baseline, and columns are computed in several threads; beside a GPU,
+    trees and baseline go on while networks are trained."""
     config = small(few.task_type, train__retrain=True)
     runs, phases = [], []
-    for cores in (2, 16):
+    for cores, is_late in ((2, False), (16, False), (16, True)):
         monkeypatch.setattr("gelgt.training.aside.core_count", lambda cores=cores: cores)
         monkeypatch.setattr("gelgt.history.pieces.core_count", lambda cores=cores: cores)
-        watch = Phases()
-        runs.append(train_run(db, few, tmp_path / str(cores), config, Options(), progress=watch))
+        for module in ("run", "ensemble"):
+            target = f"gelgt.training.{module}.is_idle"
+            monkeypatch.setattr(target, lambda device, is_late=is_late: is_late)
+        watch, out = Phases(), tmp_path / f"{cores}-{is_late}"
+        runs.append(train_run(db, few, out, config, Options(), progress=watch))
         phases.append(watch.ended)
     assert phases[0] == phases[1]
-    one, many = (run.record.to_json() for run in runs)
-    for name in ("metrics", "baselines", "trees", "parts", "history"):
-        assert one[name] == many[name], name
-    weights = [run.weights() for run in runs]
-    assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
+    assert phases[2].index("training") < phases[2].index("trees") < phases[2].index("baselines")
+    one, *others = (run.record.to_json() for run in runs)
+    weights = runs[0].weights()
+    for run, many in zip(runs[1:], others, strict=True):
+        for name in ("metrics", "baselines", "trees", "parts", "history"):
+            assert one[name] == many[name], name
+        assert all(torch.equal(weights[name], value) for name, value in run.weights().items())
+
+
+def test_an_interrupted_run_waits_for_no_baseline(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gelgt.training.run.is_idle", lambda device: True)
+    left: list[bool] = []
+
+    def endless(*args: object) -> Baselines:
+        pace = args[-1]
+        assert isinstance(pace, Pace)
+        while not pace.is_stopped():
+            time.sleep(0.001)
+        left.append(True)
+        return Baselines()
+
+    monkeypatch.setattr("gelgt.training.run.make_baselines", endless)
+    asked = iter([False] * 3)
+    config = small(few.task_type)
+    run = train_run(db, few, tmp_path / "run", config, stop=lambda: next(asked, True))
+    assert run.record.ended == "interrupted"
+    assert left == [True]

@@ -42,5 +42,5 @@ def test_rows_that_are_scored_in_several_passes() -> None:
 
 def test_a_cpu_has_nothing_to_start() -> None:
     state = torch.get_rng_state()
-    fitting().start_device()
+    fitting().starter()()
     assert torch.equal(torch.get_rng_state(), state)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,7 @@ class Boosting:
         validation: Columns and labels by which each model stops early.
         rounds: Without validation, the rounds that each model takes, by the number of its label.
         deadline: When all models have to be trained, by `time.perf_counter`.
+        is_stopped: Asked after every round; true ends them as the deadline does.
 
     Attributes:
         rounds: As given, or what early stopping chose.
@@ -85,8 +86,10 @@ class Boosting:
         validation: tuple[NDArray[np.float32], NDArray[Any]] | None = None,
         rounds: Mapping[int, int] | None = None,
         deadline: float = math.inf,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.deadline, self._models_left, self.is_cut_off = deadline, 1, False
+        self.is_stopped = is_stopped
         self.space, self.validation, self._given_rounds = space, validation, rounds
         self.rounds: dict[int, int] = dict(rounds or {})
         self.notices: list[str] = []
@@ -229,6 +232,7 @@ class Boosting:
             held_out=held_out,
             patience=PATIENCE,
             deadline=now + (self.deadline - now) / self._models_left,
+            is_stopped=self.is_stopped,
         )
         self.is_cut_off |= model.is_cut_off
         rounds = self.rounds[number] = model.rounds

@@ -13,7 +13,7 @@ are categorical features. The same call gives the same predictions.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -97,6 +97,7 @@ def lightgbm_baseline(
     seed: int = 0,
     threads: int | None = None,
     seconds: float | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> LightGBMResult:
     """Train LightGBM on the aggregates of seeds and predict `val` and `test`.
 
@@ -111,6 +112,7 @@ def lightgbm_baseline(
         threads: Of LightGBM; by default two where there are many labels. The result does not depend
             on them.
         seconds: Within which it has to end, as far as it got; None for no limit.
+        is_stopped: Asked after every round; true ends it as far as it got.
     """
     assert isinstance(data.task, Task), "a definition alone has no labels"
     space, notices = label_space(data.task), list[str]()
@@ -125,7 +127,8 @@ def lightgbm_baseline(
     if seconds is not None:  # the retrain learns more labels, for as many rounds
         deadline = began + seconds * (RETRAINED_TIME if "known" in examples else 1.0)
     validation = (val.values, examples["val"].labels)
-    first = Boosting(space, seed, threads, validation=validation, deadline=deadline)
+    made = partial(Boosting, space, seed, threads, is_stopped=is_stopped)
+    first = made(validation=validation, deadline=deadline)
     predictions, gains = first.run(
         table(train), train.labels, {"val": val.values, "test": test.values}
     )
@@ -133,10 +136,11 @@ def lightgbm_baseline(
     known = None
     if "known" in examples:
         known = _usable(examples["known"], seed, notices)
-        retrain = Boosting(space, seed, threads, rounds=first.rounds)
+        retrain = made(rounds=first.rounds)
         again, _ = retrain.run(table(known), known.labels, {"test": test.values})
         predictions["test"] = again["test"]
         notices += retrain.notices
+        first.is_cut_off |= retrain.is_cut_off
     used = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains)]
     rounds = list(first.rounds.values())
     return LightGBMResult(

@@ -27,7 +27,7 @@ from gelgt.runs.predictions import entity_numbers
 from gelgt.runs.record import FORMAT, DataFacts, RunRecord, TaskFacts, read_record
 from gelgt.sources import Database
 from gelgt.tasks import Task
-from gelgt.training.baselines import lightgbm_predictions, past_predictions
+from gelgt.training.baselines import Pace, lightgbm_predictions, past_predictions
 from gelgt.training.checkpoint import drop_checkpoints
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
@@ -226,7 +226,7 @@ def _baseline_predictions(
     if cell.kind == "constant":
         return _constant(data, cell.config), {}
     hops = 1 if cell.kind == "lightgbm" else 2
-    predictions, fitted = lightgbm_predictions(data, cell.config, hops, cell.limit)
+    predictions, fitted = lightgbm_predictions(data, cell.config, hops, Pace(cell.limit))
     for text in fitted.notices:
         progress.notice(text)
     if fitted.is_cut_off:

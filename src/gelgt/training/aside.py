@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, TypeVar
 
+import torch
+
 from gelgt.sources.processes import core_count
 
 LEAST_CORES = 8  # from which stages are worth running at once
@@ -24,6 +26,11 @@ Result = TypeVar("Result")
 def has_room() -> bool:
     """Whether this machine has cores for two stages at once."""
     return core_count() >= LEAST_CORES
+
+
+def is_idle(device: torch.device) -> bool:
+    """Whether the cores of this machine have little to do while a device trains."""
+    return device.type != "cpu" and has_room()
 
 
 class Aside(Generic[Result]):
@@ -50,11 +57,16 @@ class Aside(Generic[Result]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_left.set()
+        self.leave()
         self._pool.shutdown()
+
+    def leave(self) -> None:
+        """Tell the stage that nobody waits for more than it has."""
+        self._is_left.set()
 
     def result(self) -> Result:
         """What the stage gives, once it has ended."""
         if self._future is None:
-            return self.stage(self._is_left.is_set)
+            self._future = Future()
+            self._future.set_result(self.stage(self._is_left.is_set))
         return self._future.result()

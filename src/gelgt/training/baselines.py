@@ -12,8 +12,8 @@ Whoever does not exist yet at the seed time gets the base rate from LightGBM as 
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,28 +48,38 @@ class Baselines:
     cut_off: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast LightGBM is trained, and until when.
+
+    Attributes:
+        seconds: That it may take; None for no limit.
+        threads: Of LightGBM; None where nothing else grows trees at the same time.
+        is_stopped: Asked after every round; true ends it as far as it got.
+    """
+
+    seconds: float | None = None
+    threads: int | None = None
+    is_stopped: Callable[[], bool] = lambda: False
+
+
 def make_baselines(
     data: TrainingData,
     config: RunConfig,
     hops: Sequence[int],
     progress: Progress,
-    seconds: float | None = None,
-    threads: int | None = None,
+    pace: Pace = Pace(),
 ) -> Baselines:
-    """LightGBM over some hops, and the entity's own past, in so many seconds together.
-
-    Args:
-        threads: Of LightGBM; None where nothing else grows trees at the same time.
-    """
+    """LightGBM over some hops, and the entity's own past, at a pace for all of them."""
     predictions: dict[str, Predictions] = {}
     labels: dict[str, int] = {}
     cut_off: list[str] = []
     if not has_lightgbm():
         progress.notice("LightGBM, the baseline, is not installed")
     for number in hops if has_lightgbm() else ():
-        of_each = None if seconds is None else seconds / len(hops)
-        name = lightgbm_name(number)
-        predictions[name], result = lightgbm_predictions(data, config, number, of_each, threads)
+        of_each = None if pace.seconds is None else pace.seconds / len(hops)
+        name, own = lightgbm_name(number), replace(pace, seconds=of_each)
+        predictions[name], result = lightgbm_predictions(data, config, number, own)
         if result.is_cut_off:
             cut_off.append(f"the baseline {name} was cut off after {result.rounds:,} rounds")
         labels = {"train": result.train_rows} | (
@@ -92,8 +102,7 @@ def lightgbm_predictions(
     data: TrainingData,
     config: RunConfig,
     hops: int = 1,
-    seconds: float | None = None,
-    threads: int | None = None,
+    pace: Pace = Pace(),
 ) -> tuple[Predictions, LightGBMResult]:
     """What LightGBM predicts for every row of `val` and `test` after learning the labels that a run
     of this configuration learns, from as many columns at most."""
@@ -113,8 +122,9 @@ def lightgbm_predictions(
         hops=hops,
         columns=[column.name for column in choice.columns],
         seed=config.train.seed,
-        threads=threads,
-        seconds=None if seconds is None else seconds - (time.perf_counter() - began),
+        threads=pace.threads,
+        seconds=None if pace.seconds is None else pace.seconds - (time.perf_counter() - began),
+        is_stopped=pace.is_stopped,
     )
     return {
         split: for_everyone(data, split, places, result.predictions[split])

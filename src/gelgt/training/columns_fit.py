@@ -55,18 +55,24 @@ class ColumnsFit:
     deadline: float = np.inf
     is_cut_off: bool = field(default=False, init=False)
 
-    def start_device(self) -> None:
-        """Take a step of a network of one column, so that what a CUDA device loads at its first
-        use, which can take many seconds, is not taken from anyone's time."""
-        if self.device.type == "cuda":
-            values = torch.linspace(0, 1, 8).unsqueeze(1)
-            start = torch.tensor(self.target.start)
+    def starter(self) -> Callable[[], None]:
+        """Takes a step of a network of one column, so that what a CUDA device loads at its first
+        use, which can take many seconds, is not taken from anyone's time. Draws nothing when it is
+        called."""
+        values = torch.linspace(0, 1, 8).unsqueeze(1)
+        with torch.random.fork_rng(devices=[]):  # its weights are thrown away
             network = ColumnsNetwork(1, self.target.outputs, self.members)
-            network.start(values, start)
-            out = network.to(self.device).of_members(values.to(self.device))
-            out.mean().backward()  # type: ignore[no-untyped-call]
-            torch.optim.AdamW(network.parameters()).step()
-            torch.cuda.synchronize(self.device)
+        network.start(values, torch.tensor(self.target.start))
+        network.eval()
+
+        def start() -> None:
+            if self.device.type == "cuda":
+                out = network.to(self.device).of_members(values.to(self.device))
+                out.mean().backward()  # type: ignore[no-untyped-call]
+                torch.optim.AdamW(network.parameters()).step()
+                torch.cuda.synchronize(self.device)
+
+        return start
 
     def network(self, rows: ColumnRows) -> ColumnsNetwork:
         with torch.random.fork_rng(devices=[]):

@@ -15,7 +15,7 @@ from gelgt.sampling import Seeds
 from gelgt.scoring import Scorer
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.training.abreast import MOST
-from gelgt.training.aside import Aside, has_room
+from gelgt.training.aside import Aside, is_idle
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.columns import Columns, refit_columns
@@ -234,7 +234,7 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
         before = trained.trees
         return before and regrow_trees(before, job.data, job.config, splits, is_left)
 
-    with Aside(regrown, job.device.type != "cpu" and has_room()) as forests:
+    with Aside(regrown, is_idle(job.device)) as forests:
         studio = _studio(job, columns is None, is_kept=False)
         jobs = [_again(number, state, splits) for number, state in enumerate(states)]
         for member in _retrained(job, studio, jobs):

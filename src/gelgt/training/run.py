@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gelgt.baselines.lightgbm import has_lightgbm
@@ -29,8 +28,8 @@ from gelgt.scoring.scorer import choose_device, tree_outputs
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
-from gelgt.training.aside import Aside, has_room
-from gelgt.training.baselines import Baselines, make_baselines
+from gelgt.training.aside import Aside, has_room, is_idle
+from gelgt.training.baselines import Baselines, Pace, make_baselines
 from gelgt.training.budget import Budget, columns_budget
 from gelgt.training.calibrate import calibrate
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
@@ -166,32 +165,49 @@ def _opened(db: Database, task: Task, config: RunConfig) -> TrainingData:
 
 def _train(job: Job) -> Run:
     """The stages of a run, one after the other."""
-    job = _with_history(job)
-    with Aside(partial(_forests, job), wants_trees(job.data, job.config) and has_room()) as forests:
-        baselines = _score_baselines(job, 1 if forests.is_beside else None)
+    with _starting(job) as started:
+        job = _with_history(job)
+        started.result()
+    has_forests, is_late = wants_trees(job.data, job.config), is_idle(job.device)
+    with (
+        Aside(partial(_forests, job), has_forests and has_room()) as forests,
+        Aside(partial(_baselines, job, forests.is_beside), is_late) as baselines,
+    ):
+        if not is_late:
+            _tell_baselines(job, baselines)
         job.stop()  # whoever raises here ends it before anything is trained
-        # A GPU has nothing else to do while they grow.
-        is_idle = forests.is_beside and job.device.type != "cpu"
-        columns = _fit_columns(job) if is_idle else None
-        trees = _grow_trees(job, forests)
-    trained = fit_ensemble(job, trees, columns if is_idle else _fit_columns(job))
-    job.clock.done("training", trained.summary())
-    trained, outputs = with_shares(job, trained)
-    before = _parts(job, trained, "val", outputs)
-    calibration = calibrate(job, before)
-    parts = {"val": calibration.applied(before)}
-    if job.config.train.retrain:
-        trained = retrain_ensemble(job, trained, (KNOWN,))
-    outputs = job.outputs(trained.network, "test")
-    parts["test"] = calibration.applied(_parts(job, trained, "test", outputs))
-    if job.options.retrain_all:
-        trained = retrain_ensemble(job, trained, ("train", "val", "test"))
-    shown = profile(trained.model, job.data, job.device)
-    job.clock.done("scoring")
-    write_run(job, Result(trained, parts, baselines, shown, calibration=calibration))
+        trees = None if is_late else _grow_trees(job, forests)
+        trained = fit_ensemble(job, trees, _fit_columns(job))
+        job.clock.done("training", trained.summary())
+        if is_late:
+            trained = replace(trained, trees=_grow_trees(job, forests))
+        trained, outputs = with_shares(job, trained)
+        before = _parts(job, trained, "val", outputs)
+        calibration = calibrate(job, before)
+        parts = {"val": calibration.applied(before)}
+        if job.config.train.retrain:
+            trained = retrain_ensemble(job, trained, (KNOWN,))
+        outputs = job.outputs(trained.network, "test")
+        parts["test"] = calibration.applied(_parts(job, trained, "test", outputs))
+        if job.options.retrain_all:
+            trained = retrain_ensemble(job, trained, ("train", "val", "test"))
+        shown = profile(trained.model, job.data, job.device)
+        job.clock.done("scoring")
+        if not trained.is_whole:
+            baselines.leave()
+        if is_late:
+            _tell_baselines(job, baselines)
+        beside = baselines.result()
+    write_run(job, Result(trained, parts, beside, shown, calibration=calibration))
     if trained.is_whole and trained.ended != "time limit":
         drop_checkpoints(job.out)
     return load_run(job.out)
+
+
+def _starting(job: Job) -> Aside[None]:
+    """Loads what a device loads at its first use, which can take many seconds."""
+    start = ColumnsFit(job.data.target, job.device, 0, 1).starter()
+    return Aside(lambda _: start(), has_room())
 
 
 def _forests(job: Job, is_left: Callable[[], bool]) -> GrownTrees | None:
@@ -214,7 +230,8 @@ def _grow_trees(job: Job, forests: Aside[GrownTrees | None]) -> GrownTrees | Non
     text = about_rows(job.data, job.config.train)
     if text is not None:
         job.progress.notice(text)
-    job.progress.plan("trees", _tree_seconds(job))
+    if not forests.is_beside:
+        job.progress.plan("trees", _tree_seconds(job))
     trees = forests.result()
     rounds = "" if trees is None else ", ".join(f"{count:,}" for count in trees.rounds)
     if trees is not None and trees.is_cut_off:
@@ -228,8 +245,6 @@ def _fit_columns(job: Job) -> Columns | None:
     config = job.config
     if not config.model.column_members or not job.data.plan.hops:
         return None
-    with torch.random.fork_rng(devices=[]):  # its weights are thrown away
-        ColumnsFit(job.data.target, job.device, 0, 1).start_device()
     limit = job.budget.columns()
     if limit is not None and config.train.retrain:  # it is trained once more
         limit /= 1 + known_share(job.data, config.train)
@@ -280,19 +295,27 @@ def _with_history(job: Job) -> Job:
     return replace(job, data=data)
 
 
-def _score_baselines(job: Job, threads: int | None) -> Baselines:
+def _baselines(job: Job, is_shared: bool, is_left: Callable[[], bool]) -> Baselines:
     """What has to be beaten, on the same rows.
 
     Args:
-        threads: Of LightGBM, which has one number of them for all models that grow at a time; None
-            where no others do.
+        is_shared: Whether trees grow at the same time: LightGBM has one number of threads for all.
+        is_left: Asked now and then; true ends them.
     """
     if not job.options.baselines:
         return Baselines()
-    data, limit = job.data, job.budget.baselines()
-    job.progress.plan("baselines", limit)
     hops = job.options.baseline_hops
-    baselines = make_baselines(data, job.config, hops, job.progress, limit, threads)
+    pace = Pace(job.budget.baselines(), 1 if is_shared else None, is_left)
+    return make_baselines(job.data, job.config, hops, job.progress, pace)
+
+
+def _tell_baselines(job: Job, stage: Aside[Baselines]) -> None:
+    """Wait for the baselines, and say how good they are."""
+    if not job.options.baselines:
+        return
+    if not stage.is_beside:
+        job.progress.plan("baselines", job.budget.baselines())
+    baselines, data = stage.result(), job.data
     job.budget.cut_off.extend(baselines.cut_off)
     metric, labels = data.target.metric, data.labels("val")
     scores = {
@@ -302,7 +325,6 @@ def _score_baselines(job: Job, threads: int | None) -> Baselines:
     }
     job.progress.baselines(metric, scores)
     job.clock.done("baselines")
-    return baselines
 
 
 def _tell_data(job: Job) -> None:
