@@ -120,6 +120,7 @@ def choose_columns(
     budget: int,
     siblings: bool = False,
     seed: int = 0,
+    threads: int = 1,
 ) -> ColumnChoice:
     """The best columns of training rows.
 
@@ -132,6 +133,8 @@ def choose_columns(
         budget: Columns that are kept at most.
         siblings: As `aggregates` has it.
         seed: Of the sample and of the quick model.
+        threads: That divide values into bins, a column each; more than one only where no other
+            LightGBM grows at the same time, which has as many.
     """
     some = _sample(labels, seed)
     goals = list(_goals(labels[some]))
@@ -142,9 +145,9 @@ def choose_columns(
         candidates.add(*proposal)
         work(1)
         if len(candidates.names) >= ROUND:
-            gains = _judge(candidates, goals, ROUND // 2, fixed)
+            gains = _judge(candidates, goals, ROUND // 2, fixed, threads)
     if candidates.names:
-        gains = _judge(candidates, goals, budget, fixed)
+        gains = _judge(candidates, goals, budget, fixed, threads)
     share = gains / max(gains.sum(), 1e-12)
     columns = tuple(map(ChosenColumn, candidates.names, share.tolist(), candidates.is_code))
     return ColumnChoice(columns, candidates.proposed, candidates.left_out, len(some))
@@ -179,9 +182,10 @@ def _judge(
     goals: Sequence[tuple[str, NDArray[np.float64]]],
     keep: int,
     fixed: dict[str, Any],
+    threads: int,
 ) -> NDArray[np.float64]:
     """Keep the candidates with the largest gains, in the order of the schema, and return these."""
-    gains = _gains(candidates, goals, fixed)
+    gains = _gains(candidates, goals, fixed, threads)
     order = np.argsort(-gains, kind="stable")
     candidates.leave_out("too little gain", max(0, len(order) - keep))
     kept = np.sort(order[:keep])
@@ -193,6 +197,7 @@ def _gains(
     candidates: _Candidates,
     goals: Sequence[tuple[str, NDArray[np.float64]]],
     fixed: dict[str, Any],
+    threads: int,
 ) -> NDArray[np.float64]:
     """The gain of each column for models of some parameters; without LightGBM, how far its ranks go
     with those of the labels."""
@@ -204,7 +209,8 @@ def _gains(
         for _, labels in goals:
             gains += [_rank_correlation(values, labels) for values in candidates.values]
         return gains
-    table, binned = None, {name: value for name, value in fixed.items() if name != "seed"}
+    binned = {name: value for name, value in fixed.items() if name != "seed"}
+    table, binned = None, binned | {"num_threads": threads}
     for objective, labels in goals:
         if len(np.unique(labels)) < 2:
             continue
@@ -213,6 +219,7 @@ def _gains(
         parameters = fixed | {"objective": objective, "feature_fraction": share}
         if table is None:  # whose columns are binned once for all labels
             table = lightgbm.Dataset(matrix, labels, params=binned, free_raw_data=False)
+            table.construct()
         model = lightgbm.train(parameters, table.set_label(labels), ROUNDS)
         gains += model.feature_importance("gain")
     return gains

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
-from gelgt.training.columns_step import ColumnsStep
+from gelgt.training.columns_step import ColumnsStep, tensor_cores
 from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
@@ -118,7 +118,8 @@ class ColumnsFit:
     @torch.no_grad()
     def _loss(self, network: ColumnsNetwork, rows: ColumnRows) -> float:
         network.eval()
-        out = torch.cat([network(part.float()) for part in torch.split(rows.values, SCORED)])
+        with tensor_cores(self.device):
+            out = torch.cat([network(part.float()) for part in torch.split(rows.values, SCORED)])
         return float(self.target.loss(out, rows.labels))
 
     def _train(

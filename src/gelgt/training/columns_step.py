@@ -1,6 +1,9 @@
 """A training step of the columns network: on CUDA recorded after the first few, since it is a
 hundred launches of small kernels."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,19 @@ from gelgt.training.optimiser import set_rates
 
 CLIP = 1.0  # largest norm of the gradient
 EAGER = 3  # steps in which libraries and the optimiser set themselves up
+
+
+@contextmanager
+def tensor_cores(device: torch.device) -> Iterator[None]:
+    """Products of float32 with the ten bits of TF32 on CUDA, several times as fast; nearly all of
+    a step is the product of the first layer."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class ColumnsStep:
@@ -73,6 +89,10 @@ class ColumnsStep:
         self._graph.replay()
 
     def _take(self, places: Tensor) -> None:
+        with tensor_cores(places.device):
+            self._step(places)
+
+    def _step(self, places: Tensor) -> None:
         network = self.network
         h = network.hidden(self.values.index_select(0, places))  # (members, B, 256)
         out = h @ network.head + network.base

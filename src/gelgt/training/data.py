@@ -15,6 +15,7 @@ from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
 from gelgt.history.columns import TaskData
+from gelgt.history.pieces import lane_count
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -111,10 +112,13 @@ class TrainingData(SeedData):
         """The same with the history columns that are worth reading."""
         if not self.plan.hops:
             return self
-        chosen = self.choose_columns(config, self.plan.hops, self.plan.has_siblings)
+        plan = self.plan
+        chosen = self.choose_columns(config, plan.hops, plan.has_siblings, lane_count())
         return replace(self, plan=HistoryPlan.of(config.model, chosen.numbers), chosen=chosen)
 
-    def choose_columns(self, config: RunConfig, hops: int, siblings: bool = False) -> ColumnChoice:
+    def choose_columns(
+        self, config: RunConfig, hops: int, siblings: bool = False, threads: int = 1
+    ) -> ColumnChoice:
         """The history columns that are worth reading, judged on the training split."""
         seeds, labels = self.seeds["train"], self.labels("train")
         there = np.flatnonzero(self.exists(seeds))
@@ -128,6 +132,7 @@ class TrainingData(SeedData):
             siblings=siblings,
             budget=columns_budget(config),
             seed=config.train.seed,
+            threads=threads,
         )
 
     def without_history(self) -> "TrainingData":
