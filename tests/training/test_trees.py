@@ -16,9 +16,10 @@ from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
 from gelgt.scoring.scorer import tree_outputs
-from gelgt.training import Options, train_run
+from gelgt.training import Options, train_run, trees
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import Trained
+from gelgt.training.examples import learnable
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.shares import Outputs, choose_shares
@@ -201,3 +202,29 @@ def test_predictions_stay_those_of_seeds_that_exist(data: TrainingData, task: Ta
     found = Scorer(whole, data).predict(data.seeds["test"]).together
     assert len(found) == len(data.seeds["test"])
     assert ((found > 0) & (found < 1)).all()
+
+
+def test_many_labels_grow_larger_trees_also_when_retrained(
+    data: TrainingData, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What validation chose the rounds for is what is grown again, whatever labels there are."""
+    config = small(task.task_type)
+    used: list[dict[str, Any]] = []
+    train = trees.timed_train
+
+    def watched(parameters: dict[str, Any], *args: Any, **options: Any) -> Any:
+        used.append(parameters | {"rounds": args[1]})
+        return train(parameters, *args, **options)
+
+    monkeypatch.setattr(trees, "timed_train", watched)
+    rows = len(learnable(data, ("train",), config.train)[0])
+    assert rows < len(learnable(data, ("train", "val"), config.train)[0])
+    for many, leaves, rate in ((rows, 10, 0.06), (rows + 1, 7, 0.03)):
+        monkeypatch.setattr(trees, "MANY", many)
+        used.clear()
+        grown = grow_trees(data, config)
+        assert grown is not None
+        assert {each["rounds"] for each in used} == {trees.ROUNDS // (2 if many == rows else 1)}
+        regrow_trees(grown, data, config, ("train", "val"))
+        assert len(used) == 2 * trees.SEEDS
+        assert {(each["num_leaves"], each["learning_rate"]) for each in used} == {(leaves, rate)}

@@ -5,7 +5,8 @@ ends by itself when its time is over, with the best that it has:
 
     data, columns   what they take; nothing can be done without them
     baselines       a fifth of the limit at most, and never more than a third of what is left
-    trees           a third of what is left behind the baselines, retraining included
+    trees           a third of what is left behind the baselines, retraining included; half of it
+                    where they grow while networks are trained
     columns network the same of what is left behind the trees
     networks        what is left, but for the retraining of the trees and the scoring of validation
                     and test, their own retraining included
@@ -22,6 +23,7 @@ from gelgt.presets import RunConfig
 
 BASELINES, BASELINES_OF_REST = 0.2, 1 / 3
 TREES = COLUMNS = 1 / 3
+TREES_BESIDE = 1 / 2
 SCORING = 0.3  # of the limit, at most: where scoring takes longer than that, the limit is too short
 RESERVE = 0.1  # of what is left, for scoring and writing
 MOST_COLUMNS = 1_000
@@ -56,9 +58,10 @@ class Budget:
             return None
         return max(LEAST, min(BASELINES * self.limit, BASELINES_OF_REST * self.left))
 
-    def trees(self) -> float | None:
-        """Seconds for the trees, retraining included."""
-        return None if self.limit is None else max(LEAST, TREES * self.left)
+    def trees(self, is_beside: bool = False) -> float | None:
+        """Seconds for the trees, retraining included, which others may use too."""
+        share = TREES_BESIDE if is_beside else TREES
+        return None if self.limit is None else max(LEAST, share * self.left)
 
     def columns(self) -> float | None:
         """Seconds for the columns network, retraining included."""

@@ -216,7 +216,7 @@ def _forests(job: Job, is_left: Callable[[], bool]) -> GrownTrees | None:
 
 
 def _tree_seconds(job: Job) -> float | None:
-    limit = job.budget.trees()
+    limit = job.budget.trees(is_idle(job.device))
     if limit is not None and job.config.train.retrain:  # they are grown once more
         limit /= 1 + known_share(job.data, job.config.train)
     return limit

@@ -33,6 +33,10 @@ MOST_CLASSES = 50
 ROUNDS, PATIENCE = 1000, 50
 # labels in a leaf: a fiftieth of all, between these
 LEAST_LEAF, MOST_LEAF, LEAVES_OF_ROWS = 20, 100, 50
+# From so many training labels on, trees are larger and a forest has half as many: as fast, and
+# better where small trees would not come to an end (docs/research/quality.md).
+MANY = 50_000
+OF_MANY: dict[str, Any] = {"learning_rate": 0.06, "num_leaves": 10}
 PARAMETERS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 7,
@@ -127,11 +131,13 @@ def about_rows(data: TrainingData, config: TrainConfig) -> str | None:
 
 
 class Watched(NamedTuple):
-    """Columns and labels by whose loss each forest stops, and the seconds for all of them."""
+    """Columns and labels by whose loss each forest stops, the seconds for all of them, and the
+    rounds of each at most."""
 
     columns: Tensor
     labels: Tensor
     seconds: float | None = None
+    rounds: int = ROUNDS
 
 
 def grow(
@@ -156,11 +162,15 @@ def grow(
     assert columns is not None
     if len(torch.unique(truth)) < 2 or not columns.shape[1]:
         return None
-    shared = PARAMETERS | _objective(data) | _sizes(len(seeds), config.seed)
+    # Retrained forests are of the kind that validation has ended.
+    is_large = len(learnable(data, ("train",), config)[0]) >= MANY
+    shared = PARAMETERS | (OF_MANY if is_large else {}) | _objective(data)
+    shared |= _sizes(len(seeds), config.seed)
     matrix = for_fitting(columns, seeds, data.plan).numpy()
     table = lightgbm.Dataset(matrix, truth.numpy(), params=shared)
     watched = None
     if isinstance(until, Watched):
+        until = until._replace(rounds=ROUNDS // 2 if is_large else ROUNDS)
         held_out = (until.columns.numpy(), until.labels.numpy())
         watched = lightgbm.Dataset(*held_out, reference=table, params=shared)
     outputs = data.target.outputs
@@ -186,7 +196,8 @@ def _forests(
     limit = until.seconds if isinstance(until, Watched) else None
 
     def grown(number: int) -> TimedModel | None:
-        most, deadline = ROUNDS if isinstance(until, Watched) else until[number], math.inf
+        most = until.rounds if isinstance(until, Watched) else until[number]
+        deadline = math.inf
         if limit is not None:
             turns = math.ceil(SEEDS / lanes)
             deadline = began + limit * (number // lanes + 1) / turns
