@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -89,23 +90,29 @@ def test_a_run_is_the_same_with_many_cores(
         assert all(torch.equal(weights[name], value) for name, value in run.weights().items())
 
 
-def test_an_interrupted_run_waits_for_no_baseline(
+def test_an_interrupted_run_waits_for_nobody(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gelgt.training.run.is_idle", lambda device: True)
     left: list[bool] = []
 
-    def endless(*args: object) -> Baselines:
-        pace = args[-1]
-        assert isinstance(pace, Pace)
+    def endless(*args: Any) -> Baselines:
+        pace: Pace = args[-1]
         while not pace.is_stopped():
             time.sleep(0.001)
         left.append(True)
         return Baselines()
 
+    def growing(*args: Any) -> None:
+        while not args[-1]():
+            time.sleep(0.001)
+        left.append(True)
+
     monkeypatch.setattr("gelgt.training.run.make_baselines", endless)
+    monkeypatch.setattr("gelgt.training.run.grow_trees", growing)
+    monkeypatch.setattr("gelgt.training.run.has_room", lambda: True)
     asked = iter([False] * 3)
     config = small(few.task_type)
     run = train_run(db, few, tmp_path / "run", config, stop=lambda: next(asked, True))
     assert run.record.ended == "interrupted"
-    assert left == [True]
+    assert left == [True, True]

@@ -91,6 +91,4 @@ def test_kill_at_random_moments(most: int, db: Database, few: Task, tmp_path: Pa
         assert all(torch.equal(expected[name], value) for name, value in found.items())
         if list(out.glob(".progress.json.*.tmp")):  # killed when its run was whole already
             start(out).join()
-        assert not list(out.glob("**/.*.tmp")), (
-            "what a killed process left half-written is gone"
-        )
+        assert not list(out.glob("**/.*.tmp")), "what a killed process left half-written is gone"

@@ -179,6 +179,9 @@ def _train(job: Job) -> Run:
         trees = None if is_late else _grow_trees(job, forests)
         trained = fit_ensemble(job, trees, _fit_columns(job))
         job.clock.done("training", trained.summary())
+        if not trained.is_whole:  # nobody waits for the rest of them after Ctrl-C
+            forests.leave()
+            baselines.leave()
         if is_late:
             trained = replace(trained, trees=_grow_trees(job, forests))
         trained, outputs = with_shares(job, trained)
@@ -193,7 +196,7 @@ def _train(job: Job) -> Run:
             trained = retrain_ensemble(job, trained, ("train", "val", "test"))
         shown = profile(trained.model, job.data, job.device)
         job.clock.done("scoring")
-        if not trained.is_whole:
+        if not trained.is_whole:  # it may have come while something was retrained
             baselines.leave()
         if is_late:
             _tell_baselines(job, baselines)
