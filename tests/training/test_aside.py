@@ -55,12 +55,15 @@ def test_whoever_fails_ends_the_stage_beside_it() -> None:
         raise KeyboardInterrupt
 
 
-def test_the_error_of_a_stage_is_raised() -> None:
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_the_error_of_a_stage_is_raised(is_beside: bool) -> None:
     def stage(is_left: Callable[[], bool]) -> None:
         raise ValueError("no")
 
-    with Aside(stage, is_beside=True) as aside, pytest.raises(ValueError, match="no"):
-        aside.result()
+    with Aside(stage, is_beside) as aside:
+        for _ in range(2):  # also to whoever asks again
+            with pytest.raises(ValueError, match="no"):
+                aside.result()
 
 
 @pytest.mark.usefixtures("whole_forests")

@@ -67,6 +67,7 @@ class Aside(Generic[Result]):
     def result(self) -> Result:
         """What the stage gives, once it has ended."""
         if self._future is None:
+            found = self.stage(self._is_left.is_set)
             self._future = Future()
-            self._future.set_result(self.stage(self._is_left.is_set))
+            self._future.set_result(found)
         return self._future.result()

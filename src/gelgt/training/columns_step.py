@@ -19,8 +19,8 @@ EAGER = 3  # steps in which libraries and the optimiser set themselves up
 
 @contextmanager
 def tensor_cores(device: torch.device) -> Iterator[None]:
-    """Products of float32 with the ten bits of TF32 on CUDA, several times as fast; nearly all of
-    a step is the product of the first layer."""
+    """Products of float32 with the ten bits of TF32 on CUDA, several times as fast: half of a step
+    are products."""
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
