@@ -1,6 +1,7 @@
 """`Walk`: the aggregates of one seed from plain frames, by the path in a column's name."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,8 @@ class Walk:
             return len(events)
         if what.startswith("count in"):
             return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
+        if what.startswith("median count"):
+            return self.median(times, np.ones(len(times)), int(what.split()[3]))
         if what == "days since":
             return (self.reference - times[-1]) / DAY if events else np.nan
         if what.startswith("days since"):
@@ -90,7 +93,7 @@ class Walk:
             return float(gaps.mean() if what == "mean gap" else gaps[-1])
         column, kind = re.fullmatch(
             r"(\w+) (mean|min|max|deviation|recent mean|longer mean|mean in \d+ windows?|last"
-            r"|second last|third last|last age|share of \w+)",
+            r"|second last|third last|last age|share of \w+|median sum of \d+ windows)",
             what,
         ).groups()  # type: ignore[union-attr]
         if kind == "last age":
@@ -106,6 +109,8 @@ class Walk:
                 else np.nan
             )
         cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
+        if kind.startswith("median sum"):
+            return self.median(times, cells.fillna(0).to_numpy(), int(kind.split()[3]))
         if kind.startswith("mean in"):
             recent = [t >= self.reference - int(kind.split()[2]) * WINDOW for t in times]
             return float(cells[recent].mean()) if any(recent) else np.nan
@@ -118,6 +123,19 @@ class Walk:
             return float(cells.std())
         newest = {"recent mean": 5, "longer mean": 20}.get(kind, len(cells))
         return float(cells.tail(newest).agg(kind.split()[-1]))
+
+    def median(self, times: list[float], values: Any, most: int) -> float:
+        """The median over whole windows since the first event of what each of them adds up to."""
+        if not times:
+            return np.nan
+        windows = int(np.clip((self.reference - times[0]) // WINDOW, 1, most))
+        ends = [self.reference - w * WINDOW for w in range(windows + 1)]
+        ends[0] = np.inf
+        sums = [
+            sum(v for t, v in zip(times, values) if begin <= t < end)
+            for end, begin in pairwise(ends)
+        ]
+        return float(np.median(sums))
 
     def cell(self, features: Any, table: str, column: str, row: int) -> float:
         frame = self.tiny.frames[table]

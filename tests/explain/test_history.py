@@ -37,11 +37,14 @@ def some_seeds(explainer: Explainer, at: str, count: int) -> list[Seeds]:
     ]
 
 
+@pytest.mark.parametrize("labels", ["binary", "value"])
 @pytest.mark.parametrize("name", PLANS)
 def test_a_whole_variant_has_the_seed_s_own_columns(
-    explainer: Explainer, small_shop: Shop, name: str
+    explainer_of: Callable[[str], Explainer], small_shop: Shop, name: str, labels: str
 ) -> None:
-    """Without names, a plan has all columns that there are: each kind of column is computed."""
+    """Without names, a plan has all columns that there are: each kind of column is computed, for
+    numbers also the medians over windows."""
+    explainer = explainer_of(labels)
     data = replace(explainer.data, plan=PLANS[name])
     for seed in some_seeds(explainer, small_shop.test_timestamp, 6):
         hood = neighbourhood(explainer.scorer, seed)

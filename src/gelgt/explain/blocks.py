@@ -14,6 +14,7 @@ from gelgt.history.columns import (
     BACK,
     COUNT_WINDOWS,
     MEAN_WINDOWS,
+    MEDIANS,
     NUMBERS,
     TIMELESS_NUMBERS,
     TOP,
@@ -59,11 +60,11 @@ class Block:
 
     Attributes:
         table: Whose rows they are.
-        numbers: One place for each column; of events, one for each of 13 statistics.
+        numbers: One place for each column; of events, one for each of 15 statistics.
         codes: Likewise; of events, for the shares of five categories, and last the newest category.
         times: Likewise, for the age; of events, that of the newest.
         tops: (K,) how many categories of each of the codes are counted.
-        own: Places of what no column says: the age of the row; of events (17,) number, times and
+        own: Places of what no column says: the age of the row; of events (19,) number, times and
             gaps.
     """
 
@@ -131,7 +132,8 @@ def event_block(
     for column, name in _columns(data, table, "numerical"):
         places = [place(f"{name} {s}", s in given) for s in NUMBERS]
         means = (f"{name} mean in {window_name(w)}" for w in MEAN_WINDOWS)
-        numbers[column] = places + [place(mean, is_timed) for mean in means]
+        sums = [place(f"{name} {median}", is_timed and has_events) for median in MEDIANS["sum"]]
+        numbers[column] = places + [place(mean, is_timed) for mean in means] + sums
     for column, name in _columns(data, table, "categorical"):
         top = data.categories(table, name)[:TOP]
         shares = [place(f"{name} share of {category}") for category in top]
@@ -143,7 +145,7 @@ def event_block(
         column: [place(f"{name} last age", is_timed and name != time_col)]
         for column, name in _columns(data, table, "timestamp")
     }
-    widths = (len(NUMBERS) + len(MEAN_WINDOWS), TOP + 1, 1)
+    widths = (len(NUMBERS) + len(MEAN_WINDOWS) + len(MEDIANS["sum"]), TOP + 1, 1)
     reads = [
         Read.of(data, table, kind, places, width)
         for kind, places, width in zip(KINDS, (numbers, codes, times), widths)
@@ -155,6 +157,7 @@ def event_block(
 
 _EVENTS = (
     *(f"count in {window_name(w)}" for w in COUNT_WINDOWS),
+    *MEDIANS["count"],
     "days since",
     *(f"days since {word} last" for word in BACK),
     "mean gap",

@@ -15,6 +15,7 @@ from gelgt.explain.event_kernels import (
     fill_events,
     first_since,
     give,
+    windows_of,
 )
 from gelgt.history.kernels import LONGER, RECENT
 
@@ -51,22 +52,31 @@ def fill_path(
     """Write the columns of one path for all variants, computed once for each list.
 
     Args:
-        tables: Places of numbers: nine statistics, then the means of windows. Of codes: shares of
-            the first categories, and last the newest. Of times: the age of the newest.
+        tables: Places of numbers: nine statistics, then the means of windows, then medians over
+            the sums of windows. Of codes: shares of the first categories, and last the newest. Of
+            times: the age of the newest.
         event_places: Of the number of events, of those in windows, of ages, and of mean gap, last
             gap and overdue; -1 for none.
         out: (V, F), written.
     """
     numbers, codes = tables.numbers, tables.codes
-    windows = len(times.mean_windows)
-    made = np.empty((len(lists.bounds) - 1, STATISTICS + windows), np.float32)
+    windows, medians = len(times.mean_windows), len(times.median_windows)
+    sums = STATISTICS + windows  # where the medians begin
+    made = np.empty((len(lists.bounds) - 1, sums + medians), np.float32)
     since = np.empty((windows, len(made)), np.int64)
-    if len(numbers.columns) and windows and numbers.places[:, STATISTICS:].max() >= 0:
+    if len(numbers.columns) and windows and numbers.places[:, STATISTICS:sums].max() >= 0:
         for w in range(windows):
             first_since(lists, times, times.mean_windows[w], since[w])
+    whole, each = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    if len(numbers.columns) and numbers.places[:, -medians:].max() >= 0:
+        whole, each = windows_of(lists, times)
     for c in range(len(numbers.columns)):
-        _sweep_numbers(_column(numbers, c, lists.row), lists, since, numbers.places[c], made)
-        give(made, lists.which, numbers.places[c], out)
+        column, places = _column(numbers, c, lists.row), numbers.places[c]
+        _sweep_numbers(column, lists, since, places[: len(places) - medians], made)
+        if places[-medians:].max() >= 0:
+            _median_sums(column, lists, whole, each, times.median_windows, made[:, sums:])
+        give(made[:, :sums], lists.which, places[: len(places) - medians], out)
+        give(made[:, sums:], lists.which, places[-medians:], out)
     for c in range(len(codes.columns)):
         top = tables.tops[c]
         _sweep_codes(_column(codes, c, lists.row), lists, top, made)
@@ -176,6 +186,41 @@ def _sweep_numbers(
         for w in range(windows if has_windows else 0):
             inside = count - counts[w]
             made[m, STATISTICS + w] = (total - totals[w]) / inside if inside else np.nan
+
+
+@compiled
+def _median_sums(
+    column: NDArray[Any],
+    lists: EventLists,
+    whole: NDArray[np.int64],
+    since: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    made: NDArray[np.float32],
+) -> None:
+    """What `median_sums` makes of a column, for each list.
+
+    Args:
+        column: (n + E,) values of events and stand-ins.
+        whole, since: As `windows_of` gives them.
+        made: (m, M), written.
+    """
+    held = np.empty(len(since), np.float64)
+    for m in range(len(made)):
+        made[m] = np.nan
+        at, total = lists.bounds[m], 0.0
+        for w in range(whole[m], -1, -1):  # the sum before each window, from the oldest on
+            end = since[w - 1, m] if w else lists.bounds[m + 1]
+            before = total
+            for i in range(at, end):
+                value = column[lists.read[i]]
+                if not np.isnan(value):
+                    total += value
+            at = max(at, end)
+            if w < whole[m]:
+                held[w] = total - before
+        for k in range(len(sizes)):
+            if whole[m]:
+                made[m, k] = np.median(held[: min(whole[m], sizes[k])])
 
 
 @compiled

@@ -21,7 +21,14 @@ from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.reader import GraphKeys, PathReader
 from gelgt.explain.stand_ins import StandIns
 from gelgt.explain.survey import Survey
-from gelgt.history.columns import BACK, COUNT_WINDOWS, MEAN_WINDOWS, SeedColumns, TaskData
+from gelgt.history.columns import (
+    BACK,
+    COUNT_WINDOWS,
+    MEAN_WINDOWS,
+    MEDIAN_WINDOWS,
+    SeedColumns,
+    TaskData,
+)
 from gelgt.history.seed_history import calendar
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
@@ -33,6 +40,7 @@ MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at o
 LEAST_VARIANTS = 8
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
 _MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
+_MEDIANS = np.array(MEDIAN_WINDOWS)
 
 
 class SharedColumns(SeedColumns):
@@ -53,7 +61,7 @@ class SharedColumns(SeedColumns):
         self.program, self.stand_ins = program, stand_ins
         self.reference, self.graph_keys = int(self.references[0]), GraphKeys.of(data.graph)
         self._times = {
-            is_timed: Times(self.reference, self._window, means, _COUNTS, _BACK)
+            is_timed: Times(self.reference, self._window, means, _COUNTS, _MEDIANS, _BACK)
             for is_timed, means in ((True, _MEANS), (False, _MEANS[:0]))
         }
         self._shown: dict[str, tuple[NDArray[Any], ...]] = {}

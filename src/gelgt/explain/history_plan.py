@@ -132,7 +132,9 @@ class _WrittenColumns(SeedColumns):
         self.steps.append(Step("events", (path, view, table, is_timed, True)))
         return iter(())
 
-    def of_event_rows(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Columns]:
+    def of_event_rows(
+        self, path: str, view: Any, table: str, is_timed: bool, are_events: bool = False
+    ) -> Iterator[Columns]:
         self.steps.append(Step("events", (path, view, table, is_timed, False)))
         return iter(())
 
@@ -143,6 +145,7 @@ class _WrittenColumns(SeedColumns):
         view: Any,
         statistics: Sequence[str],
         windows: Sequence[int] = (),
+        sums: Sequence[str] = (),
     ) -> Iterator[Columns]:
         """Of siblings: all columns of their table are one step."""
         whole, key, _ = self.steps[view.step].given

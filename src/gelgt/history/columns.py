@@ -43,6 +43,11 @@ NUMBERS = (
 TIMELESS_NUMBERS = 4
 COUNT_WINDOWS = (1, 2, 3, 4, 8, 12, 16, 32, 64)  # windows before the seed whose events are counted
 MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
+MEDIAN_WINDOWS = (8, 16)  # windows over whose counts and sums medians are taken
+MEDIANS = {
+    what: tuple(f"median {what} of {windows} windows" for windows in MEDIAN_WINDOWS)
+    for what in ("count", "sum")
+}
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
@@ -166,7 +171,7 @@ class SeedColumns:
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
         """Number and times of events, then their columns."""
         yield Piece(lambda: list(self._counts(path, view, is_timed)), len(view.first))
-        yield from self.of_event_rows(path, view, table, is_timed)
+        yield from self.of_event_rows(path, view, table, is_timed, are_events=True)
 
     def _counts(self, path: str, view: View, is_timed: bool) -> Iterator[Column]:
         has, count = self.choice.has, view.last - view.first
@@ -178,7 +183,17 @@ class SeedColumns:
             name = f"{path}: count in {window_name(windows)}"
             if has(name):
                 yield name, (view.last - self._since(view, windows)).astype(np.float32)
+        yield from self._median_counts(path, view)
         yield from self._gaps(path, view, count)
+
+    def _median_counts(self, path: str, view: View) -> Iterator[Column]:
+        from gelgt.history.kernels import median_counts
+
+        names = [f"{path}: {name}" for name in self._medians("count")]
+        if any(map(self.choice.has, names)):
+            sizes = np.array(MEDIAN_WINDOWS)
+            medians = median_counts(self._windows(view), view.last, self._whole(view), sizes)
+            yield from ((n, m) for n, m in zip(names, medians) if self.choice.has(n))
 
     def _gaps(self, path: str, view: View, count: NDArray[np.int64]) -> Iterator[Column]:
         """How long ago the newest events were, and how that compares with the time between them."""
@@ -207,13 +222,21 @@ class SeedColumns:
         place = view.last - back
         return taken(view.events.time, np.where(place >= view.first, place, -1), NEVER)
 
-    def of_event_rows(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
-        """The columns of the rows of events; without times there is no newest."""
+    def of_event_rows(
+        self, path: str, view: View, table: str, is_timed: bool, are_events: bool = False
+    ) -> Iterator[Columns]:
+        """The columns of the rows of events; without times there is no newest.
+
+        Args:
+            are_events: Whether the rows themselves happened then, not only what names them: then
+                sums over windows mean something.
+        """
         size = max(len(view.first), len(view.events.row))
         statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
         windows = MEAN_WINDOWS if is_timed else ()
+        sums = self._medians("sum") if is_timed and are_events else ()
         for name, values in self.data.columns(table, "numerical"):
-            yield from self.numbers(f"{path}: {name}", values, view, statistics, windows)
+            yield from self.numbers(f"{path}: {name}", values, view, statistics, windows, sums)
         for name, values in self.data.columns(table, "categorical"):
             if self.choice.begins(f"{path}: {name} "):
                 yield Piece(partial(self._shares, path, table, name, values, view, is_timed), size)
@@ -232,15 +255,18 @@ class SeedColumns:
         view: View,
         statistics: Sequence[str],
         windows: Sequence[int] = (),
+        sums: Sequence[str] = (),
     ) -> Iterator[Columns]:
-        """Some of the statistics `NUMBERS` of a numerical column over events, and its means in the
-        last windows."""
+        """Some of the statistics `NUMBERS` of a numerical column over events, its means in the last
+        windows, and the medians of its sums in each of them."""
         has = self.choice.has
         statistics = [s for s in statistics if has(f"{path} {s}")]
         windows = [w for w in windows if has(f"{path} mean in {window_name(w)}")]
-        if statistics or windows:
+        has_sums = any(has(f"{path} {name}") for name in sums)
+        if statistics or windows or has_sums:
             size = max(len(view.first), len(view.events.row))
-            yield Piece(partial(self._numbers, path, values, view, statistics, windows), size)
+            wanted = statistics, windows, sums if has_sums else ()
+            yield Piece(partial(self._numbers, path, values, view, *wanted), size)
 
     def _numbers(
         self,
@@ -249,8 +275,9 @@ class SeedColumns:
         view: View,
         statistics: Sequence[str],
         windows: Sequence[int],
+        sums: Sequence[str],
     ) -> list[Column]:
-        from gelgt.history.kernels import block_sums, sweep_numbers, window_means
+        from gelgt.history.kernels import block_sums, median_sums, sweep_numbers, window_means
 
         columns: list[Column] = []
         chosen = taken(values, view.events.row, np.nan)
@@ -258,17 +285,46 @@ class SeedColumns:
             out = np.empty((len(view.first), len(NUMBERS)), np.float32)
             sweep_numbers(chosen, view.first, view.last, view.order, out)
             columns += [(f"{path} {s}", out[:, NUMBERS.index(s)]) for s in statistics]
-        if windows:
+        if windows or sums:
             chosen = chosen.astype(np.float32, copy=False)
+            blocks = block_sums(chosen, view.events.starts)
+        if windows:
             which = np.array([MEAN_WINDOWS.index(count) for count in windows])
-            since = view.kept(lambda: np.stack([self._since(view, w) for w in MEAN_WINDOWS]))
-            sums, counts = block_sums(chosen, view.events.starts)
-            means = window_means(chosen, sums, counts, view.first, since, which, view.last)
+            since = view.kept(
+                "means", lambda: np.stack([self._since(view, w) for w in MEAN_WINDOWS])
+            )
+            means = window_means(chosen, *blocks, view.first, since, which, view.last)
             columns += [
                 (f"{path} mean in {window_name(count)}", means[place])
                 for place, count in enumerate(windows)
             ]
+        if sums:
+            since, sizes = self._windows(view), np.array(MEDIAN_WINDOWS)
+            ends = view.first, since, view.last, self._whole(view)
+            medians = median_sums(chosen, *blocks, *ends, sizes)
+            names = [f"{path} {name}" for name in sums]
+            columns += [(n, m) for n, m in zip(names, medians) if self.choice.has(n)]
         return columns
+
+    def _medians(self, what: str) -> Sequence[str]:
+        """Names of the medians over windows of a count or sum. They are proposed for labels that
+        are numbers: the median of the past is what the least absolute error asks for."""
+        is_proposed = self.data.task.task_type == "regression" or self.choice.names is not None
+        return MEDIANS[what] if is_proposed else ()
+
+    def _windows(self, view: View) -> NDArray[np.int64]:
+        """(W, S) the first event in each seed's last 1, 2 … W windows."""
+        most = max(MEDIAN_WINDOWS)
+        return view.kept(
+            "windows", lambda: np.stack([self._since(view, w + 1) for w in range(most)])
+        )
+
+    def _whole(self, view: View) -> NDArray[np.int64]:
+        """(S,) whole windows since each seed's first event, at least one and at most W; 0 where
+        there is no event."""
+        oldest = taken(view.events.time, np.where(view.is_empty, -1, view.first), NEVER)
+        count = (self.references - np.where(view.is_empty, self.references, oldest)) // self._window
+        return np.where(view.is_empty, 0, np.clip(count, 1, max(MEDIAN_WINDOWS)))
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""

@@ -118,15 +118,16 @@ class View:
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     order: NDArray[np.int64]
-    _kept: list[NDArray[np.int64]] = field(default_factory=list, compare=False, repr=False)
+    _kept: dict[str, NDArray[np.int64]] = field(default_factory=dict, compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
-    def kept(self, make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """What was made the first time, for columns that are computed in different threads."""
+    def kept(self, name: str, make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """What was made the first time under a name, for columns that are computed in different
+        threads."""
         with self._lock:
-            if not self._kept:
-                self._kept.append(make())
-        return self._kept[0]
+            if name not in self._kept:
+                self._kept[name] = make()
+        return self._kept[name]
 
     @property
     def is_empty(self) -> NDArray[np.bool_]:

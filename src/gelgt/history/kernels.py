@@ -274,6 +274,63 @@ def window_means(
 
 
 @compiled
+def median_counts(
+    since: NDArray[np.int64],
+    last: NDArray[np.int64],
+    whole: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """(M, S) the median number of events in each seed's last windows.
+
+    Args:
+        since: (W, S) where each seed's last 1, 2 … W windows begin.
+        last: (S,) where its events end.
+        whole: (S,) its windows that count, 0 for none.
+        sizes: (M,) over how many windows at most medians are taken.
+    """
+    out = np.full((len(sizes), len(last)), np.nan, np.float32)
+    held = np.empty(len(since), np.float64)
+    for s in range(len(last)):
+        end = last[s]
+        for w in range(whole[s]):
+            held[w], end = end - since[w, s], since[w, s]
+        for m in range(len(sizes)):
+            if whole[s]:
+                out[m, s] = np.median(held[: min(whole[s], sizes[m])])
+    return out
+
+
+@compiled
+def median_sums(
+    values: NDArray[np.float32],
+    sums: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    since: NDArray[np.int64],
+    last: NDArray[np.int64],
+    whole: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """(M, S) the median sum of the values in each seed's last windows, from the sums of blocks of
+    events that begin at `first`; the others as in `median_counts`. A window without values holds
+    0."""
+    out = np.full((len(sizes), len(last)), np.nan, np.float32)
+    held = np.empty(len(since), np.float64)
+    for s in range(len(last)):
+        if not whole[s]:
+            continue
+        total = _before(last[s], first[s], values, sums, counts)[0]
+        for w in range(whole[s]):
+            older = 0.0
+            if since[w, s] > first[s]:
+                older = _before(since[w, s], first[s], values, sums, counts)[0]
+            held[w], total = total - older, older
+        for m in range(len(sizes)):
+            out[m, s] = np.median(held[: min(whole[s], sizes[m])])
+    return out
+
+
+@compiled
 def sweep_codes(
     codes: NDArray[Any],
     first: NDArray[np.int64],
