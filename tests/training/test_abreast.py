@@ -97,6 +97,28 @@ def test_each_as_if_alone(db: Database, task: Task, config: RunConfig) -> None:
     assert first != second
 
 
+def test_one_that_has_ended_does_not_disturb_the_others(
+    db: Database, task: Task, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays in the record while most go on, also where shapes are recorded after it was scored:
+    on CUDA those of the second epoch and of the eleventh are."""
+    of, end_epoch = studio(db, task, config), fit.Trainer.end_epoch
+    first = of.trainer(MemberJob(0))
+    trainers = [first, *(of.trainer(MemberJob(n), beside=first) for n in (1, 2))]
+    assert first.model.futures is not None
+
+    def ended(trainer: fit.Trainer) -> None:
+        end_epoch(trainer)
+        if trainer is first:
+            trainer.state.ended = "early stopping"
+
+    monkeypatch.setattr(fit.Trainer, "end_epoch", ended)
+    states = SideBySide(trainers).run()
+    assert len(states[0].history) == 1 < len(states[1].history)
+    for number in (1, 2):
+        assert told(states[number]) == told(alone(of, MemberJob(number)).state)
+
+
 def test_fewer_at_once_where_memory_ends(
     db: Database, task: Task, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,10 @@ class Record:
         """A step of some of the networks over a batch; losses can be collected later."""
         for trainer in here:
             trainer.prepare_step()
+        # Also those that have ended: a shape may be recorded now, with the layers of training.
+        for trainer in self.trainers:
+            if not trainer.model.training:
+                trainer.model.train()
         if isinstance(batch, StaticBatch):
             for trainer in here:
                 recorded_steps(trainer).begin()
