@@ -14,17 +14,21 @@ from gelgt.inference.evaluate import evaluate_run
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
-from gelgt.training import Options, train_run
+from gelgt.training import Options, columns_step, train_run
 from gelgt.training.columns import (
     Columns,
     begun_columns,
+    column_rows,
     fit_columns,
     refit_columns,
     save_columns,
 )
+from gelgt.training.columns_fit import ColumnRows, ColumnsFit
+from gelgt.training.columns_step import ColumnsStep, StepPlan
 from gelgt.training.data import TrainingData
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
+from gelgt.training.weights import MovingAverage
 
 CPU = torch.device("cpu")
 EPOCHS = 2
@@ -79,9 +83,13 @@ def test_columns_and_subgraphs_are_mixed(
 
 def test_more_labels_for_as_many_steps(data: TrainingData, columns: Columns, task: Task) -> None:
     config = config_of(task)
-    again = refit_columns(columns, data, config, CPU, ("train",))
+
+    def refitted(*splits: str) -> Columns:
+        return refit_columns(columns, column_rows(data, config, splits), data.target, config, CPU)
+
+    again = refitted("train")
     assert again.steps == columns.steps
-    both = refit_columns(columns, data, config, CPU, ("train", "val"))
+    both = refitted("train", "val")
     values = data.columns_of(data.seeds["test"])
     assert not torch.equal(both.network.outputs(values), again.network.outputs(values))
 
@@ -113,3 +121,65 @@ def test_a_run_has_its_parts(db: Database, task: Task, tmp_path: Path) -> None:
     for part in ("network", "columns"):
         assert again[part]["test"] == stored[part]["test"]
     assert not list(run.folder.glob("checkpoint*"))
+
+
+def rows_of(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    draws = torch.Generator().manual_seed(5)
+    values = torch.randn(37, 6, generator=draws)
+    return values.to(device), (values[:, 0] * values[:, 1] > 0).float().to(device)
+
+
+def stepped(data: TrainingData, device: torch.device, count: int) -> dict[str, torch.Tensor]:
+    """The averaged weights after some steps of 8 rows of 37, each pass in the order of the rows."""
+    values, labels = rows_of(device)
+    network = ColumnsFit(data.target, device, seed=3, members=2).network(ColumnRows(values, labels))
+    average, plan = MovingAverage(network, 0.98), StepPlan(8, 1e-3, 4, 0.1)
+    take = ColumnsStep(network, average, values, labels, data.target, plan, values[:, :0], 0.0)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(7)
+        for _ in range(count):
+            if take.is_used_up:
+                take.shuffle(torch.arange(len(labels)))
+            take()
+    return {name: value.cpu() for name, value in average.values.items()}
+
+
+def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
+    """Rows in turn (five of 37 are left out of each pass), a rate that grows over four steps, AdamW
+    with clipped gradients, and an average that forgets faster while it is young."""
+    values, labels = rows_of(CPU)
+    network = ColumnsFit(data.target, CPU, seed=3, members=2).network(ColumnRows(values, labels))
+    optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
+    average = {name: p.detach().clone() for name, p in network.named_parameters()}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        for step in range(1, 11):
+            first = (step - 1) % 4 * 8
+            optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
+            out = network.train().of_members(values[first : first + 8])
+            members = [data.target.loss(each, labels[first : first + 8]) for each in out]
+            optimiser.zero_grad()
+            torch.stack(members).mean().backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
+            share = 1 - min(0.98, step / (step + 9))
+            for name, p in network.named_parameters():
+                average[name] += share * (p.detach() - average[name])
+    taken = stepped(data, CPU, 10)
+    assert taken.keys() == average.keys()
+    for name, value in taken.items():
+        torch.testing.assert_close(value, average[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_recorded_steps_are_those_of_the_device(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = torch.device("cuda")
+    recorded, again = stepped(data, cuda, 20), stepped(data, cuda, 20)
+    monkeypatch.setattr(columns_step, "EAGER", 20)
+    eager = stepped(data, cuda, 20)
+    for name, value in recorded.items():
+        assert torch.equal(value, again[name])
+        torch.testing.assert_close(value, eager[name], rtol=1e-4, atol=1e-6)

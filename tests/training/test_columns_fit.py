@@ -1,10 +1,12 @@
 """The training of one columns network."""
 
 import numpy as np
+import pytest
 import torch
 
 from gelgt.nn.target import Target
 from gelgt.tasks.label_space import LabelSpace
+from gelgt.training import columns_fit
 from gelgt.training.columns_fit import SCORED, ColumnRows, ColumnsFit
 
 CPU = torch.device("cpu")
@@ -44,3 +46,16 @@ def test_a_cpu_has_nothing_to_start() -> None:
     state = torch.get_rng_state()
     fitting().starter()()
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_many_rows_are_seen_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs of two steps each would end it before all rows were seen once."""
+    monkeypatch.setattr(columns_fit, "EPOCH", 2)
+    taken: list[int] = []
+    fit = fitting(1)
+    monkeypatch.setattr(fit, "_train", lambda network, rows, most, is_enough: taken.append(most))
+    monkeypatch.setattr(fit, "_loss", lambda network, rows: 1.0)
+    for count in (512, 2560, 5120):
+        with pytest.raises(RuntimeError):  # nothing was trained, so there are no best weights
+            fit.best(rows(count), rows(8), 4)
+    assert taken == [8, 8, 20]

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
-from gelgt.training.columns_step import ColumnsStep, tensor_cores
+from gelgt.training.columns_step import ColumnsStep, StepPlan, tensor_cores
 from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
-BATCH, RATE, DECAY, WARMUP, AVERAGE = 256, 5e-4, 0.1, 50, 0.98
+PLAN, AVERAGE = StepPlan(batch=256, rate=5e-4, warmup=50, decay=0.1), 0.98
+OF_A_PASS = 4  # epochs in which all rows are seen, where these are so many that 40 steps are less
 SCORED = 2_048  # rows of each pass when held-out rows are scored
 
 
@@ -99,7 +100,8 @@ class ColumnsFit:
                 best = {name: p.detach().clone() for name, p in network.state_dict().items()}
             return step - at >= PATIENCE * EPOCH
 
-        self._train(network, rows, EPOCH * epochs, is_enough)
+        most = epochs * max(EPOCH, len(rows.labels) // (OF_A_PASS * PLAN.batch))
+        self._train(network, rows, most, is_enough)
         network.load_state_dict(best)
         network.expect(0)
         return network, at
@@ -134,19 +136,16 @@ class ColumnsFit:
         rows, size = rows.to(self.device), len(rows.labels)
         order = torch.Generator().manual_seed(self.seed)
         futures = rows.values[:, :0] if rows.futures is None else rows.futures
+        average = MovingAverage(network, AVERAGE)
         learned = (rows.values, rows.labels, self.target)
-        take = ColumnsStep(network, *learned, RATE, DECAY, futures, rows.weight)
-        average, places = MovingAverage(network, AVERAGE), torch.zeros(0, dtype=torch.int64)
+        take = ColumnsStep(network, average, *learned, PLAN, futures, rows.weight)
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(self.seed)
             for step in range(1, most + 1):
-                if len(places) < min(BATCH, size):
-                    places = torch.randperm(size, generator=order)
-                batch, places = places[:BATCH], places[BATCH:]
-                take(batch, min(1.0, step / WARMUP))
-                average.begin(step)
-                average.update()
+                if take.is_used_up:
+                    take.shuffle(torch.randperm(size, generator=order))
+                take()
                 if is_enough is None:
                     continue
                 is_over = self._is_over()

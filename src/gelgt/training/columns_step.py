@@ -3,6 +3,7 @@ hundred launches of small kernels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.recording import recording
 from gelgt.nn.target import Target
 from gelgt.training.objective import future_losses
-from gelgt.training.optimiser import set_rates
+from gelgt.training.weights import MovingAverage
 
 CLIP = 1.0  # largest norm of the gradient
 EAGER = 3  # steps in which libraries and the optimiser set themselves up
@@ -30,14 +31,27 @@ def tensor_cores(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+class StepPlan(NamedTuple):
+    """Rows of a step, the rate of AdamW and the steps until it is reached, and its decay."""
+
+    batch: int
+    rate: float
+    warmup: int
+    decay: float
+
+
 class ColumnsStep:
-    """Steps of one network.
+    """Steps of one network, each over the next rows of a permutation of all.
+
+    What changes from step to step (the rows, the rate, the share in the average) is computed on the
+    device from a count of steps, so that on CUDA a step is one launch by the host.
 
     Args:
         network: On its device.
+        average: Of its weights, moved after each step.
         values, labels: (S, F) and (S,) or (S, L) of all rows, on the same device.
         target: For the loss.
-        rate, decay: Of AdamW.
+        plan: Of the steps.
         futures: (S, A) targets beside the labels, NaN where there is none; A may be 0.
         weight: Of their loss.
     """
@@ -45,52 +59,71 @@ class ColumnsStep:
     def __init__(
         self,
         network: ColumnsNetwork,
+        average: MovingAverage,
         values: Tensor,
         labels: Tensor,
         target: Target,
-        rate: float,
-        decay: float,
+        plan: StepPlan,
         futures: Tensor,
         weight: float,
     ) -> None:
         self.network, self.values, self.labels, self.target = network, values, labels, target
-        self.futures, self.weight = futures, weight
-        self.parameters, self.rate = list(network.parameters()), rate
-        is_cuda = values.is_cuda
+        self.futures, self.weight, self.plan, self.average = futures, weight, plan, average
+        self.parameters = list(network.parameters())
+        is_cuda, device = values.is_cuda, values.device
+        self.rate = torch.zeros((), device=device)
         self.optimiser = torch.optim.AdamW(
-            self.parameters, weight_decay=decay, fused=is_cuda or None, capturable=is_cuda
+            self.parameters,
+            lr=self.rate if is_cuda else plan.rate,
+            weight_decay=plan.decay,
+            fused=is_cuda or None,
+            capturable=is_cuda,
         )
-        if is_cuda:
-            self.optimiser.param_groups[0]["lr"] = torch.tensor(rate, device=values.device)
-        self._places: Tensor | None = None  # what a record reads
+        self.size = min(plan.batch, len(labels))
+        self._within = torch.arange(self.size, device=device)
+        self._order = torch.zeros(len(labels), dtype=torch.int64, device=device)
+        self._at = torch.zeros((), dtype=torch.int64, device=device)  # in the permutation
+        self._count = torch.zeros((), device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._taken = 0
+        self._taken, self._left = 0, 0  # steps so far, and rows of the permutation
 
-    def __call__(self, places: Tensor, warmth: float) -> None:
-        """A step over some rows, always as many.
+    @property
+    def is_used_up(self) -> bool:
+        """Whether too few rows of the permutation are left for a step."""
+        return self._left < self.size
 
-        Args:
-            places: (B,) their numbers, on the host.
-            warmth: The rate of this step over the usual one.
-        """
-        set_rates(self.optimiser, [self.rate], warmth)
+    def shuffle(self, order: Tensor) -> None:
+        """Go on with another permutation (S,) of the rows."""
+        self._order.copy_(order)
+        self._at.zero_()
+        self._left = len(order)
+
+    def __call__(self) -> None:
+        """A step over the next rows."""
         self.network.train()
-        here = places.to(self.values.device)
         self._taken += 1
-        if not here.is_cuda or self._taken <= EAGER:
-            self._take(here)
+        self._left -= self.size
+        if not self.values.is_cuda or self._taken <= EAGER:
+            self._take()
             return
-        if self._graph is None or self._places is None:
-            self._places, self._graph = here.clone(), torch.cuda.CUDAGraph()
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
             graphed = torch.cuda.graph(self._graph, capture_error_mode="thread_local")
             with recording(), graphed:
-                self._take(self._places)
-        self._places.copy_(here)
+                self._take()
         self._graph.replay()
 
-    def _take(self, places: Tensor) -> None:
-        with tensor_cores(places.device):
+    def _take(self) -> None:
+        with tensor_cores(self.values.device):
+            places = self._order.index_select(0, self._at + self._within)
+            self._at += self.size
+            self._count += 1
+            warmth = (self._count / self.plan.warmup).clamp(max=1)
+            self.rate.copy_(self.plan.rate * warmth)
+            if not self.values.is_cuda:
+                self.optimiser.param_groups[0]["lr"] = float(self.rate)
             self._step(places)
+            self.average.update(self._count)
 
     def _step(self, places: Tensor) -> None:
         network = self.network

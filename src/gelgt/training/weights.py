@@ -33,12 +33,19 @@ class MovingAverage:
         self.share = 1 - min(self.decay, step / (step + 9))
 
     @torch.no_grad()
-    def update(self) -> None:
-        """Move towards the parameters."""
-        if self.values:
-            names, parameters = zip(*self.model.named_parameters())
-            values = [self.values[name] for name in names]
+    def update(self, step: Tensor | None = None) -> None:
+        """Move towards the parameters, by the share of `begin`, or by that after so many steps ()
+        where these are counted on the device."""
+        if not self.values:
+            return
+        names, parameters = zip(*self.model.named_parameters())
+        values = [self.values[name] for name in names]
+        if step is None:
             torch._foreach_lerp_(values, list(parameters), self.share)
+            return
+        steps = torch._foreach_sub(list(parameters), values)
+        torch._foreach_mul_(steps, 1 - (step / (step + 9)).clamp(max=self.decay))
+        torch._foreach_add_(values, steps)
 
     @contextmanager
     def evaluated(self) -> Iterator[None]:
