@@ -77,14 +77,15 @@ def test_a_run_is_the_same_with_many_cores(
     for cores, is_late in ((2, False), (16, False), (16, True)):
         monkeypatch.setattr("gelgt.training.aside.core_count", lambda cores=cores: cores)
         monkeypatch.setattr("gelgt.history.pieces.core_count", lambda cores=cores: cores)
-        for module in ("run", "ensemble"):
+        for module in ("stages", "ensemble"):
             target = f"gelgt.training.{module}.is_idle"
             monkeypatch.setattr(target, lambda device, is_late=is_late: is_late)
         watch, out = Phases(), tmp_path / f"{cores}-{is_late}"
         runs.append(train_run(db, few, out, config, Options(), progress=watch))
         phases.append(watch.ended)
     assert phases[0] == phases[1]
-    assert phases[2].index("training") < phases[2].index("trees") < phases[2].index("baselines")
+    order = [phases[2].index(name) for name in ("training", "columns", "trees", "baselines")]
+    assert order == sorted(order)  # networks do not wait for columns
     one, *others = (run.record.to_json() for run in runs)
     weights = runs[0].weights()
     for run, many in zip(runs[1:], others, strict=True):
@@ -96,7 +97,7 @@ def test_a_run_is_the_same_with_many_cores(
 def test_an_interrupted_run_waits_for_nobody(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gelgt.training.run.is_idle", lambda device: True)
+    monkeypatch.setattr("gelgt.training.stages.is_idle", lambda device: True)
     left: list[bool] = []
 
     def endless(*args: Any) -> Baselines:
@@ -111,9 +112,9 @@ def test_an_interrupted_run_waits_for_nobody(
             time.sleep(0.001)
         left.append(True)
 
-    monkeypatch.setattr("gelgt.training.run.make_baselines", endless)
-    monkeypatch.setattr("gelgt.training.run.grow_trees", growing)
-    monkeypatch.setattr("gelgt.training.run.has_room", lambda: True)
+    monkeypatch.setattr("gelgt.training.stages.make_baselines", endless)
+    monkeypatch.setattr("gelgt.training.stages.grow_trees", growing)
+    monkeypatch.setattr("gelgt.training.stages.has_room", lambda: True)
     asked = iter([False] * 3)
     config = small(few.task_type)
     run = train_run(db, few, tmp_path / "run", config, stop=lambda: next(asked, True))

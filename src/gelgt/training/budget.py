@@ -9,7 +9,8 @@ ends by itself when its time is over, with the best that it has:
                     where they grow while networks are trained
     columns network the same of what is left behind the trees
     networks        what is left, but for the retraining of the trees and the scoring of validation
-                    and test, their own retraining included
+                    and test, their own retraining included; where they come first, beside a GPU,
+                    the columns network's third is left to it
 
 More than the usual limit gives more columns and more networks.
 """

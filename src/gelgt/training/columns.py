@@ -17,6 +17,7 @@ import torch
 from gelgt.config import TrainConfig
 from gelgt.history.seed_history import for_fitting
 from gelgt.nn.columns import PREFIX, ColumnsNetwork
+from gelgt.nn.target import Target
 from gelgt.presets import RunConfig
 from gelgt.runs.tensors import load_tensors, save_tensors
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
@@ -62,7 +63,7 @@ def fit_columns(
         seconds: That it may take; None for no limit.
     """
     train, model = config.train, config.model
-    rows = _learned(data, ("train",), train, model.futures)
+    rows = column_rows(data, config)
     held_out = _validation(data, train)
     if not rows.values.shape[1] or not len(held_out.labels):
         return None
@@ -75,24 +76,24 @@ def fit_columns(
 
 def refit_columns(
     columns: Columns,
-    data: TrainingData,
+    rows: ColumnRows,
+    target: Target,
     config: RunConfig,
     device: torch.device,
-    splits: tuple[str, ...],
 ) -> Columns:
-    """The same with the labels of other splits, for as many steps."""
-    fit = ColumnsFit(data.target, device, config.train.seed, len(columns.network.base))
-    rows = _learned(data, splits, config.train, config.model.futures)
+    """The same with other rows, for as many steps."""
+    fit = ColumnsFit(target, device, config.train.seed, len(columns.network.base))
     return replace(columns, network=fit.fixed(rows, columns.steps))
 
 
-def _learned(
-    data: TrainingData, splits: tuple[str, ...], config: TrainConfig, weight: float
+def column_rows(
+    data: TrainingData, config: RunConfig, splits: tuple[str, ...] = ("train",)
 ) -> ColumnRows:
-    seeds, labels = tabular(data, splits, config)
+    """What a columns network learns of the labels of some splits."""
+    seeds, labels = tabular(data, splits, config.train)
     values = for_fitting(data.columns_of(seeds), seeds, data.plan)
     rows = ColumnRows(values, data.target.encode(labels))
-    if weight:
+    if weight := config.model.futures:
         rows.futures, rows.weight = data.futures(seeds, splits), weight
     return rows
 

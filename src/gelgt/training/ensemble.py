@@ -18,7 +18,8 @@ from gelgt.training.abreast import MOST
 from gelgt.training.aside import Aside, is_idle
 from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
-from gelgt.training.columns import Columns, refit_columns
+from gelgt.training.columns import Columns, column_rows, refit_columns
+from gelgt.training.columns_fit import ColumnRows
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.job import Job
@@ -94,25 +95,23 @@ class Trained:
 
 
 def fit_ensemble(
-    job: Job, trees: GrownTrees | None = None, columns: Columns | None = None
+    job: Job, *, reads_history: bool = True, before: float = 0.0, after: float = 0.0
 ) -> Trained:
     """One network, or several: side by side where their steps are recorded, else one after the
     other; fewer where time or the user ends it, and more where there is a lot of it.
 
     Args:
-        trees: Beside them, which will be retrained after them.
-        columns: The columns network beside them, which will be retrained before them.
+        reads_history: Whether they read history columns, which nobody else does then.
+        before: Seconds that was taken by what is retrained with them.
+        after: Seconds for what is trained and retrained after them.
     """
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
-    reads_history = columns is None
     first = make_model(data, member_config(job.config, 0, None), reads_history).to(job.device)
     scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
     ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
-    again = 0.0 if trees is None else ratio * trees.seconds
-    again += 0.0 if columns is None else ratio * columns.seconds
-    seconds = job.budget.networks(scoring, again)
+    seconds = job.budget.networks(scoring, ratio * before + after)
     seconds = None if seconds is None else seconds / (1 + ratio)
     progress.plan("training", seconds)
     _tell_model(job, first, usual)
@@ -129,7 +128,7 @@ def fit_ensemble(
     networks, states = [m.network for m in members], [m.state for m in members]
     job.budget.cut_off.extend(_cut_off(states, usual))
     is_whole = states[-1].ended != "interrupted"
-    return Trained(tuple(networks), tuple(states), trees, is_whole=is_whole, columns=columns)
+    return Trained(tuple(networks), tuple(states), is_whole=is_whole)
 
 
 def _one_after_the_other(
@@ -227,14 +226,16 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     if not trained.is_whole:
         return trained
     networks, states, columns = [], trained.states, trained.columns
-    if columns is not None:
-        columns = refit_columns(columns, job.data, job.config, job.device, splits)
 
     def regrown(is_left: Callable[[], bool]) -> GrownTrees | None:
         before = trained.trees
         return before and regrow_trees(before, job.data, job.config, splits, is_left)
 
-    with Aside(regrown, is_idle(job.device)) as forests:
+    def learned(_: Callable[[], bool]) -> ColumnRows | None:
+        return None if columns is None else column_rows(job.data, job.config, splits)
+
+    is_late = is_idle(job.device)
+    with Aside(learned, is_late) as examples, Aside(regrown, is_late) as forests:
         studio = _studio(job, columns is None, is_kept=False)
         jobs = [_again(number, state, splits) for number, state in enumerate(states)]
         for member in _retrained(job, studio, jobs):
@@ -242,6 +243,8 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
                 job.clock.done("retrain", "interrupted; the weights before are kept")
                 return replace(trained, is_whole=False)
             networks.append(member.network)
+        if columns is not None and (again := examples.result()) is not None:
+            columns = refit_columns(columns, again, job.data.target, job.config, job.device)
         trees = forests.result()
     rows = sum(len(job.data.windows(split, job.config.train.windows)[0]) for split in splits)
     retrained = Retrained(
