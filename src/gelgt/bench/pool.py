@@ -1,11 +1,11 @@
 """Trains the cells of a study: one after the other in this process, or several at once in processes
 of their own.
 
-Several runs share one GPU, at the same time where that can be (`shared_gpu.py`). Each process opens
-the database itself and works on one cell at a time. A run that fails is reported and the others
-continue; a process that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every
-run to stop: each leaves a checkpoint and resumes from there next time. A second one ends the
-processes at once.
+Several runs share one GPU, at the same time where that can be (`shared_gpu.py`). The cells of all
+databases wait in one line. Each process takes the next cell, opens its database if it has not yet,
+and works on one cell at a time. A run that fails is reported and the others continue; a process
+that dies (out of memory, a fault in a driver) is replaced. Ctrl-C asks every run to stop: each
+leaves a checkpoint and resumes from there next time. A second one ends the processes at once.
 """
 
 import os
@@ -41,9 +41,15 @@ class CellEvent:
 OnEvent = Callable[[CellEvent], None]
 
 
+class Placed(NamedTuple):
+    """A cell, and the database that it is trained on."""
+
+    cell: Cell
+    context: CellContext
+
+
 def make_cells(
-    cells: Sequence[Cell],
-    context: CellContext,
+    cells: Sequence[Placed],
     *,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -53,8 +59,7 @@ def make_cells(
     """Train the cells.
 
     Args:
-        cells: What to train.
-        context: The database and the tasks.
+        cells: What to train, in this order.
         jobs: Processes at once; 1 works in this one.
         progress: Receives the events of every run where there is one job.
         on_event: Receives what happens to each cell.
@@ -66,10 +71,11 @@ def make_cells(
     """
     if jobs > 1 and len(cells) > 1:
         processes = min(jobs, len(cells))
-        with shared_gpu(context.device, processes) as environment:
-            return _Workers(context, processes, environment, on_event, stop).make(cells)
+        with shared_gpu(cells[0].context.device, processes) as environment:
+            contexts = {id(placed.context): placed.context for placed in cells}
+            return _Workers(contexts, processes, environment, on_event, stop).make(cells)
     failed = {}
-    for cell in cells:
+    for cell, context in cells:
         on_event(CellEvent("begin", cell))
         try:
             is_whole = make_cell(cell, context, progress, stop)
@@ -103,17 +109,39 @@ def _free_memory() -> None:
     torch.cuda.empty_cache()  # does nothing where CUDA was not used
 
 
-class _Job(NamedTuple):
-    """What a process needs to train cells; it opens the database itself."""
+class _Source(NamedTuple):
+    """A database that a process opens itself, and its tasks, which travel without it."""
 
-    halt: Any  # an event of multiprocessing: set when all are to stop
-    parent: int
     folder: Path
     source: str
     tasks: Mapping[str, Task]
     content_hash: str
     device: str
     peer_python: str
+
+    @classmethod
+    def of(cls, context: CellContext) -> "_Source":
+        tasks = {
+            name: replace(task, database=None)  # type: ignore[arg-type]
+            for name, task in context.tasks.items()
+        }
+        further = context.content_hash, context.device, context.peer_python
+        return cls(context.db.folder, context.db.source, tasks, *further)
+
+    def opened(self) -> CellContext:
+        from gelgt.sources.relbench_folder import read_folder
+
+        db = read_folder(self.folder, self.source)
+        tasks = {name: replace(task, database=db) for name, task in self.tasks.items()}
+        return CellContext(db, tasks, self.content_hash, self.device, self.peer_python)
+
+
+class _Job(NamedTuple):
+    """What a process needs to train cells."""
+
+    halt: Any  # an event of multiprocessing: set when all are to stop
+    parent: int
+    sources: Mapping[int, _Source]  # by a number that comes with a cell
     threads: int
     environment: Mapping[str, str]
 
@@ -138,30 +166,23 @@ class _Worker:
 class _Workers:
     def __init__(
         self,
-        context: CellContext,
+        contexts: Mapping[int, CellContext],
         jobs: int,
         environment: Mapping[str, str],
         on_event: OnEvent,
         stop: Callable[[], bool],
     ) -> None:
         self.halt = get_context("spawn").Event()
-        # tasks travel without their database, which each process opens again
-        tasks = {name: replace(task, database=None) for name, task in context.tasks.items()}  # type: ignore[arg-type]
         self.job = _Job(
             self.halt,
             os.getpid(),
-            context.db.folder,
-            context.db.source,
-            tasks,
-            context.content_hash,
-            context.device,
-            context.peer_python,
+            {number: _Source.of(context) for number, context in contexts.items()},
             threads=max(1, (os.cpu_count() or 1) // jobs),
             environment=environment,
         )
         self.jobs, self.on_event, self.stop = jobs, on_event, stop
 
-    def make(self, cells: Sequence[Cell]) -> dict[Path, str]:
+    def make(self, cells: Sequence[Placed]) -> dict[Path, str]:
         left, failed, workers = list(cells), dict[Path, str](), list[_Worker]()
         try:
             while left or any(worker.cell for worker in workers):
@@ -173,8 +194,8 @@ class _Workers:
                     if worker is None:
                         worker = _Worker(self.job)
                         workers.append(worker)
-                    worker.cell = left.pop(0)
-                    worker.pipe.send(worker.cell)
+                    worker.cell, context = left.pop(0)
+                    worker.pipe.send((worker.cell, id(context)))
                 for event in self._events(workers):
                     self.on_event(event)
                     if event.what == "failed":
@@ -233,30 +254,29 @@ def _work(pipe: Connection, job: _Job) -> None:
     os.environ.update(job.environment)
     import torch
 
-    from gelgt.sources.relbench_folder import read_folder
-
     torch.set_num_threads(job.threads)
-    db = read_folder(job.folder, job.source)
-    tasks = {name: replace(task, database=db) for name, task in job.tasks.items()}
-    context = CellContext(db, tasks, job.content_hash, job.device, job.peer_python)
+    contexts: dict[int, CellContext] = {}
 
     def is_over() -> bool:
         return bool(job.halt.is_set()) or os.getppid() != job.parent  # nobody reads the result
 
     while True:
         try:
-            cell = pipe.recv()
+            order = pipe.recv()
         except EOFError:
             return
-        if cell is None:
+        if order is None:
             return
+        cell, number = order
 
         def send(what: str, text: str = "", cell: Cell = cell) -> None:
             pipe.send(CellEvent(what, cell, text, os.getpid()))
 
         send("begin")
         try:
-            is_whole = make_cell(cell, context, _Notices(send), is_over)
+            if number not in contexts:
+                contexts[number] = job.sources[number].opened()
+            is_whole = make_cell(cell, contexts[number], _Notices(send), is_over)
             send("done" if is_whole else "stopped")
         except Exception as error:
             send("failed", _write_error(cell, error))

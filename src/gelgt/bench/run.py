@@ -7,7 +7,7 @@ from typing import Any
 from gelgt.bench.cells import Cell, CellContext
 from gelgt.bench.compare import DRAWS
 from gelgt.bench.plan import study_cells
-from gelgt.bench.pool import OnEvent, make_cells
+from gelgt.bench.pool import OnEvent, Placed, make_cells
 from gelgt.bench.study import Study, StudyConfig
 from gelgt.bench.summary import summarise
 from gelgt.errors import GelgtError
@@ -81,15 +81,31 @@ def make_missing(
     Raises:
         GelgtError: a folder holds a run of something else.
     """
+    context, missing = missing_cells(cells, db, tasks, config)
+    failed = make_cells(
+        [Placed(cell, context) for cell in missing],
+        jobs=config.jobs,
+        progress=progress,
+        on_event=on_event,
+        stop=stop,
+    )
+    return context, failed
+
+
+def missing_cells(
+    cells: Sequence[Cell], db: Database, tasks: Sequence[Task], config: StudyConfig
+) -> tuple[CellContext, list[Cell]]:
+    """What the cells of a database share, and those of them that are not finished.
+
+    Raises:
+        GelgtError: a folder holds a run of something else.
+    """
     content_hash = hash_files(db.all_paths())
     missing = [cell for cell in cells if not cell.is_done(content_hash)]
     by_name = {task.name: task for task in tasks}
     if config.jobs > 1:
         # graph and features are computed once, not by every process
         for name in dict.fromkeys(cell.task for cell in missing):
-            TrainingData.of(db, by_name[name], next(c.config for c in missing if c.task == name))
-    context = CellContext(db, by_name, content_hash, config.device, config.peer_python)
-    failed = make_cells(
-        missing, context, jobs=config.jobs, progress=progress, on_event=on_event, stop=stop
-    )
-    return context, failed
+            first = next(cell.config for cell in missing if cell.task == name)
+            TrainingData.opened(db, by_name[name], first)
+    return CellContext(db, by_name, content_hash, config.device, config.peer_python), missing

@@ -19,11 +19,17 @@ def suite(
     shops: dict[str, Path], out: Path, tiny: dict[str, Any], **changes: Any
 ) -> tuple[dict[str, Any], list[CellEvent]]:
     """A suite over both shops, and what happened to its cells."""
-    options: dict[str, Any] = {"names": (), "origins": 0, "variants": {}, "seeds": (0,)} | changes
+    options: dict[str, Any] = {"names": (), "origins": 0, "variants": {}, "seeds": (0,), "jobs": 1}
+    options |= changes
     folders, left_out = open_folders(list(shops.values()), options["names"], options["origins"])
     few = {"model.history_columns": 12, "train.time_limit": None}
     runs = StudyConfig(
-        out, seeds=options["seeds"], settings=tiny | few, visibility="seed-time", command="gelgt x"
+        out,
+        seeds=options["seeds"],
+        settings=tiny | few,
+        visibility="seed-time",
+        command="gelgt x",
+        jobs=options["jobs"],
     )
     config = SuiteConfig(runs, variants=options["variants"], origins=options["origins"])
     config.check()
@@ -81,6 +87,25 @@ def _check_tables(result: dict[str, Any]) -> None:
     assert "scored: the test, look 2 in this folder (looks.md lists all)" in text
     assert "| network − flat network | market / soon |" in text
     assert "variant flat: model.layers=0" in text
+
+
+def test_two_at_once_over_both_databases(
+    shops: dict[str, Path], out: Path, tiny: dict[str, Any]
+) -> None:
+    """In one line: no process waits until a database is finished."""
+    asked: dict[str, Any] = {"names": ["corner/amount", "market/soon"], "seeds": (0, 1)}
+    result, events = suite(shops, out, tiny, jobs=2, **asked)
+    begun = [event.cell for event in events if event.what == "begin"]
+    assert len(begun) == len({cell.folder for cell in begun})
+    assert [cell.seed for cell in begun] == sorted(cell.seed for cell in begun)
+    databases = [cell.folder.relative_to(out).parts[0] for cell in begun]
+    assert databases != sorted(databases)  # seeds come before databases
+    assert len({event.process for event in events if event.what == "done"}) == 2
+    assert result["left"] == result["failed"] == []
+    # each on its own database: a folder with a run on other rows would be refused
+    again, events = suite(shops, out, tiny, **asked)
+    assert events == []
+    assert again["results"] == result["results"]
 
 
 def test_origins_leave_the_test_alone(

@@ -13,8 +13,8 @@ from typing import Any
 
 from gelgt.bench.cells import Cell, Outcome
 from gelgt.bench.plan import check_settings, study_cells
-from gelgt.bench.pool import OnEvent
-from gelgt.bench.run import make_missing
+from gelgt.bench.pool import OnEvent, Placed, make_cells
+from gelgt.bench.run import missing_cells
 from gelgt.bench.study import Study, StudyConfig
 from gelgt.bench.suite.columns import BASE, pairs, suite_columns, suite_study
 from gelgt.bench.suite.folders import TEST, Folder, Unit
@@ -88,21 +88,41 @@ def run_suite(
         GelgtError: a bad setting, or a folder with runs of something else.
     """
     study, cells = config.study, dict[str, list[Cell]]()
-    failed: dict[Path, str] = {}
     for folder in folders:
         runs = replace(config.runs, out=config.runs.out / folder.name, limits_all=True)
         cells[folder.name] = study_cells(study, [unit.task for unit in folder.units], runs)
     before = _finished(cells)
+    missing: list[Placed] = []
+    hears: dict[Path, OnEvent] = {}  # by the folder of a cell
     for folder in folders:
-        if not stop():
-            tasks = [unit.task for unit in folder.units]
-            _, of_folder = make_missing(
-                cells[folder.name], folder.db, tasks, config.runs, progress, on_event(folder), stop
-            )
-            failed |= of_folder
+        tasks = [unit.task for unit in folder.units]
+        context, of_folder = missing_cells(cells[folder.name], folder.db, tasks, config.runs)
+        missing += [Placed(cell, context) for cell in of_folder]
+        hears |= dict.fromkeys((cell.folder for cell in of_folder), on_event(folder))
+    failed = make_cells(
+        [] if stop() else _in_line(missing, config.runs.jobs),
+        jobs=config.runs.jobs,
+        progress=progress,
+        on_event=lambda event: hears[event.cell.folder](event),
+        stop=stop,
+    )
     return _Suite(folders, config, study, cells, failed).result(
         left_out, len(_finished(cells)) - len(before), draws
     )
+
+
+def _in_line(cells: Sequence[Placed], jobs: int) -> list[Placed]:
+    """The order in which cells are trained: several at once seed by seed, so that a suite that is
+    stopped has something of every task, and those of many labels first, so that none is left alone
+    at the end."""
+    if jobs == 1:
+        return list(cells)
+
+    def place(placed: Placed) -> tuple[int, int]:
+        cell, context = placed
+        return cell.seed, -context.tasks[cell.task].rows["train"]
+
+    return sorted(cells, key=place)
 
 
 def _finished(cells: Mapping[str, Sequence[Cell]]) -> list[Cell]:
