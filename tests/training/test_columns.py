@@ -11,6 +11,7 @@ from tiny import opened, small
 from gelgt import Database, Task
 from gelgt.history import NO_HISTORY
 from gelgt.inference.evaluate import evaluate_run
+from gelgt.nn.dropout import own_dropout
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.scoring import Scorer
@@ -156,7 +157,8 @@ def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
         for step in range(1, 11):
             first = (step - 1) % 4 * 8
             optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
-            out = network.train().of_members(values[first : first + 8])
+            with own_dropout(int(torch.randint(2**31 - 1, ()))):
+                out = network.train().of_members(values[first : first + 8])
             members = [data.target.loss(each, labels[first : first + 8]) for each in out]
             optimiser.zero_grad()
             torch.stack(members).mean().backward()

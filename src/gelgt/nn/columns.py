@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.nn.history import QUANTILES, normal_places, quantiles
+from gelgt.nn.dropout import dropout
+from gelgt.nn.history import QUANTILES, quantiles
+from gelgt.nn.pieces import PIECES, PieceWeights, piece_numbers
+from gelgt.nn.precision import has_fast_bf16
 
-PIECES, NUMBERS = 24, 8  # of each column
+NUMBERS = 8  # of each column
 WIDTH, LAYERS = 256, 2
 DROPOUT, COLUMN_DROPOUT = 0.4, 0.1
 # Rows of each pass in evaluation, always, so that a row gets the same bits beside any others. On a
@@ -94,30 +97,25 @@ class ColumnsNetwork(nn.Module):
         for weight, bias, before, after in zip(
             self.weights, self.biases, self.before, self.after, strict=True
         ):
-            h = (h * before) @ weight * after + bias
-            h = functional.dropout(functional.relu(h), DROPOUT, self.training)
+            h = self._product(h, before, weight) * after + bias
+            h = functional.relu(h)
+            h = dropout(h, DROPOUT) if self.training else h
         return h
 
+    def _product(self, x: Tensor, factors: Tensor, weight: Tensor) -> Tensor:
+        """(x · factors) W: (…, B, a), (members, 1, a), (a, b) → (members, B, b), rounded to bf16
+        where a CPU is faster with it, while the network is trained."""
+        if not (self.training and has_fast_bf16(x.device)):
+            return (x * factors) @ weight
+        return ((x.bfloat16() * factors.bfloat16()) @ weight.bfloat16()).float()
+
     def _numbers(self, values: Tensor) -> Tensor:
-        """(B, F, 8) each value by the pieces below it, its place, and whether it is missing."""
-        is_missing = torch.isnan(values)
-        there = (~is_missing).to(values.dtype)
-        places = torch.linspace(0, QUANTILES - 1, PIECES + 1, device=values.device).round().long()
-        low, high = self.edges[:, places[:-1]], self.edges[:, places[1:]]  # (F, PIECES)
-        share = ((values.nan_to_num().unsqueeze(-1) - low) / (high - low).clamp(min=1e-12)).clamp(
-            0, 1
-        ) * ((high > low) * there.unsqueeze(-1))
-        scaled = normal_places(values, self.edges) * there
-        numbers = (
-            torch.einsum("bfp,fpe->bfe", share, self.pieces)
-            + scaled.unsqueeze(-1) * self.scaled
-            + is_missing.to(values.dtype).unsqueeze(-1) * self.missing
-            + self.offset
-        )
-        if self.training:
-            kept = torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT
-            numbers = numbers * (kept / (1 - COLUMN_DROPOUT)).unsqueeze(-1)
-        return numbers
+        """(B, F, 8) what is read of each value; in training without some columns."""
+        weights = PieceWeights(self.pieces, self.scaled, self.missing, self.offset)
+        if not self.training:
+            return piece_numbers(values, self.edges, weights)
+        kept = torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT
+        return piece_numbers(values, self.edges, weights, kept / (1 - COLUMN_DROPOUT))
 
     @torch.no_grad()
     def outputs(self, values: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from gelgt.training.weights import MovingAverage, Weights
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
 PLAN, AVERAGE = StepPlan(batch=256, rate=5e-4, warmup=50, decay=0.1), 0.98
 OF_A_PASS = 4  # epochs in which all rows are seen, where these are so many that 40 steps are less
-SCORED = 2_048  # rows of each pass when held-out rows are scored
+# rows of each pass when held-out rows are scored; on a CPU what they need should stay in its cache
+SCORED, CUDA_SCORED = 256, 2_048
 
 
 @dataclass
@@ -121,7 +122,8 @@ class ColumnsFit:
     def _loss(self, network: ColumnsNetwork, rows: ColumnRows) -> float:
         network.eval()
         with tensor_cores(self.device):
-            out = torch.cat([network(part.float()) for part in torch.split(rows.values, SCORED)])
+            parts = torch.split(rows.values, CUDA_SCORED if rows.values.is_cuda else SCORED)
+            out = torch.cat([network(part.float()) for part in parts])
         return float(self.target.loss(out, rows.labels))
 
     def _train(

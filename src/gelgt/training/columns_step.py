@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
+from gelgt.nn.dropout import LARGEST, own_dropout
 from gelgt.nn.recording import recording
 from gelgt.nn.target import Target
 from gelgt.training.objective import future_losses
@@ -76,7 +77,7 @@ class ColumnsStep:
             self.parameters,
             lr=self.rate if is_cuda else plan.rate,
             weight_decay=plan.decay,
-            fused=is_cuda or None,
+            fused=True,
             capturable=is_cuda,
         )
         self.size = min(plan.batch, len(labels))
@@ -103,7 +104,11 @@ class ColumnsStep:
         self.network.train()
         self._taken += 1
         self._left -= self.size
-        if not self.values.is_cuda or self._taken <= EAGER:
+        if not self.values.is_cuda:
+            with own_dropout(int(torch.randint(LARGEST, ()))):  # whose masks are cheaper
+                self._take()
+            return
+        if self._taken <= EAGER:
             self._take()
             return
         if self._graph is None:
