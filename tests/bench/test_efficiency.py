@@ -28,16 +28,22 @@ def test_bench_efficiency_without_a_gpu(relbench_data: Callable[[str], Path]) ->
     result = bench_efficiency(
         relbench_data("rel-f1"), preset="cpu", steps=3, changes=changes, progress=said.append
     )
-    assert any("say nothing about speed" in line for line in said)
+    assert any("only ratios say something" in line for line in said)
     found = {(entry["what"], entry["path"]): entry for entry in result["results"]}
     assert {
         ("training", "not recorded"),
         ("training", "eager"),
         ("inference", "not recorded"),
         ("backward", "part"),
+        ("training", "columns network"),
+        ("inference", "columns network, plain"),
     } <= found.keys()
     assert all(entry["ms"] > 0 for (_, path), entry in found.items() if path != "part")
-    assert result["ratios"] == {}, "there is nothing to compare with"
+    ratios = result["ratios"]
+    assert ratios.keys() == {
+        "columns_network_training_plain_over_own",
+        "columns_network_inference_plain_over_own",
+    }, "nothing else is there twice"
     assert result["reference"]["step_ms"] == 117.0
 
 

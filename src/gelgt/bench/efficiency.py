@@ -5,10 +5,12 @@ end, beside the plain path in the same run.
                networks at once
     eager      every operation launched by the host, row features sliced on the host: the path for
                everything that cannot be recorded
+    columns network, and plain: the network beside them that reads history columns
+               (`column_steps.py`)
 
 End to end is the wall clock over whole steps of the fit loop, with sampling, loading and reading
-the losses back. `step_parts.py` measures the parts of a step. On a CPU nothing is recorded, and the
-figures only show that it runs.
+the losses back. `step_parts.py` measures the parts of a step. On a CPU nothing is recorded, and
+only ratios say something.
 """
 
 import time
@@ -23,6 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gelgt.bench.column_steps import OWN as COLUMNS
+from gelgt.bench.column_steps import PLAIN, column_steps
 from gelgt.bench.machine import machine
 from gelgt.bench.step_parts import DeviceTimer, step_parts
 from gelgt.nn.static.pack import StaticBatch
@@ -75,14 +79,15 @@ def bench_efficiency(
     Returns:
         ``machine``, ``results`` (the median of three stretches, and in ``spread_ms`` how far the
         slowest is from the fastest), ``ratios`` (eager over replayed, of other models behind their
-        names), ``reference`` (the authors' code, as measured once).
+        names, and plain over own of the columns network), ``reference`` (the authors' code, as
+        measured once).
     """
     from gelgt.sources import open
 
     say = progress or (lambda line: None)
     on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if on.type != "cuda":
-        say("no CUDA device: nothing is recorded, and the times say nothing about speed")
+        say("no CUDA device: nothing is recorded, and only ratios say something about speed")
     db = open(dataset)
     labels = db.task(task)
     results = []
@@ -116,6 +121,10 @@ def _ratios(results: list[dict[str, Any]]) -> dict[str, float]:
         if {"eager", "replayed"} <= times.keys():
             name = f"{'' if model == OWN else f'{model}_'}{what}_eager_over_replayed"
             ratios[name] = round(times["eager"] / times["replayed"], 2)
+        if PLAIN in times:
+            ratios[f"columns_network_{what}_plain_over_own"] = round(
+                times[PLAIN] / times[COLUMNS], 2
+            )
     return ratios
 
 
@@ -134,7 +143,10 @@ class _Bench:
             results += [self.side_by_side(count, steps) for count in NETWORKS]
         results += [self.inference("replayed"), self.inference("eager")]
         self.say("parts of a step")
-        return results + step_parts(self.trainer("eager"), self.timer)
+        results += step_parts(self.trainer("eager"), self.timer)
+        self.say("columns network")
+        device = self.timer.device
+        return results + column_steps(self.data, self.config, device, steps, self.stretches)
 
     def steps(self, steps: int) -> list[dict[str, Any]]:
         """Training steps, replayed and eager."""

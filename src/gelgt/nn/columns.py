@@ -111,11 +111,19 @@ class ColumnsNetwork(nn.Module):
 
     def _numbers(self, values: Tensor) -> Tensor:
         """(B, F, 8) what is read of each value; in training without some columns."""
-        weights = PieceWeights(self.pieces, self.scaled, self.missing, self.offset)
+        return piece_numbers(values, self.edges, self.piece_weights, self.kept(values))
+
+    @property
+    def piece_weights(self) -> PieceWeights:
+        return PieceWeights(self.pieces, self.scaled, self.missing, self.offset)
+
+    def kept(self, values: Tensor) -> Tensor | None:
+        """(B, F) factors of a dropout of columns; None while nothing is trained."""
         if not self.training:
-            return piece_numbers(values, self.edges, weights)
-        kept = torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT
-        return piece_numbers(values, self.edges, weights, kept / (1 - COLUMN_DROPOUT))
+            return None
+        return (torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT) / (
+            1 - COLUMN_DROPOUT
+        )
 
     @torch.no_grad()
     def outputs(self, values: Tensor) -> Tensor:
