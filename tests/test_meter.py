@@ -8,7 +8,7 @@ import pytest
 
 from gelgt import meter
 from gelgt.cli import main, waiting
-from gelgt.meter import Work, is_heard, listening
+from gelgt.meter import LeftError, Work, is_heard, leaving, listening
 
 
 def test_a_listener_hears_of_long_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +56,14 @@ def test_an_import_in_a_pipe_says_how_far_it_is(
     shown = capsys.readouterr().err
     assert "reading orders: 9 rows" in shown
     assert "sorting orders: 9 of 9 rows" in shown
+
+
+def test_work_that_nobody_waits_for_ends() -> None:
+    is_left = False
+    work = Work("judging columns")
+    with leaving(lambda: is_left):
+        work(1)
+        is_left = True
+        with pytest.raises(LeftError):
+            work(1)
+    work(1)  # outside of the block

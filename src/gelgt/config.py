@@ -243,7 +243,8 @@ class TrainConfig(Config):
             of the retrained model, validation scores those of the model before. It takes about as
             long again.
         eval_rows: Most validation rows that are scored after an epoch; the final scores use all.
-        precision: ``auto`` (bfloat16 on CUDA, float32 elsewhere), ``float32`` or ``bfloat16``.
+        precision: Of networks over subgraphs: ``auto`` (bfloat16 on CUDA, float32 elsewhere),
+            ``float32`` or ``bfloat16``.
         time_limit: Seconds of the whole run, divided over its phases: baselines take a fifth at
             most, networks and trees keep the best of what they reached in their time. None for no
             limit. More than the preset's gives more columns and more networks.

@@ -7,9 +7,10 @@
 
 Work reports here, and the command line listens (`listening`); a library call without a listener
 costs nothing. A listener is called every fifth of a second at most, from the second second on, so
-that short work is never shown.
+that short work is never shown. Work that nobody waits for any more ends here (`leaving`).
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,8 +39,14 @@ class Work:
     _shown: float = field(default=0.0, repr=False)
 
     def __call__(self, count: int) -> None:
-        """So many more are done."""
+        """So many more are done.
+
+        Raises:
+            LeftError: nobody waits for it (`leaving`).
+        """
         self.done += count
+        if getattr(_here, "is_left", _never)():
+            raise LeftError(self.what)
         now = time.perf_counter()
         if _listeners and now - self.began >= AFTER and now - self._shown >= EVERY:
             self._shown = now
@@ -55,6 +62,28 @@ class Work:
             f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, {rate:,.0f} a second, "
             f"{left:,.0f} s left"
         )
+
+
+class LeftError(Exception):
+    """Nobody waits for some work any more."""
+
+
+def _never() -> bool:
+    return False
+
+
+_here = threading.local()
+
+
+@contextmanager
+def leaving(is_left: Callable[[], bool]) -> Iterator[None]:
+    """End the work that this thread does in the block as soon as the answer is yes."""
+    before = getattr(_here, "is_left", _never)
+    _here.is_left = is_left
+    try:
+        yield
+    finally:
+        _here.is_left = before
 
 
 Listener = Callable[[Work], None]

@@ -76,6 +76,18 @@ def test_gradients_are_those_of_finite_differences(edges: Tensor) -> None:
         )
 
 
+def test_other_columns_are_refused(edges: Tensor) -> None:
+    values, learned = asked(edges), weights(len(edges))
+    for wrong in (values[:, 1:], values.repeat(1, 1000)):
+        with pytest.raises(RuntimeError, match="columns"):
+            piece_numbers(wrong, edges, learned)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_rows(edges: Tensor, rows: int) -> None:
+    assert piece_numbers(asked(edges)[:rows], edges, weights(len(edges))).shape == (rows, 6, WIDTH)
+
+
 def test_a_row_reads_alike_beside_any_others(edges: Tensor) -> None:
     values, learned = asked(edges), weights(len(edges))
     together = piece_numbers(values, edges, learned)

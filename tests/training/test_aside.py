@@ -1,5 +1,6 @@
 """Stages beside each other: what they give, and that nobody waits for them in vain."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from tiny import small
 
 from gelgt import Database, Task
+from gelgt.meter import Work, leaving
 from gelgt.training import Options, train_run
 from gelgt.training.aside import Aside
 from gelgt.training.baselines import Baselines, Pace
@@ -55,6 +57,27 @@ def test_whoever_fails_ends_the_stage_beside_it() -> None:
         raise KeyboardInterrupt
 
 
+def test_whoever_fails_ends_what_the_stage_waits_for() -> None:
+    """Nobody waits for a long piece of work, and what needs its result never begins."""
+    begun: list[str] = []
+
+    def long(is_left: Callable[[], bool]) -> str:
+        with leaving(is_left):
+            work = Work("columns")
+            while True:
+                work(1)
+                time.sleep(0.001)
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Aside(long, is_beside=True) as first,
+        Aside(lambda is_left: begun.append(first.result()), is_beside=True, after=first),
+    ):
+        raise KeyboardInterrupt
+    assert first.has_failed
+    assert begun == []
+
+
 @pytest.mark.parametrize("is_beside", [True, False])
 def test_the_error_of_a_stage_is_raised(is_beside: bool) -> None:
     def stage(is_left: Callable[[], bool]) -> None:
@@ -92,6 +115,43 @@ def test_a_run_is_the_same_with_many_cores(
         for name in ("metrics", "baselines", "trees", "parts", "history"):
             assert one[name] == many[name], name
         assert all(torch.equal(weights[name], value) for name, value in run.weights().items())
+
+
+def test_networks_end_where_columns_cannot_be_computed(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are trained while columns are computed, and would be trained for nothing."""
+    monkeypatch.setattr("gelgt.training.stages.is_idle", lambda device: True)
+    has_begun, watch = threading.Event(), Phases()
+    steps: list[int] = []
+
+    def failing(*args: Any) -> None:
+        has_begun.wait(60)
+        raise MemoryError("columns")
+
+    def stop() -> bool:  # asked after every step
+        steps.append(1)
+        has_begun.set()
+        time.sleep(0.01)
+        return False
+
+    monkeypatch.setattr("gelgt.training.data.TrainingData.with_columns", failing)
+    config = small(few.task_type, train__epochs=1_000, train__patience=1_000)
+    with pytest.raises(MemoryError, match="columns"):
+        train_run(db, few, tmp_path / "run", config, progress=watch, stop=stop)
+    assert len(steps) < 1_000
+
+
+def test_columns_that_take_too_long_leave_nothing_to_retrain(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Networks have used what was theirs, and the columns more: the limit is kept."""
+    monkeypatch.setattr("gelgt.training.stages.is_idle", lambda device: True)
+    monkeypatch.setattr("gelgt.training.stages.known_share", lambda *_: 1e6)
+    config = small(few.task_type, train__retrain=True, train__time_limit=60.0)
+    run = train_run(db, few, tmp_path / "run", config, Options(baselines=False))
+    assert run.record.retrain is None
+    assert any("nothing was retrained" in line for line in run.record.time.cut_off)
 
 
 def test_an_interrupted_run_waits_for_nobody(

@@ -20,6 +20,7 @@ from gelgt.training.columns import (
     Columns,
     begun_columns,
     column_rows,
+    columns_key,
     fit_columns,
     refit_columns,
     save_columns,
@@ -106,6 +107,15 @@ def test_it_is_read_again_for_the_same_run_alone(
     assert (again.steps, again.is_cut_off) == (columns.steps, columns.is_cut_off)
     values = data.columns_of(data.seeds["train"])
     assert torch.equal(again.network.outputs(values), columns.network.outputs(values))
+
+
+def test_a_network_of_other_columns_is_not_read_again(data: TrainingData) -> None:
+    """A later version may choose others for the same run."""
+    names = data.plan.columns
+    assert names is not None
+    others = replace(data, plan=replace(data.plan, columns=names[::-1]))
+    assert columns_key("a", data) == columns_key("a", replace(data))
+    assert len({columns_key("a", data), columns_key("b", data), columns_key("a", others)}) == 3
 
 
 def test_without_time_it_takes_a_step(data: TrainingData, task: Task) -> None:

@@ -85,6 +85,8 @@ def looped_numbers(
     """The same in compiled loops on the host."""
     from gelgt.nn.pieces_loops import find_pieces
 
+    if values.shape[1] != len(edges):  # loops look at no bounds
+        raise RuntimeError(f"{values.shape[1]} columns for a network of {len(edges)}")
     shape, borders = values.shape, edges[:, _borders(values.device)].contiguous()
     place, share = torch.empty(shape), torch.empty(shape)
     piece = torch.empty(shape, dtype=torch.int64)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -39,10 +39,17 @@ class Aside(Generic[Result]):
     Args:
         stage: Is given a question that it asks now and then: whether nobody waits for it any more.
         is_beside: Whether it runs in a thread of its own.
+        after: Another stage whose result it waits for: after an error nobody waits for that either.
     """
 
-    def __init__(self, stage: Callable[[Callable[[], bool]], Result], is_beside: bool) -> None:
+    def __init__(
+        self,
+        stage: Callable[[Callable[[], bool]], Result],
+        is_beside: bool,
+        after: "Aside[Any] | None" = None,
+    ) -> None:
         self.stage, self.is_beside, self._is_left = stage, is_beside, threading.Event()
+        self.after = after
         self._pool = ThreadPoolExecutor(1)
         self._future: Future[Result] | None = None
 
@@ -58,11 +65,22 @@ class Aside(Generic[Result]):
         trace: TracebackType | None,
     ) -> None:
         self.leave()
+        if kind is not None and self.after is not None:
+            self.after.leave()
         self._pool.shutdown()
 
     def leave(self) -> None:
         """Tell the stage that nobody waits for more than it has."""
         self._is_left.set()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended with an error, which `result` raises."""
+        return (
+            self._future is not None
+            and self._future.done()
+            and self._future.exception() is not None
+        )
 
     def result(self) -> Result:
         """What the stage gives, once it has ended."""

@@ -10,7 +10,8 @@ ends by itself when its time is over, with the best that it has:
     columns network the same of what is left behind the trees
     networks        what is left, but for the retraining of the trees and the scoring of validation
                     and test, their own retraining included; where they come first, beside a GPU,
-                    the columns network's third is left to it
+                    the columns network's third is left to it; what the history takes longer than
+                    they do is taken from that first, and then from their retraining
 
 More than the usual limit gives more columns and more networks.
 """
@@ -64,9 +65,12 @@ class Budget:
         share = TREES_BESIDE if is_beside else TREES
         return None if self.limit is None else max(LEAST, share * self.left)
 
-    def columns(self) -> float | None:
-        """Seconds for the columns network, retraining included."""
-        return None if self.limit is None else max(LEAST, COLUMNS * self.left)
+    def columns(self, after: float = 0.0) -> float | None:
+        """Seconds for the columns network, retraining included, where so many are needed after
+        it."""
+        if self.limit is None:
+            return None
+        return max(LEAST, min(COLUMNS * self.left, (1 - RESERVE) * self.left - after))
 
     def networks(self, scoring: float, retraining: float = 0.0) -> float | None:
         """Seconds for the networks, retraining included, where scoring and the retraining of trees

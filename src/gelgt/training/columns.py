@@ -1,5 +1,4 @@
-"""The columns network of a run: trained before the networks that look at subgraphs, and beside
-them.
+"""The columns network of a run, beside the networks that look at subgraphs.
 
 A network that reads columns and subgraphs at once learns both worse than two that read one each;
 and one that learns from subgraphs what the columns leave open finds nothing, not even a planted
@@ -7,6 +6,7 @@ truth, because every easy step towards it is taken already (docs/research/qualit
 learns the task by itself, and validation mixes them.
 """
 
+import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +107,12 @@ def _validation(data: TrainingData, config: TrainConfig) -> ColumnRows:
         usable = usable[np.linspace(0, len(usable) - 1, config.eval_rows).astype(np.int64)]
     seeds, labels = seeds.take(usable), labels[usable]
     return ColumnRows(data.columns_of(seeds), data.target.encode(labels))
+
+
+def columns_key(key: str, data: TrainingData) -> str:
+    """What a columns network depends on: the run, and the columns that it reads, in their order."""
+    names = "\n".join(data.plan.columns or ())
+    return f"{key}-{hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
 
 
 def save_columns(folder: Path, key: str, columns: Columns) -> None:

@@ -109,7 +109,8 @@ def fit_ensemble(
     usual = data.ensemble_size(job.config.train)
     most = networks_budget(job.config, usual)
     first = make_model(data, member_config(job.config, 0, None), reads_history).to(job.device)
-    scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, first)
+    read = data if reads_history else data.without_history()
+    scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, read, first)
     ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
     seconds = job.budget.networks(scoring, ratio * before + after)
     seconds = None if seconds is None else seconds / (1 + ratio)
@@ -171,10 +172,9 @@ def _without_straggler(job: Job, members: Iterable[Member]) -> list[Member]:
     return found
 
 
-def scoring_seconds(job: Job, network: RelationalModel) -> float:
+def scoring_seconds(job: Job, data: TrainingData, network: RelationalModel) -> float:
     """What it takes to score validation and test with one network on the device of the run, from a
-    few seeds."""
-    data = job.data
+    few seeds with what it reads of them."""
     seeds = data.seeds["val"]
     few = seeds.take(np.flatnonzero(data.exists(seeds))[:PROBED])
     if not len(few):
@@ -228,6 +228,7 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     networks, states, columns = [], trained.states, trained.columns
 
     def regrown(is_left: Callable[[], bool]) -> GrownTrees | None:
+        examples.result()  # whose history is theirs
         before = trained.trees
         return before and regrow_trees(before, job.data, job.config, splits, is_left)
 

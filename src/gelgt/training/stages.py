@@ -10,6 +10,7 @@ come first: the history columns, which they do not read, are computed meanwhile,
 is learned from these. Elsewhere one stage follows the other.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
+from gelgt.meter import leaving
 from gelgt.metrics import score
 from gelgt.runs.folder import Run, load_run
 from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
@@ -25,7 +27,13 @@ from gelgt.training.aside import Aside, has_room, is_idle
 from gelgt.training.baselines import Baselines, Pace, make_baselines
 from gelgt.training.calibrate import calibrate
 from gelgt.training.checkpoint import drop_checkpoints
-from gelgt.training.columns import Columns, begun_columns, fit_columns, save_columns
+from gelgt.training.columns import (
+    Columns,
+    begun_columns,
+    columns_key,
+    fit_columns,
+    save_columns,
+)
 from gelgt.training.columns_fit import ColumnsFit
 from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
 from gelgt.training.examples import KNOWN, learnable, tabular
@@ -50,10 +58,11 @@ def train_stages(job: Job) -> Run:
 def _has_columns_network(job: Job) -> bool:
     """Whether a columns network reads the history, and networks over subgraphs leave it to that: it
     is asked for, and there are labels to stop it by."""
-    data = job.data
+    data, model = job.data, job.config.model
     is_usable = np.isfinite(data.labels("val")).reshape(len(data.seeds["val"]), -1).all(1)
     is_usable &= data.exists(data.seeds["val"])
-    return bool(job.config.model.column_members and data.plan.hops and is_usable.any())
+    is_asked = model.column_members and model.history_columns and data.plan.hops
+    return bool(is_asked and is_usable.any())
 
 
 def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> Run:
@@ -66,18 +75,17 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
     """
     has_forests, is_late = wants_trees(job.data, job.config), is_idle(job.device)
     with (
-        Aside(partial(_forests, read), has_forests and has_room()) as forests,
-        Aside(partial(_baselines, read, forests.is_beside), is_late) as baselines,
+        Aside(partial(_forests, read), has_forests and has_room(), read) as forests,
+        Aside(partial(_baselines, read, forests.is_beside), is_late, read) as baselines,
     ):
         if not is_late:
             _tell_baselines(job, baselines)
         job.stop()  # whoever raises here ends it before anything is trained
+        again = 0.0  # seconds that retraining the networks takes, where they come first
         if is_first:
-            spared = job.budget.columns() or 0.0
-            trained = fit_ensemble(job, reads_history=False, after=spared)
-            job.clock.done("training", trained.summary())
+            trained, again = _networks_first(job, read)
             job = _told(read.result())
-            trained = replace(trained, columns=_fit_columns(job))
+            trained = replace(trained, columns=_fit_columns(job, again))
         else:
             trees = None if is_late else _grow_trees(job, forests)
             columns = _fit_columns(job) if has_columns else None
@@ -94,7 +102,9 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
         before = _parts(job, trained, "val", outputs)
         calibration = calibrate(job, before)
         parts = {"val": calibration.applied(before)}
-        if job.config.train.retrain:
+        if job.config.train.retrain and again > job.budget.left:
+            job.budget.cut_off.append("nothing was retrained on the labels that were held out")
+        elif job.config.train.retrain:
             trained = retrain_ensemble(job, trained, (KNOWN,))
         outputs = job.outputs(trained.network, "test")
         parts["test"] = calibration.applied(_parts(job, trained, "test", outputs))
@@ -111,6 +121,17 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
     if trained.is_whole and trained.ended != "time limit":
         drop_checkpoints(job.out)
     return load_run(job.out)
+
+
+def _networks_first(job: Job, read: Aside[Job]) -> tuple[Trained, float]:
+    """Networks over subgraphs, while the history is computed, and the seconds that retraining them
+    will take. They end early where the history cannot be computed."""
+    began, spared = time.perf_counter(), job.budget.columns() or 0.0
+    heard = replace(job, stop=lambda: read.has_failed or job.stop())
+    trained = fit_ensemble(heard, reads_history=False, after=spared)
+    job.clock.done("training", trained.summary())
+    took = time.perf_counter() - began
+    return trained, known_share(job.data, job.config.train) * took
 
 
 def _starting(job: Job) -> Aside[None]:
@@ -152,18 +173,23 @@ def _grow_trees(job: Job, forests: Aside[GrownTrees | None]) -> GrownTrees | Non
     return trees
 
 
-def _fit_columns(job: Job) -> Columns | None:
-    """The columns network; None where there is nothing that it could read."""
+def _fit_columns(job: Job, after: float = 0.0) -> Columns | None:
+    """The columns network; None where there is nothing that it could read.
+
+    Args:
+        after: Seconds that are needed after it.
+    """
     config = job.config
-    limit = job.budget.columns()
+    limit = job.budget.columns(after)
     if limit is not None and config.train.retrain:  # it is trained once more
         limit /= 1 + known_share(job.data, config.train)
     job.progress.plan("columns network", limit)
-    columns = begun_columns(job.out, job.key) if job.options.resume else None
+    key = columns_key(job.key, job.data)
+    columns = begun_columns(job.out, key) if job.options.resume else None
     if columns is None:
         columns = fit_columns(job.data, config, job.device, seconds=limit)
         if columns is not None:
-            save_columns(job.out, job.key, columns)
+            save_columns(job.out, key, columns)
     if columns is None:
         return None
     if columns.is_cut_off:
@@ -184,17 +210,18 @@ def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:
     return decoded(job.data, seeds, outputs, share)
 
 
-def _with_history(job: Job, _: Callable[[], bool]) -> Job:
+def _with_history(job: Job, is_left: Callable[[], bool]) -> Job:
     """The history columns chosen, and computed for every seed that is learned or scored."""
-    data = job.data.with_columns(job.config)
-    if not data.plan:
+    with leaving(is_left):
+        data = job.data.with_columns(job.config)
+        if not data.plan:
+            return replace(job, data=data)
+        # Networks beside a columns network leave the history to it, and to the trees.
+        learned = tabular if job.config.model.column_members and data.plan.hops else learnable
+        data.history(learned(data, ("train",), job.config.train)[0])
+        for split in ("val", "test"):
+            data.history(data.seeds[split])
         return replace(job, data=data)
-    # Networks beside a columns network leave the history to it, and to the trees.
-    learned = tabular if job.config.model.column_members and data.plan.hops else learnable
-    data.history(learned(data, ("train",), job.config.train)[0])
-    for split in ("val", "test"):
-        data.history(data.seeds[split])
-    return replace(job, data=data)
 
 
 def _told(job: Job) -> Job:

@@ -95,6 +95,8 @@ def run_suite(
     missing: list[Placed] = []
     hears: dict[Path, OnEvent] = {}  # by the folder of a cell
     for folder in folders:
+        if stop():  # graph and features of a database may take long
+            break
         tasks = [unit.task for unit in folder.units]
         context, of_folder = missing_cells(cells[folder.name], folder.db, tasks, config.runs)
         missing += [Placed(cell, context) for cell in of_folder]
