@@ -1,6 +1,7 @@
 """A tiny shop and tasks of every type on it, shared by the tests of training."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import gelgt
 from gelgt import Database, Task
 from gelgt.demo import Shop
+from gelgt.training import shares
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny.py
 
@@ -22,6 +24,15 @@ def one_thread() -> Any:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def usual_shares() -> Iterator[None]:
+    """Networks over subgraphs have a share of the prediction, which a tiny validation set may not
+    give them: without one they are not retrained."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "choose_shares", lambda *_: shares.USUAL)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from gelgt.runs.progress import PROGRESS, Phase, ProgressRecord
 from gelgt.runs.record import read_record
 from gelgt.training import Options, Progress, fit, train_run
 
+pytestmark = pytest.mark.usefixtures("usual_shares")
+
 
 def recorded(folder: Path) -> ProgressRecord:
     return read_record(folder / PROGRESS, ProgressRecord)

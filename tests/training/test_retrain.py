@@ -12,12 +12,14 @@ from tiny import opened, small
 
 import gelgt
 from gelgt import Database, GelgtError, Task
+from gelgt.cli.scores import retrain_words
 from gelgt.demo import Shop
 from gelgt.inference.evaluate import evaluate_run
 from gelgt.inference.relbench import write_relbench
+from gelgt.nn.columns import PREFIX
 from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import to_frames
-from gelgt.training import Options, Progress, Run, train_run
+from gelgt.training import Options, Progress, Run, shares, train_run
 from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import known_share
 from gelgt.training.examples import KNOWN
@@ -25,6 +27,8 @@ from gelgt.training.fit import Trainer
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Goal
+
+pytestmark = pytest.mark.usefixtures("usual_shares")
 
 
 def data_of(db: Database, task: Task) -> TrainingData:
@@ -154,6 +158,26 @@ def test_an_interrupted_retrain_goes_on(
     assert rest.record.to_json()["metrics"] == again.record.to_json()["metrics"]
     weights = again.weights()
     assert all(torch.equal(weights[name], value) for name, value in rest.weights().items())
+
+
+def test_networks_without_a_share_are_not_retrained(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "choose_shares", lambda *_: shares.Shares(0.0, 0.25))
+    weights, runs = [], []
+    for is_retrained in (False, True):
+        config = small(few.task_type, train__retrain=is_retrained)
+        out = tmp_path / str(is_retrained)
+        runs.append(train_run(db, few, out, config, Options(baselines=False)))
+        weights.append(runs[-1].weights())
+    once, again = weights
+    changed = {name for name, value in once.items() if not torch.equal(again[name], value)}
+    assert any(name.startswith(PREFIX) for name in changed)
+    assert all(name.startswith((PREFIX, "trees.")) for name in changed)
+    retrained = runs[1].record.retrain
+    assert retrained is not None
+    assert (retrained.labels, retrained.epochs) == ("known", 0)
+    assert "epochs" not in retrain_words(retrained)
 
 
 def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> None:

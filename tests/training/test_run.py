@@ -27,6 +27,8 @@ from gelgt.training.checkpoint import Snapshot, State, save_checkpoint
 from gelgt.training.ensemble import is_behind
 from gelgt.training.run import _as_begun
 
+pytestmark = pytest.mark.usefixtures("usual_shares")
+
 
 @pytest.fixture(scope="module")
 def run(db: Database, task: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -167,15 +167,16 @@ def time_words(time: TimeFacts) -> str:
 
 def retrain_words(retrained: Retrained) -> str:
     """On which labels a run was retrained, and which model its scores are of."""
-    rows, epochs = retrained.rows, retrained.epochs
+    rows = retrained.rows
+    epochs = f", for {retrained.epochs} epochs" if retrained.epochs else ""
     if retrained.labels == "all":
         return (
-            f"Then retrained on all {rows:,} labels for {epochs} epochs; the scores are those of "
-            "the model before retraining."
+            f"Then retrained on all {rows:,} labels{epochs}; the scores are those of the model "
+            "before retraining."
         )
     return (
-        f"Then retrained on the {rows:,} labels known at the test time, for {epochs} epochs; the "
-        "validation score is that of the model before retraining."
+        f"Then retrained on the {rows:,} labels known at the test time{epochs}; the validation "
+        "score is that of the model before retraining."
     )
 
 

@@ -148,7 +148,7 @@ class TimeFacts(Part):
 
 class Retrained(Part):
     """What was learned once validation had chosen: ``all`` labels, or those ``known`` at the test
-    time."""
+    time; for 0 epochs where networks over subgraphs have no share."""
 
     labels: str = "all"
     rows: int = 0

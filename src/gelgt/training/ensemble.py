@@ -222,10 +222,12 @@ def _cut_off(states: list[State], usual: int) -> Iterator[str]:
 
 def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Trained:
     """The same networks and trees retrained on the labels of other splits, for as many epochs as
-    validation chose; as they were where something was interrupted."""
+    validation chose; as they were where something was interrupted. Networks without a share stay as
+    they are: no prediction asks them."""
     if not trained.is_whole:
         return trained
-    networks, states, columns = [], trained.states, trained.columns
+    states, columns = trained.states if trained.graph else (), trained.columns
+    networks: list[RelationalModel] = []
 
     def regrown(is_left: Callable[[], bool]) -> GrownTrees | None:
         examples.result()  # whose history is theirs
@@ -237,9 +239,9 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
 
     is_late = is_idle(job.device)
     with Aside(learned, is_late) as examples, Aside(regrown, is_late) as forests:
-        studio = _studio(job, columns is None, is_kept=False)
         jobs = [_again(number, state, splits) for number, state in enumerate(states)]
-        for member in _retrained(job, studio, jobs):
+        studio = _studio(job, columns is None, is_kept=False)
+        for member in _retrained(job, studio, jobs) if jobs else ():
             if member.state.ended == "interrupted":
                 job.clock.done("retrain", "interrupted; the weights before are kept")
                 return replace(trained, is_whole=False)
@@ -251,12 +253,12 @@ def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Tra
     retrained = Retrained(
         labels="known" if splits == (KNOWN,) else "all",
         rows=rows,
-        epochs=max(states[0].averaged or (states[0].best_epoch,)),
+        epochs=max(states[0].averaged or (states[0].best_epoch,)) if states else 0,
     )
-    job.clock.done("retrain", f"{retrained.rows:,} labels, {retrained.epochs} epochs")
-    return replace(
-        trained, networks=tuple(networks), trees=trees, retrained=retrained, columns=columns
-    )
+    epochs = f", {retrained.epochs} epochs" if retrained.epochs else ""
+    job.clock.done("retrain", f"{retrained.rows:,} labels{epochs}")
+    kept = tuple(networks) or trained.networks
+    return replace(trained, networks=kept, trees=trees, retrained=retrained, columns=columns)
 
 
 def _retrained(job: Job, studio: Studio, jobs: Sequence[MemberJob]) -> Iterator[Member]:
