@@ -49,7 +49,6 @@ _VALUES: dict[str, dict[str, dict[str, Any]]] = {
         "train": {
             "epochs": 30,
             "ensemble": "auto",
-            "retrain": False,
             "steps_per_epoch": 100,
             "patience": 8,
             "eval_rows": 4000,
@@ -217,12 +216,9 @@ def config_type(kind: str) -> type[ModelConfig]:
 
 
 def _derived(preset: str, task_type: str | None) -> dict[str, Any]:
-    """What follows from the task: the paper gives regression larger neighbourhoods, and a
-    recommendation is retrained, since its newest labels name what is new."""
+    """What follows from the task: the paper gives regression larger neighbourhoods."""
     if preset == "paper" and task_type == "regression":
         return {"model.keep": 300, "sampling.budget": 500}
-    if preset == "cpu" and task_type == "recommendation":
-        return {"train.retrain": True}
     return {}
 
 

@@ -9,6 +9,7 @@ from gelgt.training.budget import columns_budget
 from gelgt.training.data import TrainingData
 
 SMALL: dict[str, Any] = {
+    "train.retrain": False,
     "model.width": 16,
     "model.heads": 2,
     "model.row_width": 8,
