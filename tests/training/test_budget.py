@@ -31,7 +31,7 @@ def test_whatever_is_late_something_is_left_for_everyone() -> None:
 
 def test_the_columns_network_leaves_what_is_needed_after_it() -> None:
     budget = Budget(300.0)
-    assert budget.columns() == pytest.approx(100.0, abs=1.0)
+    assert budget.columns() == pytest.approx(150.0, abs=1.0)
     assert budget.columns(after=200.0) == pytest.approx(70.0, abs=1.0)
     assert budget.columns(after=500.0) == pytest.approx(0.5)
     assert Budget(None).columns(after=500.0) is None

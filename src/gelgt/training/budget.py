@@ -7,10 +7,11 @@ ends by itself when its time is over, with the best that it has:
     baselines       a fifth of the limit at most, and never more than a third of what is left
     trees           a third of what is left behind the baselines, retraining included; half of it
                     where they grow while networks are trained
-    columns network the same of what is left behind the trees
+    columns network half of what is left behind the trees, retraining included; it mostly ends
+                    before, and where it does not it gains more by time than networks do
     networks        what is left, but for the retraining of the trees and the scoring of validation
                     and test, their own retraining included; where they come first, beside a GPU,
-                    the columns network's third is left to it; what the history takes longer than
+                    the columns network's half is left to it; what the history takes longer than
                     they do is taken from that first, and then from their retraining
 
 More than the usual limit gives more columns and more networks.
@@ -24,8 +25,8 @@ from gelgt.config import TIME_LIMIT
 from gelgt.presets import RunConfig
 
 BASELINES, BASELINES_OF_REST = 0.2, 1 / 3
-TREES = COLUMNS = 1 / 3
-TREES_BESIDE = 1 / 2
+TREES, TREES_BESIDE = 1 / 3, 1 / 2
+COLUMNS = 1 / 2
 SCORING = 0.3  # of the limit, at most: where scoring takes longer than that, the limit is too short
 RESERVE = 0.1  # of what is left, for scoring and writing
 MOST_COLUMNS = 1_000
