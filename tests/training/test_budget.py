@@ -35,6 +35,8 @@ def test_the_columns_network_leaves_what_is_needed_after_it() -> None:
     assert budget.columns(after=200.0) == pytest.approx(70.0, abs=1.0)
     assert budget.columns(after=500.0) == pytest.approx(0.5)
     assert Budget(None).columns(after=500.0) is None
+    assert budget.spared() == pytest.approx(100.0, abs=1.0)
+    assert Budget(None).spared() == 0.0
 
 
 def test_networks_and_trees_and_scoring_fit() -> None:

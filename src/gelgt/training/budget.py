@@ -11,7 +11,7 @@ ends by itself when its time is over, with the best that it has:
                     before, and where it does not it gains more by time than networks do
     networks        what is left, but for the retraining of the trees and the scoring of validation
                     and test, their own retraining included; where they come first, beside a GPU,
-                    the columns network's half is left to it; what the history takes longer than
+                    they spare a third for the columns network; what the history takes longer than
                     they do is taken from that first, and then from their retraining
 
 More than the usual limit gives more columns and more networks.
@@ -26,7 +26,7 @@ from gelgt.presets import RunConfig
 
 BASELINES, BASELINES_OF_REST = 0.2, 1 / 3
 TREES, TREES_BESIDE = 1 / 3, 1 / 2
-COLUMNS = 1 / 2
+COLUMNS, COLUMNS_SPARED = 1 / 2, 1 / 3
 SCORING = 0.3  # of the limit, at most: where scoring takes longer than that, the limit is too short
 RESERVE = 0.1  # of what is left, for scoring and writing
 MOST_COLUMNS = 1_000
@@ -72,6 +72,11 @@ class Budget:
         if self.limit is None:
             return None
         return max(LEAST, min(COLUMNS * self.left, (1 - RESERVE) * self.left - after))
+
+    def spared(self) -> float:
+        """Seconds that networks leave to the columns network where they come first: on a GPU, where
+        it takes a few."""
+        return 0.0 if self.limit is None else COLUMNS_SPARED * self.left
 
     def networks(self, scoring: float, retraining: float = 0.0) -> float | None:
         """Seconds for the networks, retraining included, where scoring and the retraining of trees

@@ -126,7 +126,7 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
 def _networks_first(job: Job, read: Aside[Job]) -> tuple[Trained, float]:
     """Networks over subgraphs, while the history is computed, and the seconds that retraining them
     will take. They end early where the history cannot be computed."""
-    began, spared = time.perf_counter(), job.budget.columns() or 0.0
+    began, spared = time.perf_counter(), job.budget.spared()
     heard = replace(job, stop=lambda: read.has_failed or job.stop())
     trained = fit_ensemble(heard, reads_history=False, after=spared)
     job.clock.done("training", trained.summary())
