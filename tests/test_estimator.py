@@ -14,6 +14,7 @@ from gelgt.demo import Shop
 from gelgt.training import Progress
 
 TINY = {
+    "train.retrain": False,
     "train.epochs": 2,
     "train.steps_per_epoch": 4,
     "train.ensemble": 1,

@@ -11,6 +11,7 @@ from gelgt import Database, Task
 from gelgt.demo import Shop
 
 TINY: dict[str, Any] = {
+    "train.retrain": False,
     "model.width": 16,
     "model.heads": 2,
     "model.row_width": 8,

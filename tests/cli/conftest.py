@@ -50,6 +50,8 @@ TINY = (
     "--set",
     "train.epochs=1",
     "--set",
+    "train.retrain=false",
+    "--set",
     "train.steps_per_epoch=3",
     "--set",
     "train.ensemble=1",

@@ -23,6 +23,8 @@ TINY = (
     "--set",
     "train.epochs=1",
     "--set",
+    "train.retrain=false",
+    "--set",
     "train.steps_per_epoch=2",
     "--set",
     "train.batch_size=32",

@@ -21,6 +21,7 @@ from gelgt.testing.hostile import HOSTILE, TIMES
 from gelgt.training import Options, Run, train_run
 
 TINY: Mapping[str, Any] = {
+    "train.retrain": False,
     "train.epochs": 2,
     "train.steps_per_epoch": 4,
     "train.ensemble": 1,
