@@ -19,11 +19,14 @@ from gelgt.inference.relbench import write_relbench
 from gelgt.nn.columns import PREFIX
 from gelgt.runs.folder import CHECKPOINT
 from gelgt.testing import to_frames
-from gelgt.training import Options, Progress, Run, shares, train_run
+from gelgt.training import Options, Progress, Run, shares, stages, train_run
+from gelgt.training.budget import Budget
+from gelgt.training.checkpoint import State
 from gelgt.training.data import TrainingData
-from gelgt.training.ensemble import known_share
+from gelgt.training.ensemble import Trained, known_share, retraining_seconds
 from gelgt.training.examples import KNOWN
 from gelgt.training.fit import Trainer
+from gelgt.training.job import Clock, Job
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
 from gelgt.training.session import Goal
@@ -180,6 +183,41 @@ def test_networks_without_a_share_are_not_retrained(
     assert "epochs" not in retrain_words(retrained)
 
 
+def test_networks_are_retrained_where_time_is_left(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads columns is retrained in any case."""
+    config = small(few.task_type, train__retrain=True, train__time_limit=300.0)
+    weights, facts = [], []
+    for seconds in (0.0, 1e6):
+        monkeypatch.setattr(stages, "retraining_seconds", lambda *_, seconds=seconds: seconds)
+        run = train_run(db, few, tmp_path / str(seconds), config, Options(baselines=False))
+        weights.append(run.weights())
+        facts.append((run.record.retrain, run.record.time.cut_off))
+    (whole, nothing), (part, said) = facts
+    assert whole is not None
+    assert part is not None
+    assert whole.epochs > 0
+    assert part.epochs == 0
+    assert whole.rows == part.rows
+    assert nothing == []
+    assert said == ["networks over subgraphs were not retrained"]
+    changed = {n for n, value in weights[0].items() if not torch.equal(weights[1][n], value)}
+    assert changed
+    assert not any(name.startswith((PREFIX, "trees.")) for name in changed)
+
+
+def test_retraining_takes_the_chosen_epochs_alone(db: Database, task: Task) -> None:
+    data = data_of(db, task)
+    config = in_regime(small(task.task_type), task)
+    clock = Clock(Progress(), phases={"training": 60.0})
+    job = Job(data, config, Options(), Path(), "", "", torch.device("cpu"), clock, Budget(None))
+    history = [{"epoch": epoch} for epoch in range(1, 7)]
+    state = State(history=history, best_epoch=3)
+    found = retraining_seconds(job, Trained((), (state,)))
+    assert found == pytest.approx(30.0 * known_share(data, config.train))
+
+
 def test_the_mean_of_the_chosen_epochs_is_taken(db: Database, task: Task) -> None:
     data = data_of(db, task)
 
@@ -269,6 +307,7 @@ def test_a_part_of_an_epoch_is_refitted_as_a_part(db: Database, task: Task, tmp_
         train__steps_per_epoch=200,
         train__time_limit=1e-3,
         model__trees=False,
+        model__column_members=0,  # beside others it would not be retrained
     )
     run = train_run(db, task, tmp_path / "run", config, Options(baselines=False), progress=steps)
     assert run.record.ended == "time limit"

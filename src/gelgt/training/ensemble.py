@@ -95,7 +95,12 @@ class Trained:
 
 
 def fit_ensemble(
-    job: Job, *, reads_history: bool = True, before: float = 0.0, after: float = 0.0
+    job: Job,
+    *,
+    reads_history: bool = True,
+    before: float = 0.0,
+    after: float = 0.0,
+    spares_retraining: bool = True,
 ) -> Trained:
     """One network, or several: side by side where their steps are recorded, else one after the
     other; fewer where time or the user ends it, and more where there is a lot of it.
@@ -104,6 +109,7 @@ def fit_ensemble(
         reads_history: Whether they read history columns, which nobody else does then.
         before: Seconds that was taken by what is retrained with them.
         after: Seconds for what is trained and retrained after them.
+        spares_retraining: Whether retraining them has to fit into their time.
     """
     data, progress = job.data, job.progress
     usual = data.ensemble_size(job.config.train)
@@ -113,7 +119,8 @@ def fit_ensemble(
     scoring = 0.0 if job.budget.limit is None else usual * scoring_seconds(job, read, first)
     ratio = known_share(data, job.config.train) if job.config.train.retrain else 0.0
     seconds = job.budget.networks(scoring, ratio * before + after)
-    seconds = None if seconds is None else seconds / (1 + ratio)
+    if seconds is not None and spares_retraining:
+        seconds /= 1 + ratio
     progress.plan("training", seconds)
     _tell_model(job, first, usual)
     studio = _studio(job, reads_history)
@@ -220,13 +227,29 @@ def _cut_off(states: list[State], usual: int) -> Iterator[str]:
         yield f"{which} reached the end of its time after {epochs} epochs{still}"
 
 
-def retrain_ensemble(job: Job, trained: Trained, splits: tuple[str, ...]) -> Trained:
+def retraining_seconds(job: Job, trained: Trained) -> float:
+    """What retraining the networks on the known labels takes."""
+    first = trained.states[0]
+    epochs = max(first.averaged or (first.best_epoch,)) / max(1, len(first.history))
+    ratio = known_share(job.data, job.config.train)
+    return ratio * epochs * job.clock.phases.get("training", 0.0)
+
+
+def retrain_ensemble(
+    job: Job, trained: Trained, splits: tuple[str, ...], with_networks: bool = True
+) -> Trained:
     """The same networks and trees retrained on the labels of other splits, for as many epochs as
     validation chose; as they were where something was interrupted. Networks without a share stay as
-    they are: no prediction asks them."""
+    they are: no prediction asks them.
+
+    Args:
+        with_networks: Whether networks over subgraphs are retrained too, beside columns network
+            and trees.
+    """
     if not trained.is_whole:
         return trained
-    states, columns = trained.states if trained.graph else (), trained.columns
+    states = trained.states if trained.graph and with_networks else ()
+    columns = trained.columns
     networks: list[RelationalModel] = []
 
     def regrown(is_left: Callable[[], bool]) -> GrownTrees | None:

@@ -25,6 +25,7 @@ from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
 from gelgt.scoring.scorer import tree_outputs
 from gelgt.training.aside import Aside, has_room, is_idle
 from gelgt.training.baselines import Baselines, Pace, make_baselines
+from gelgt.training.budget import RESERVE
 from gelgt.training.calibrate import calibrate
 from gelgt.training.checkpoint import drop_checkpoints
 from gelgt.training.columns import (
@@ -35,7 +36,13 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.columns_fit import ColumnsFit
-from gelgt.training.ensemble import Trained, fit_ensemble, known_share, retrain_ensemble
+from gelgt.training.ensemble import (
+    Trained,
+    fit_ensemble,
+    known_share,
+    retrain_ensemble,
+    retraining_seconds,
+)
 from gelgt.training.examples import KNOWN, learnable, tabular
 from gelgt.training.job import Job
 from gelgt.training.profile import profile
@@ -90,7 +97,12 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
             trees = None if is_late else _grow_trees(job, forests)
             columns = _fit_columns(job) if has_columns else None
             spent = sum(part.seconds for part in (trees, columns) if part is not None)
-            trained = fit_ensemble(job, reads_history=not has_columns, before=spent)
+            # What reads columns is retrained in any case, networks where time is left: trained
+            # twice for half as long they would be worse (docs/research/quality.md).
+            is_alone = trees is None and columns is None
+            trained = fit_ensemble(
+                job, reads_history=not has_columns, before=spent, spares_retraining=is_alone
+            )
             trained = replace(trained, trees=trees, columns=columns)
             job.clock.done("training", trained.summary())
         if not trained.is_whole:  # nobody waits for the rest of them after Ctrl-C
@@ -105,7 +117,8 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
         if job.config.train.retrain and again > job.budget.left:
             job.budget.cut_off.append("nothing was retrained on the labels that were held out")
         elif job.config.train.retrain:
-            trained = retrain_ensemble(job, trained, (KNOWN,))
+            has_time = is_first or _has_time(job, trained)
+            trained = retrain_ensemble(job, trained, (KNOWN,), has_time)
         outputs = job.outputs(trained.network, "test")
         parts["test"] = calibration.applied(_parts(job, trained, "test", outputs))
         if job.options.retrain_all:
@@ -132,6 +145,16 @@ def _networks_first(job: Job, read: Aside[Job]) -> tuple[Trained, float]:
     job.clock.done("training", trained.summary())
     took = time.perf_counter() - began
     return trained, known_share(job.data, job.config.train) * took
+
+
+def _has_time(job: Job, trained: Trained) -> bool:
+    """Whether networks over subgraphs can be retrained; said where they cannot."""
+    if trained.trees is None and trained.columns is None:  # nothing else is
+        return True
+    has_time = retraining_seconds(job, trained) <= (1 - RESERVE) * job.budget.left
+    if not has_time and trained.graph:
+        job.budget.cut_off.append("networks over subgraphs were not retrained")
+    return has_time
 
 
 def _starting(job: Job) -> Aside[None]:
