@@ -1,5 +1,6 @@
 """How the columns network reads numbers: the loops of a CPU beside PyTorch's own operations."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +10,22 @@ from gelgt.nn.pieces import PIECES, PieceWeights, looped_numbers, piece_numbers,
 
 WIDTH = 3
 COUNT = 5_000
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 127, 128, 129, 5_000])
+def test_quantiles_are_those_of_numpy(rows: int) -> None:
+    """Of whole numbers, far values and small sets too, and of what is finite alone."""
+    values = torch.randn(rows, 5, generator=torch.Generator().manual_seed(0))
+    values[:, 1] = (values[:, 1] * 2).round()
+    values[:, 2] *= 1e30
+    values[::2, 3] = torch.nan
+    values[1::2, 3] = torch.inf
+    values[: rows // 2, 4] = -torch.inf
+    expected = np.full((5, QUANTILES), np.nan, np.float32)
+    for edges, column in zip(expected, values.T.double().numpy(), strict=True):
+        if len(finite := column[np.isfinite(column)]):
+            edges[:] = np.quantile(finite, np.linspace(0, 1, QUANTILES))
+    np.testing.assert_array_equal(quantiles(values).numpy(), expected)
 
 
 def columns() -> Tensor:

@@ -145,13 +145,14 @@ def stepped(data: TrainingData, device: torch.device, count: int) -> dict[str, t
     values, labels = rows_of(device)
     network = ColumnsFit(data.target, device, seed=3, members=2).network(ColumnRows(values, labels))
     average, plan = MovingAverage(network, 0.98), StepPlan(8, 1e-3, 4, 0.1)
-    take = ColumnsStep(network, average, values, labels, data.target, plan, values[:, :0], 0.0)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(7)
-        for _ in range(count):
-            if take.is_used_up:
-                take.shuffle(torch.arange(len(labels)))
-            take()
+    take = ColumnsStep(network, average, values, labels, data.target, plan, values[:, :0], 0.0, 7)
+    state = torch.get_rng_state()
+    for _ in range(count):
+        if take.is_used_up:
+            take.shuffle(torch.arange(len(labels)))
+        take()
+    take.end()
+    assert torch.equal(torch.get_rng_state(), state)  # other threads may draw meanwhile
     return {name: value.cpu() for name, value in average.values.items()}
 
 
@@ -162,21 +163,21 @@ def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
     network = ColumnsFit(data.target, CPU, seed=3, members=2).network(ColumnRows(values, labels))
     optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
     average = {name: p.detach().clone() for name, p in network.named_parameters()}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        for step in range(1, 11):
-            first = (step - 1) % 4 * 8
-            optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
-            with own_dropout(int(torch.randint(2**31 - 1, ()))):
-                out = network.train().of_members(values[first : first + 8])
-            members = [data.target.loss(each, labels[first : first + 8]) for each in out]
-            optimiser.zero_grad()
-            torch.stack(members).mean().backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimiser.step()
-            share = 1 - min(0.98, step / (step + 9))
-            for name, p in network.named_parameters():
-                average[name] += share * (p.detach() - average[name])
+    draws = torch.Generator().manual_seed(7)
+    seeds = torch.randint(2**31 - 1, (11,), generator=draws).tolist()[1:]  # the first is a device's
+    for step, seed in enumerate(seeds, 1):
+        first = (step - 1) % 4 * 8
+        optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
+        with own_dropout(seed):
+            out = network.train().of_members(values[first : first + 8])
+        members = [data.target.loss(each, labels[first : first + 8]) for each in out]
+        optimiser.zero_grad()
+        torch.stack(members).mean().backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        share = 1 - min(0.98, step / (step + 9))
+        for name, p in network.named_parameters():
+            average[name] += share * (p.detach() - average[name])
     taken = stepped(data, CPU, 10)
     assert taken.keys() == average.keys()
     for name, value in taken.items():

@@ -16,6 +16,7 @@ from gelgt.nn.target import Target
 from gelgt.sampling import Seeds
 from gelgt.tasks.label_space import LabelSpace
 from gelgt.tasks.times import seconds
+from gelgt.training import data as training_data
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN
@@ -177,3 +178,28 @@ def test_the_columns_network_learns_them_beside_its_labels() -> None:
         out = network.outputs(values[200:])[:, 0]
         ranks.append(float(np.corrcoef(out.numpy(), truth[200:].numpy())[0, 1]))
     assert ranks[1] > ranks[0] + 0.03, ranks
+
+
+def test_those_who_read_other_histories_share_what_else_is_read(
+    db: Database, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels are asked for and futures computed once for networks with columns and without."""
+    config = in_regime(small(task.task_type, train__windows=2), task)
+    data = TrainingData.opened(db, task, config)
+    counted: list[str] = []
+    for name in ("with_more_windows", "future_targets"):
+        target = f"gelgt.training.data.{name}"
+        function = getattr(training_data, name)
+
+        def counting(*args: Any, name: str = name, function: Any = function, **options: Any) -> Any:
+            counted.append(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(target, counting)
+    beside, without = data.with_columns(config), data.without_history()
+    assert beside.plan != without.plan
+    for each in (without, beside):
+        seeds, _ = each.windows("train", 2)
+        each.futures(seeds, ("train",))
+    assert beside.seeds is without.seeds
+    assert counted == ["with_more_windows", "future_targets"]

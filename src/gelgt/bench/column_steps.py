@@ -77,7 +77,7 @@ def _measured(
     stretches: Stretches,
 ) -> list[dict[str, Any]]:
     futures = rows.values[:, :0] if rows.futures is None else rows.futures
-    learned = (rows.values, rows.labels, fit.target, PLAN, futures, rows.weight)
+    learned = (rows.values, rows.labels, fit.target, PLAN, futures, rows.weight, fit.seed)
     take = ColumnsStep(network, MovingAverage(network, AVERAGE), *learned)
 
     def stretch(count: int = steps) -> None:

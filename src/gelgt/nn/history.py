@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gelgt.nn.dropout import Dropout
@@ -78,14 +79,26 @@ def normal_places(values: Tensor, edges: Tensor) -> Tensor:
 
 def quantiles(values: Tensor) -> Tensor:
     """(F, Q) ascending quantiles of values (S, F), NaN for a column that has none."""
-    shares = np.linspace(0, 1, QUANTILES)
     some = torch.from_numpy(
         np.linspace(0, len(values) - 1, min(len(values), MOST_ROWS)).astype(np.int64)
     )
-    array = values[some].double().numpy()
-    edges = np.full((array.shape[1], QUANTILES), np.nan, np.float32)
-    for column in range(array.shape[1]):
-        finite = array[:, column][np.isfinite(array[:, column])]
+    columns = values[some].float().T.contiguous().numpy()  # (F, S)
+    edges = np.full((len(columns), QUANTILES), np.nan, np.float32)
+    for column, edge in zip(columns, edges):
+        finite = column[np.isfinite(column)]
         if len(finite):
-            edges[column] = np.quantile(finite, shares)
+            finite.sort()
+            edge[:] = _between(finite)
     return torch.from_numpy(edges)
+
+
+def _between(ascending: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(Q,) the quantiles of sorted values, to the bit those that `numpy.quantile` interpolates in
+    float64. It looks for each of them among all values, which takes four times as long as to sort
+    these once in float32."""
+    place = np.linspace(0, 1, QUANTILES) * (len(ascending) - 1)
+    below = np.floor(place).astype(np.int64)
+    above = np.minimum(below + 1, len(ascending) - 1)
+    left, right = ascending[below].astype(np.float64), ascending[above].astype(np.float64)
+    share, gap = place - below, right - left
+    return np.where(share < 0.5, left + gap * share, right - gap * (1 - share))

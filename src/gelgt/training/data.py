@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +45,8 @@ FEW_LABELS = 10_000  # labels up to which several networks are trained by themse
 FEW_LABELS_ENSEMBLE = 5
 CACHED_FUTURES = 2  # of the columns network, and of the networks over subgraphs
 AGE_SEEDS = 1024  # training seeds whose rows give μ and σ their start
+
+_FUTURES = Lock()  # the columns network asks for them while networks over subgraphs do
 
 Windows = int | Literal["auto"]
 
@@ -114,7 +117,7 @@ class TrainingData(SeedData):
             return self
         plan = self.plan
         chosen = self.choose_columns(config, plan.hops, plan.has_siblings, lane_count())
-        return replace(self, plan=HistoryPlan.of(config.model, chosen.numbers), chosen=chosen)
+        return self._planned(HistoryPlan.of(config.model, chosen.numbers), chosen)
 
     def choose_columns(
         self, config: RunConfig, hops: int, siblings: bool = False, threads: int = 1
@@ -136,9 +139,15 @@ class TrainingData(SeedData):
         )
 
     def without_history(self) -> "TrainingData":
-        """The same for networks that leave the history to others, with what was read already."""
-        data = replace(self, plan=NO_HISTORY)
-        read = ("seeds", "sampler", "differing_labels", "_examples")
+        """The same for networks that leave the history to others."""
+        return self._planned(NO_HISTORY, self.chosen)
+
+    def _planned(self, plan: HistoryPlan, chosen: ColumnChoice | None) -> "TrainingData":
+        """The same with another history, and with what was read already, or will be, that does not
+        depend on it."""
+        data = replace(self, plan=plan, chosen=chosen)
+        _ = self.seeds, self._examples, self._futures  # what is there; both may add to it
+        read = ("seeds", "sampler", "differing_labels", "_examples", "_futures")
         vars(data).update({name: vars(self)[name] for name in read if name in vars(self)})
         return data
 
@@ -343,12 +352,13 @@ class TrainingData(SeedData):
         ends = {"train": self.task.val_timestamp, KNOWN: self.task.test_timestamp}
         end = ends.get(splits[0]) if len(splits) == 1 else None
         until = None if end is None else seconds(end)
-        name = f"{until} {seeds.digest()}"
-        if name not in self._futures:
-            while len(self._futures) >= CACHED_FUTURES:
-                self._futures.pop(next(iter(self._futures)))
-            self._futures[name] = future_targets(self.visible, seeds, until)
-        return self._futures[name]
+        name, kept = f"{until} {seeds.digest()}", self._futures
+        with _FUTURES:
+            if name not in kept:
+                while len(kept) >= CACHED_FUTURES:
+                    kept.pop(next(iter(kept)))
+                kept[name] = future_targets(self.visible, seeds, until)
+            return kept[name]
 
     @cached_property
     def _futures(self) -> dict[str, Tensor]:
