@@ -26,7 +26,7 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
-from gelgt.training.columns_step import ColumnsStep, StepPlan
+from gelgt.training.columns_step import ColumnsStep, StepPlan, own_stream
 from gelgt.training.data import TrainingData
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
@@ -134,24 +134,26 @@ def test_a_run_has_its_parts(db: Database, task: Task, tmp_path: Path) -> None:
     assert not list(run.folder.glob("checkpoint*"))
 
 
-def rows_of(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def some_rows() -> ColumnRows:
     draws = torch.Generator().manual_seed(5)
     values = torch.randn(37, 6, generator=draws)
-    return values.to(device), (values[:, 0] * values[:, 1] > 0).float().to(device)
+    return ColumnRows(values, (values[:, 0] * values[:, 1] > 0).float())
 
 
 def stepped(data: TrainingData, device: torch.device, count: int) -> dict[str, torch.Tensor]:
     """The averaged weights after some steps of 8 rows of 37, each pass in the order of the rows."""
-    values, labels = rows_of(device)
-    network = ColumnsFit(data.target, device, seed=3, members=2).network(ColumnRows(values, labels))
+    network = ColumnsFit(data.target, device, seed=3, members=2).network(some_rows())
+    rows = some_rows().to(device)
     average, plan = MovingAverage(network, 0.98), StepPlan(8, 1e-3, 4, 0.1)
-    take = ColumnsStep(network, average, values, labels, data.target, plan, values[:, :0], 0.0, 7)
+    learned = (rows.values, rows.labels, data.target, plan, rows.values[:, :0], 0.0)
     state = torch.get_rng_state()
-    for _ in range(count):
-        if take.is_used_up:
-            take.shuffle(torch.arange(len(labels)))
-        take()
-    take.end()
+    with own_stream(device):
+        take = ColumnsStep(network, average, *learned, seed=7)
+        for _ in range(count):
+            if take.is_used_up:
+                take.shuffle(torch.arange(len(rows.labels)))
+            take()
+        take.end()
     assert torch.equal(torch.get_rng_state(), state)  # other threads may draw meanwhile
     return {name: value.cpu() for name, value in average.values.items()}
 
@@ -159,8 +161,8 @@ def stepped(data: TrainingData, device: torch.device, count: int) -> dict[str, t
 def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
     """Rows in turn (five of 37 are left out of each pass), a rate that grows over four steps, AdamW
     with clipped gradients, and an average that forgets faster while it is young."""
-    values, labels = rows_of(CPU)
-    network = ColumnsFit(data.target, CPU, seed=3, members=2).network(ColumnRows(values, labels))
+    rows = some_rows()
+    network = ColumnsFit(data.target, CPU, seed=3, members=2).network(rows)
     optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
     average = {name: p.detach().clone() for name, p in network.named_parameters()}
     draws = torch.Generator().manual_seed(7)
@@ -169,8 +171,8 @@ def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
         first = (step - 1) % 4 * 8
         optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
         with own_dropout(seed):
-            out = network.train().of_members(values[first : first + 8])
-        members = [data.target.loss(each, labels[first : first + 8]) for each in out]
+            out = network.train().of_members(rows.values[first : first + 8])
+        members = [data.target.loss(each, rows.labels[first : first + 8]) for each in out]
         optimiser.zero_grad()
         torch.stack(members).mean().backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)

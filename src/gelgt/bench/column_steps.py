@@ -12,7 +12,7 @@ from gelgt.nn.pieces import plain_numbers
 from gelgt.presets import RunConfig
 from gelgt.training.columns import column_rows
 from gelgt.training.columns_fit import AVERAGE, PLAN, ColumnRows, ColumnsFit
-from gelgt.training.columns_step import ColumnsStep
+from gelgt.training.columns_step import ColumnsStep, own_stream
 from gelgt.training.data import TrainingData
 from gelgt.training.weights import MovingAverage
 
@@ -50,7 +50,8 @@ def column_steps(
     network = fit.network(rows)
     results = []
     for path, each in ((OWN, network), (PLAIN, _plain(network))):
-        results += _measured(path, each, fit, rows.to(device), steps, stretches)
+        with own_stream(device):
+            results += _measured(path, each, fit, rows.to(device), steps, stretches)
     return results
 
 

@@ -165,9 +165,11 @@ class ColumnsFit:
                     take.shuffle(torch.randperm(size, generator=order))
                 take()
                 is_over = self._is_over()
-                if is_enough is not None and (is_over or step % EPOCH == 0):
-                    with average.evaluated():
-                        is_over |= is_enough(step)
+                if is_over or step % EPOCH == 0:
+                    take.wait()
+                    if is_enough is not None:
+                        with average.evaluated():
+                            is_over |= is_enough(step)
                 if is_over:
                     break
         take.end()

@@ -44,11 +44,16 @@ def seeded(device: torch.device, seed: int) -> Iterator[None]:
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
     """On CUDA, what is launched in here waits for no work of other threads, and is done
-    afterwards."""
+    afterwards.
+
+    PyTorch has 32 streams of each priority, which it gives out in turn. Two threads that have the
+    same one, also one after the other in recordings, share the workspace of cuBLAS, whose products
+    then wait for each other without end. Nobody else takes those of this priority.
+    """
     if device.type != "cuda":
         yield
         return
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         yield
@@ -65,7 +70,7 @@ class StepPlan(NamedTuple):
 
 
 class ColumnsStep:
-    """Steps of one network, each over the next rows of a permutation of all.
+    """Steps of one network, each over the next rows of a permutation of all, in `own_stream`.
 
     What changes from step to step (the rows, the rate, the share in the average) is computed on the
     device from a count of steps, so that on CUDA a step is one launch by the host.
@@ -144,16 +149,23 @@ class ColumnsStep:
         assert self._graph is not None
         self._graph.replay()
 
+    def wait(self) -> None:
+        """Until the steps are done: a queue that is full would keep other threads from launching
+        theirs."""
+        if self.values.is_cuda:
+            torch.cuda.current_stream(self.values.device).synchronize()
+
     def end(self) -> None:
-        """Free what was recorded."""
+        """Wait, and free what was recorded."""
+        self.wait()
         if self._graph is not None:
             with ALONE:
                 self._graph.reset()
                 self._graph = None
 
     def _record(self) -> None:
-        graph = torch.cuda.CUDAGraph()
-        graphed = torch.cuda.graph(graph, capture_error_mode="thread_local")
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.values.device)
+        graphed = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
         with recording(), graphed, self._dropout():
             self._take()
         self._graph = graph
