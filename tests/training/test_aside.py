@@ -15,7 +15,6 @@ from gelgt.meter import Work, leaving
 from gelgt.training import Options, train_run
 from gelgt.training.aside import Aside
 from gelgt.training.baselines import Baselines, Pace
-from gelgt.training.columns_fit import ColumnsFit
 from gelgt.training.progress import Progress
 
 
@@ -95,16 +94,9 @@ def test_a_run_is_the_same_with_many_cores(
     db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees grow beside the baseline, and columns are computed in several threads; beside a GPU,
-    trees, baseline and columns network go on while networks over subgraphs are trained."""
+    trees and baseline go on while networks are trained."""
     config = small(few.task_type, train__retrain=True)
-    runs, phases, fits = [], [], []
-    fit = ColumnsFit._train
-
-    def watched(*args: Any) -> None:
-        fits.append(threading.current_thread() is threading.main_thread())
-        fit(*args)
-
-    monkeypatch.setattr(ColumnsFit, "_train", watched)
+    runs, phases = [], []
     for cores, is_late in ((2, False), (16, False), (16, True)):
         monkeypatch.setattr("gelgt.training.aside.core_count", lambda cores=cores: cores)
         monkeypatch.setattr("gelgt.history.pieces.core_count", lambda cores=cores: cores)
@@ -114,7 +106,6 @@ def test_a_run_is_the_same_with_many_cores(
         watch, out = Phases(), tmp_path / f"{cores}-{is_late}"
         runs.append(train_run(db, few, out, config, Options(), progress=watch))
         phases.append(watch.ended)
-    assert fits == [True] * 4 + [False] * 2  # trained and retrained in each run
     assert phases[0] == phases[1]
     order = [phases[2].index(name) for name in ("training", "columns", "trees", "baselines")]
     assert order == sorted(order)  # networks do not wait for columns
@@ -148,27 +139,6 @@ def test_networks_end_where_columns_cannot_be_computed(
     config = small(few.task_type, train__epochs=1_000, train__patience=1_000)
     with pytest.raises(MemoryError, match="columns"):
         train_run(db, few, tmp_path / "run", config, progress=watch, stop=stop)
-    assert len(steps) < 1_000
-
-
-def test_networks_end_where_the_columns_network_fails(
-    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gelgt.training.stages.is_idle", lambda device: True)
-    steps: list[int] = []
-
-    def failing(*args: Any, **options: Any) -> None:
-        raise MemoryError("columns network")
-
-    def stop() -> bool:
-        steps.append(1)
-        time.sleep(0.01)
-        return False
-
-    monkeypatch.setattr("gelgt.training.stages.fit_columns", failing)
-    config = small(few.task_type, train__epochs=1_000, train__patience=1_000)
-    with pytest.raises(MemoryError, match="columns network"):
-        train_run(db, few, tmp_path / "run", config, stop=stop)
     assert len(steps) < 1_000
 
 

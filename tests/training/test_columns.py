@@ -26,7 +26,7 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.columns_fit import ColumnRows, ColumnsFit
-from gelgt.training.columns_step import ColumnsStep, StepPlan, own_stream
+from gelgt.training.columns_step import ColumnsStep, StepPlan
 from gelgt.training.data import TrainingData
 from gelgt.training.model import make_model
 from gelgt.training.regime import in_regime
@@ -134,52 +134,49 @@ def test_a_run_has_its_parts(db: Database, task: Task, tmp_path: Path) -> None:
     assert not list(run.folder.glob("checkpoint*"))
 
 
-def some_rows() -> ColumnRows:
+def rows_of(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     draws = torch.Generator().manual_seed(5)
     values = torch.randn(37, 6, generator=draws)
-    return ColumnRows(values, (values[:, 0] * values[:, 1] > 0).float())
+    return values.to(device), (values[:, 0] * values[:, 1] > 0).float().to(device)
 
 
 def stepped(data: TrainingData, device: torch.device, count: int) -> dict[str, torch.Tensor]:
     """The averaged weights after some steps of 8 rows of 37, each pass in the order of the rows."""
-    network = ColumnsFit(data.target, device, seed=3, members=2).network(some_rows())
-    rows = some_rows().to(device)
+    fit, there = ColumnsFit(data.target, device, seed=3, members=2), rows_of(CPU)
+    network, (values, labels) = fit.network(ColumnRows(*there)), rows_of(device)
     average, plan = MovingAverage(network, 0.98), StepPlan(8, 1e-3, 4, 0.1)
-    learned = (rows.values, rows.labels, data.target, plan, rows.values[:, :0], 0.0)
-    state = torch.get_rng_state()
-    with own_stream(device):
-        take = ColumnsStep(network, average, *learned, seed=7)
+    take = ColumnsStep(network, average, values, labels, data.target, plan, values[:, :0], 0.0)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(7)
         for _ in range(count):
             if take.is_used_up:
-                take.shuffle(torch.arange(len(rows.labels)))
+                take.shuffle(torch.arange(len(labels)))
             take()
-        take.end()
-    assert torch.equal(torch.get_rng_state(), state)  # other threads may draw meanwhile
     return {name: value.cpu() for name, value in average.values.items()}
 
 
 def test_steps_are_those_of_a_plain_loop(data: TrainingData) -> None:
     """Rows in turn (five of 37 are left out of each pass), a rate that grows over four steps, AdamW
     with clipped gradients, and an average that forgets faster while it is young."""
-    rows = some_rows()
-    network = ColumnsFit(data.target, CPU, seed=3, members=2).network(rows)
+    values, labels = rows_of(CPU)
+    network = ColumnsFit(data.target, CPU, seed=3, members=2).network(ColumnRows(values, labels))
     optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
     average = {name: p.detach().clone() for name, p in network.named_parameters()}
-    draws = torch.Generator().manual_seed(7)
-    seeds = torch.randint(2**31 - 1, (11,), generator=draws).tolist()[1:]  # the first is a device's
-    for step, seed in enumerate(seeds, 1):
-        first = (step - 1) % 4 * 8
-        optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
-        with own_dropout(seed):
-            out = network.train().of_members(rows.values[first : first + 8])
-        members = [data.target.loss(each, rows.labels[first : first + 8]) for each in out]
-        optimiser.zero_grad()
-        torch.stack(members).mean().backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        share = 1 - min(0.98, step / (step + 9))
-        for name, p in network.named_parameters():
-            average[name] += share * (p.detach() - average[name])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        for step in range(1, 11):
+            first = (step - 1) % 4 * 8
+            optimiser.param_groups[0]["lr"] = 1e-3 * min(1.0, step / 4)
+            with own_dropout(int(torch.randint(2**31 - 1, ()))):
+                out = network.train().of_members(values[first : first + 8])
+            members = [data.target.loss(each, labels[first : first + 8]) for each in out]
+            optimiser.zero_grad()
+            torch.stack(members).mean().backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
+            share = 1 - min(0.98, step / (step + 9))
+            for name, p in network.named_parameters():
+                average[name] += share * (p.detach() - average[name])
     taken = stepped(data, CPU, 10)
     assert taken.keys() == average.keys()
     for name, value in taken.items():

@@ -48,18 +48,6 @@ def test_a_cpu_has_nothing_to_start() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_nobody_waits_for_a_network_that_was_left() -> None:
-    asked = iter([False] * 3)
-    left = ColumnsFit(fitting().target, CPU, 0, 3, is_left=lambda: next(asked, True))
-    network, steps = left.best(rows(64), rows(8), 10)
-    assert steps == 4
-    same = fitting().fixed(rows(64), 4)
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, same.state_dict()[name])
-    asked = iter([False])
-    left.fixed(rows(64), 1_000_000)
-
-
 def test_many_rows_are_seen_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Epochs of two steps each would end it before all rows were seen once."""
     monkeypatch.setattr(columns_fit, "EPOCH", 2)

@@ -12,7 +12,7 @@ from gelgt.nn.pieces import plain_numbers
 from gelgt.presets import RunConfig
 from gelgt.training.columns import column_rows
 from gelgt.training.columns_fit import AVERAGE, PLAN, ColumnRows, ColumnsFit
-from gelgt.training.columns_step import ColumnsStep, own_stream
+from gelgt.training.columns_step import ColumnsStep
 from gelgt.training.data import TrainingData
 from gelgt.training.weights import MovingAverage
 
@@ -50,8 +50,7 @@ def column_steps(
     network = fit.network(rows)
     results = []
     for path, each in ((OWN, network), (PLAIN, _plain(network))):
-        with own_stream(device):
-            results += _measured(path, each, fit, rows.to(device), steps, stretches)
+        results += _measured(path, each, fit, rows.to(device), steps, stretches)
     return results
 
 
@@ -78,7 +77,7 @@ def _measured(
     stretches: Stretches,
 ) -> list[dict[str, Any]]:
     futures = rows.values[:, :0] if rows.futures is None else rows.futures
-    learned = (rows.values, rows.labels, fit.target, PLAN, futures, rows.weight, fit.seed)
+    learned = (rows.values, rows.labels, fit.target, PLAN, futures, rows.weight)
     take = ColumnsStep(network, MovingAverage(network, AVERAGE), *learned)
 
     def stretch(count: int = steps) -> None:

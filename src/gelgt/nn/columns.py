@@ -9,14 +9,13 @@ which costs little more than one network and predicts like a mean of many (Goris
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gelgt.nn.dropout import dropout, uniform_like
+from gelgt.nn.dropout import dropout
 from gelgt.nn.history import QUANTILES, quantiles
 from gelgt.nn.pieces import PIECES, PieceWeights, piece_numbers
 from gelgt.nn.precision import has_fast_bf16
@@ -39,42 +38,34 @@ class ColumnsNetwork(nn.Module):
         columns: Their number F.
         outputs: Width of the prediction.
         members: Of the ensemble.
-        generator: Draws the weights; PyTorch's own, which all threads share, if None.
     """
 
     edges: Tensor
 
-    def __init__(
-        self,
-        columns: int,
-        outputs: int,
-        members: int,
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, columns: int, outputs: int, members: int) -> None:
         super().__init__()
-        uniform = partial(_uniform, generator)
         self.register_buffer("edges", torch.zeros(columns, QUANTILES))
-        self.pieces = uniform(PIECES, columns, PIECES, NUMBERS)
+        self.pieces = _uniform(PIECES, columns, PIECES, NUMBERS)
         self.scaled, self.missing, self.offset = (
-            uniform(PIECES, columns, NUMBERS) for _ in range(3)
+            _uniform(PIECES, columns, NUMBERS) for _ in range(3)
         )
         sizes = [columns * NUMBERS, *[WIDTH] * LAYERS]
-        self.weights = nn.ParameterList(uniform(a, a, b) for a, b in pairwise(sizes))
-        self.biases = nn.ParameterList(uniform(a, members, 1, b) for a, b in pairwise(sizes))
+        self.weights = nn.ParameterList(_uniform(a, a, b) for a, b in pairwise(sizes))
+        self.biases = nn.ParameterList(_uniform(a, members, 1, b) for a, b in pairwise(sizes))
         # Signs make the members differ from the start; the other factors begin at 1.
-        signs = torch.randint(0, 2, (members, 1, sizes[0]), generator=generator) * 2.0 - 1
+        signs = torch.randint(0, 2, (members, 1, sizes[0])) * 2.0 - 1
         self.before = nn.ParameterList(
             [nn.Parameter(signs), *(nn.Parameter(torch.ones(members, 1, n)) for n in sizes[1:-1])]
         )
         self.after = nn.ParameterList(nn.Parameter(torch.ones(members, 1, n)) for n in sizes[1:])
-        self.head = uniform(WIDTH, members, WIDTH, outputs)
+        self.head = _uniform(WIDTH, members, WIDTH, outputs)
         self.base = nn.Parameter(torch.zeros(members, 1, outputs))
         self.futures: nn.Parameter | None = None
 
-    def expect(self, futures: int, generator: torch.Generator | None = None) -> None:
+    def expect(self, futures: int) -> None:
         """Predict so many numbers besides while being trained (`gelgt.training.futures`); 0 ends
         it."""
-        self.futures = _uniform(generator, WIDTH, WIDTH, futures) if futures else None
+        self.futures = _uniform(WIDTH, WIDTH, futures) if futures else None
 
     @classmethod
     def shaped(cls, weights: Mapping[str, Tensor]) -> "ColumnsNetwork | None":
@@ -113,7 +104,7 @@ class ColumnsNetwork(nn.Module):
 
     def _product(self, x: Tensor, factors: Tensor, weight: Tensor) -> Tensor:
         """(x · factors) W: (…, B, a), (members, 1, a), (a, b) → (members, B, b), rounded to bf16
-        where a device is faster with it, while the network is trained."""
+        where a CPU is faster with it, while the network is trained."""
         if not (self.training and has_fast_bf16(x.device)):
             return (x * factors) @ weight
         return ((x.bfloat16() * factors.bfloat16()) @ weight.bfloat16()).float()
@@ -130,7 +121,9 @@ class ColumnsNetwork(nn.Module):
         """(B, F) factors of a dropout of columns; None while nothing is trained."""
         if not self.training:
             return None
-        return (uniform_like(values) >= COLUMN_DROPOUT) / (1 - COLUMN_DROPOUT)
+        return (torch.rand(values.shape, device=values.device) >= COLUMN_DROPOUT) / (
+            1 - COLUMN_DROPOUT
+        )
 
     @torch.no_grad()
     def outputs(self, values: Tensor) -> Tensor:
@@ -148,6 +141,6 @@ class ColumnsNetwork(nn.Module):
         return torch.cat(parts)
 
 
-def _uniform(generator: torch.Generator | None, fan: int, *shape: int) -> nn.Parameter:
+def _uniform(fan: int, *shape: int) -> nn.Parameter:
     bound = 1 / math.sqrt(max(1, fan))
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))

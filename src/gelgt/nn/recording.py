@@ -4,18 +4,12 @@ Values from the host that every replay reads cannot be written while its work is
 runs then, and a copy would be recorded and repeated. Nor may an earlier recording be freed
 meanwhile, which ends the one that is made; recordings hold each other, so that Python's garbage
 collector frees them at a moment of its own.
-
-Two threads may train on one device. Replays of both run at the same time; `ALONE` is held by
-whoever records, waits for the whole device, loads kernels or draws from PyTorch's generator.
 """
 
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-
-ALONE = threading.RLock()
 
 _LEFT: ContextVar[list[Callable[[], object]] | None] = ContextVar("left", default=None)
 
@@ -24,17 +18,16 @@ _LEFT: ContextVar[list[Callable[[], object]] | None] = ContextVar("left", defaul
 def recording() -> Iterator[None]:
     """Work is recorded in here, for the first replay after it."""
     left: list[Callable[[], object]] = []
-    with ALONE:
-        token, is_collecting = _LEFT.set(left), gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if is_collecting:
-                gc.enable()
-            _LEFT.reset(token)
-        for each in left:
-            each()
+    token, is_collecting = _LEFT.set(left), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_collecting:
+            gc.enable()
+        _LEFT.reset(token)
+    for each in left:
+        each()
 
 
 def is_recording() -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gelgt.nn import RelationalModel
 from gelgt.nn.kernels import has_triton
-from gelgt.nn.recording import ALONE, recording
+from gelgt.nn.recording import recording
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch, measure
@@ -84,8 +84,7 @@ class Replay:
         """
         program = self.programs.get(batch.shape)
         if program is None:
-            with ALONE:
-                program = self.programs[batch.shape] = self._record(batch, history)
+            program = self.programs[batch.shape] = self._record(batch, history)
         program.words.copy_(self._sent(batch.words), non_blocking=True)
         _select_history(batch.shape, program.words, history, program.history)
         if program.graph is None:
@@ -192,8 +191,7 @@ class RecordedTensor:
         if self.device.type != "cuda":
             return self.work(self._given)
         if self._graph is None:
-            with ALONE:
-                self._record(self._given)
+            self._record(self._given)
         assert self._graph is not None
         assert self._made is not None
         self._graph.replay()

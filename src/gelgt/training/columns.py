@@ -8,7 +8,6 @@ learns the task by itself, and validation mixes them.
 
 import hashlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,14 +55,12 @@ def fit_columns(
     device: torch.device,
     *,
     seconds: float | None = None,
-    is_left: Callable[[], bool] = lambda: False,
 ) -> Columns | None:
     """A columns network that stops by the validation loss; None where there are no columns, or
     nothing to stop by.
 
     Args:
         seconds: That it may take; None for no limit.
-        is_left: Asked after every step; true ends it.
     """
     train, model = config.train, config.model
     rows = column_rows(data, config)
@@ -72,7 +69,7 @@ def fit_columns(
         return None
     began = time.perf_counter()
     deadline = np.inf if seconds is None else began + seconds
-    fit = ColumnsFit(data.target, device, train.seed, model.column_members, deadline, is_left)
+    fit = ColumnsFit(data.target, device, train.seed, model.column_members, deadline)
     network, steps = fit.best(rows, held_out, train.epochs)
     return Columns(network, max(steps, 1), fit.is_cut_off, time.perf_counter() - began)
 
@@ -83,11 +80,9 @@ def refit_columns(
     target: Target,
     config: RunConfig,
     device: torch.device,
-    is_left: Callable[[], bool] = lambda: False,
 ) -> Columns:
-    """The same with other rows, for as many steps; fewer where `is_left` says so."""
-    members = len(columns.network.base)
-    fit = ColumnsFit(target, device, config.train.seed, members, is_left=is_left)
+    """The same with other rows, for as many steps."""
+    fit = ColumnsFit(target, device, config.train.seed, len(columns.network.base))
     return replace(columns, network=fit.fixed(rows, columns.steps))
 
 

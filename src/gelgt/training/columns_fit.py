@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +9,8 @@ import torch
 from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
-from gelgt.nn.precision import has_fast_bf16
-from gelgt.nn.recording import ALONE
 from gelgt.nn.target import Target
-from gelgt.training.columns_step import ColumnsStep, StepPlan, own_stream, seeded
+from gelgt.training.columns_step import ColumnsStep, StepPlan, tensor_cores
 from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
@@ -51,7 +48,6 @@ class ColumnsFit:
     Attributes:
         members: Of each.
         deadline: By `time.perf_counter`.
-        is_left: Asked after every step; true ends training.
     """
 
     target: Target
@@ -59,7 +55,6 @@ class ColumnsFit:
     seed: int
     members: int
     deadline: float = np.inf
-    is_left: Callable[[], bool] = lambda: False
     is_cut_off: bool = field(default=False, init=False)
 
     def starter(self) -> Callable[[], None]:
@@ -67,7 +62,8 @@ class ColumnsFit:
         use, which can take many seconds, is not taken from anyone's time. Draws nothing when it is
         called."""
         values = torch.linspace(0, 1, 8).unsqueeze(1)
-        network = ColumnsNetwork(1, self.target.outputs, self.members, torch.Generator())
+        with torch.random.fork_rng(devices=[]):  # its weights are thrown away
+            network = ColumnsNetwork(1, self.target.outputs, self.members)
         network.start(values, torch.tensor(self.target.start))
         network.eval()
 
@@ -81,9 +77,10 @@ class ColumnsFit:
         return start
 
     def network(self, rows: ColumnRows) -> ColumnsNetwork:
-        draws = torch.Generator().manual_seed(self.seed)
-        network = ColumnsNetwork(rows.values.shape[1], self.target.outputs, self.members, draws)
-        network.expect(0 if rows.futures is None else rows.futures.shape[1], draws)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            network = ColumnsNetwork(rows.values.shape[1], self.target.outputs, self.members)
+            network.expect(0 if rows.futures is None else rows.futures.shape[1])
         network.start(rows.values, torch.tensor(self.target.start))
         return network.to(self.device)
 
@@ -92,12 +89,6 @@ class ColumnsFit:
     ) -> tuple[ColumnsNetwork, int]:
         """A network with the weights of the epoch that had the least loss on rows that were held
         out, and the step at its end."""
-        with own_stream(self.device):
-            return self._best(rows, held_out, epochs)
-
-    def _best(
-        self, rows: ColumnRows, held_out: ColumnRows, epochs: int
-    ) -> tuple[ColumnsNetwork, int]:
         network, watched = self.network(rows), held_out.to(self.device)
         best: Weights = {}
         least, at = np.inf, 0
@@ -118,31 +109,22 @@ class ColumnsFit:
 
     def fixed(self, rows: ColumnRows, steps: int) -> ColumnsNetwork:
         """A network after so many steps."""
-        with own_stream(self.device):
-            network = self.network(rows)
-            self._train(network, rows, steps)
+        network = self.network(rows)
+        self._train(network, rows, steps)
         network.expect(0)
         return network
 
     def _is_over(self) -> bool:
-        self.is_cut_off |= time.perf_counter() > self.deadline or self.is_left()
+        self.is_cut_off |= time.perf_counter() > self.deadline
         return self.is_cut_off
 
     @torch.no_grad()
     def _loss(self, network: ColumnsNetwork, rows: ColumnRows) -> float:
         network.eval()
-        parts = torch.split(rows.values, CUDA_SCORED if rows.values.is_cuda else SCORED)
-        with ALONE if rows.values.is_cuda else nullcontext():
-            out = torch.cat([self._outputs(network, part.float()) for part in parts])
-            return float(self.target.loss(out, rows.labels))
-
-    def _outputs(self, network: ColumnsNetwork, values: Tensor) -> Tensor:
-        """(B, outputs) the mean of the members; on a GPU with products in bf16, as in training."""
-        if not (values.is_cuda and has_fast_bf16(values.device)):
-            return network(values)  # type: ignore[no-any-return]
-        with torch.autocast("cuda", torch.bfloat16):
-            h = network.hidden(values)
-        return (h.float() @ network.head + network.base).mean(0)
+        with tensor_cores(self.device):
+            parts = torch.split(rows.values, CUDA_SCORED if rows.values.is_cuda else SCORED)
+            out = torch.cat([network(part.float()) for part in parts])
+        return float(self.target.loss(out, rows.labels))
 
     def _train(
         self,
@@ -158,19 +140,20 @@ class ColumnsFit:
         futures = rows.values[:, :0] if rows.futures is None else rows.futures
         average = MovingAverage(network, AVERAGE)
         learned = (rows.values, rows.labels, self.target)
-        take = ColumnsStep(network, average, *learned, PLAN, futures, rows.weight, self.seed)
-        with seeded(self.device, self.seed):
+        take = ColumnsStep(network, average, *learned, PLAN, futures, rows.weight)
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(self.seed)
             for step in range(1, most + 1):
                 if take.is_used_up:
                     take.shuffle(torch.randperm(size, generator=order))
                 take()
+                if is_enough is None:
+                    continue
                 is_over = self._is_over()
                 if is_over or step % EPOCH == 0:
-                    take.wait()
-                    if is_enough is not None:
-                        with average.evaluated():
-                            is_over |= is_enough(step)
+                    with average.evaluated():
+                        is_over |= is_enough(step)
                 if is_over:
                     break
-        take.end()
         average.keep()

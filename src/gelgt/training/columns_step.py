@@ -1,12 +1,8 @@
 """A training step of the columns network: on CUDA recorded after the first few, since it is a
-hundred launches of small kernels.
-
-Nothing in it depends on what other threads do: its draws follow from its own seed, and its products
-are rounded by the network itself. On CUDA networks over subgraphs are trained at the same time.
-"""
+hundred launches of small kernels."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -14,8 +10,7 @@ from torch import Tensor
 
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.dropout import LARGEST, own_dropout
-from gelgt.nn.kernels import has_triton
-from gelgt.nn.recording import ALONE, recording
+from gelgt.nn.recording import recording
 from gelgt.nn.target import Target
 from gelgt.training.objective import future_losses
 from gelgt.training.weights import MovingAverage
@@ -24,40 +19,17 @@ CLIP = 1.0  # largest norm of the gradient
 EAGER = 3  # steps in which libraries and the optimiser set themselves up
 
 
-def draws_alone(device: torch.device) -> bool:
-    """Whether steps draw nothing from PyTorch's generator, which all threads share: on CUDA that
-    needs a kernel of Triton's."""
-    return device.type != "cuda" or has_triton(device)
-
-
 @contextmanager
-def seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """Steps in here draw the same each time, also from PyTorch's generator."""
-    if draws_alone(device):
+def tensor_cores(device: torch.device) -> Iterator[None]:
+    """Products of float32 with the ten bits of TF32 on CUDA, several times as fast: half of a step
+    are products."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
         yield
-        return
-    with torch.random.fork_rng(devices=[device]):
-        torch.manual_seed(seed)
-        yield
-
-
-@contextmanager
-def own_stream(device: torch.device) -> Iterator[None]:
-    """On CUDA, what is launched in here waits for no work of other threads, and is done
-    afterwards.
-
-    PyTorch has 32 streams of each priority, which it gives out in turn. Two threads that have the
-    same one, also one after the other in recordings, share the workspace of cuBLAS, whose products
-    then wait for each other without end. Nobody else takes those of this priority.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class StepPlan(NamedTuple):
@@ -70,7 +42,7 @@ class StepPlan(NamedTuple):
 
 
 class ColumnsStep:
-    """Steps of one network, each over the next rows of a permutation of all, in `own_stream`.
+    """Steps of one network, each over the next rows of a permutation of all.
 
     What changes from step to step (the rows, the rate, the share in the average) is computed on the
     device from a count of steps, so that on CUDA a step is one launch by the host.
@@ -83,7 +55,6 @@ class ColumnsStep:
         plan: Of the steps.
         futures: (S, A) targets beside the labels, NaN where there is none; A may be 0.
         weight: Of their loss.
-        seed: Of all dropout.
     """
 
     def __init__(
@@ -96,7 +67,6 @@ class ColumnsStep:
         plan: StepPlan,
         futures: Tensor,
         weight: float,
-        seed: int,
     ) -> None:
         self.network, self.values, self.labels, self.target = network, values, labels, target
         self.futures, self.weight, self.plan, self.average = futures, weight, plan, average
@@ -115,8 +85,6 @@ class ColumnsStep:
         self._order = torch.zeros(len(labels), dtype=torch.int64, device=device)
         self._at = torch.zeros((), dtype=torch.int64, device=device)  # in the permutation
         self._count = torch.zeros((), device=device)
-        self._seeds = torch.Generator().manual_seed(seed)
-        self._seed = torch.tensor([self._next_seed()], device=device)  # on CUDA, of the next step
         self._graph: torch.cuda.CUDAGraph | None = None
         self._taken, self._left = 0, 0  # steps so far, and rows of the permutation
 
@@ -137,58 +105,30 @@ class ColumnsStep:
         self._taken += 1
         self._left -= self.size
         if not self.values.is_cuda:
-            with own_dropout(self._next_seed()):
+            with own_dropout(int(torch.randint(LARGEST, ()))):  # whose masks are cheaper
                 self._take()
             return
         if self._taken <= EAGER:
-            with ALONE, self._dropout():
-                self._take()
+            self._take()
             return
         if self._graph is None:
-            self._record()
-        assert self._graph is not None
+            self._graph = torch.cuda.CUDAGraph()
+            graphed = torch.cuda.graph(self._graph, capture_error_mode="thread_local")
+            with recording(), graphed:
+                self._take()
         self._graph.replay()
 
-    def wait(self) -> None:
-        """Until the steps are done: a queue that is full would keep other threads from launching
-        theirs."""
-        if self.values.is_cuda:
-            torch.cuda.current_stream(self.values.device).synchronize()
-
-    def end(self) -> None:
-        """Wait, and free what was recorded."""
-        self.wait()
-        if self._graph is not None:
-            with ALONE:
-                self._graph.reset()
-                self._graph = None
-
-    def _record(self) -> None:
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.values.device)
-        graphed = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
-        with recording(), graphed, self._dropout():
-            self._take()
-        self._graph = graph
-
-    def _dropout(self) -> AbstractContextManager[None]:
-        is_own = draws_alone(self.values.device)
-        return own_dropout(self._seed) if is_own else nullcontext()
-
-    def _next_seed(self) -> int:
-        return int(torch.randint(LARGEST, (), generator=self._seeds))
-
     def _take(self) -> None:
-        places = self._order.index_select(0, self._at + self._within)
-        self._at += self.size
-        self._count += 1
-        warmth = (self._count / self.plan.warmup).clamp(max=1)
-        self.rate.copy_(self.plan.rate * warmth)
-        if self.values.is_cuda:
-            self._seed += 1
-        else:
-            self.optimiser.param_groups[0]["lr"] = float(self.rate)
-        self._step(places)
-        self.average.update(self._count)
+        with tensor_cores(self.values.device):
+            places = self._order.index_select(0, self._at + self._within)
+            self._at += self.size
+            self._count += 1
+            warmth = (self._count / self.plan.warmup).clamp(max=1)
+            self.rate.copy_(self.plan.rate * warmth)
+            if not self.values.is_cuda:
+                self.optimiser.param_groups[0]["lr"] = float(self.rate)
+            self._step(places)
+            self.average.update(self._count)
 
     def _step(self, places: Tensor) -> None:
         network = self.network

@@ -20,7 +20,6 @@ from gelgt.training.budget import networks_budget
 from gelgt.training.checkpoint import State
 from gelgt.training.columns import Columns, column_rows, refit_columns
 from gelgt.training.columns_fit import ColumnRows
-from gelgt.training.columns_step import draws_alone
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import KNOWN, learnable
 from gelgt.training.job import Job
@@ -261,18 +260,8 @@ def retrain_ensemble(
     def learned(_: Callable[[], bool]) -> ColumnRows | None:
         return None if columns is None else column_rows(job.data, job.config, splits)
 
-    def refitted(is_left: Callable[[], bool]) -> Columns | None:
-        rows = examples.result()
-        if columns is None or rows is None:
-            return None
-        return refit_columns(columns, rows, job.data.target, job.config, job.device, is_left)
-
     is_late = is_idle(job.device)
-    with (
-        Aside(learned, is_late) as examples,
-        Aside(regrown, is_late) as forests,
-        Aside(refitted, is_late and draws_alone(job.device), examples) as again,
-    ):
+    with Aside(learned, is_late) as examples, Aside(regrown, is_late) as forests:
         jobs = [_again(number, state, splits) for number, state in enumerate(states)]
         studio = _studio(job, columns is None, is_kept=False)
         for member in _retrained(job, studio, jobs) if jobs else ():
@@ -280,7 +269,8 @@ def retrain_ensemble(
                 job.clock.done("retrain", "interrupted; the weights before are kept")
                 return replace(trained, is_whole=False)
             networks.append(member.network)
-        columns = again.result()
+        if columns is not None and (again := examples.result()) is not None:
+            columns = refit_columns(columns, again, job.data.target, job.config, job.device)
         trees = forests.result()
     rows = sum(len(job.data.windows(split, job.config.train.windows)[0]) for split in splits)
     retrained = Retrained(

@@ -7,8 +7,7 @@
 Validation chooses the epochs and the share of each part, and calibrates. The test split is scored
 before its labels may be learned. Where a GPU trains beside idle cores, the networks over subgraphs
 come first: the history columns, which they do not read, are computed meanwhile, and so is all that
-is learned from these, the columns network on the same device. Elsewhere one stage follows the
-other.
+is learned from these. Elsewhere one stage follows the other.
 """
 
 import time
@@ -37,7 +36,6 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.columns_fit import ColumnsFit
-from gelgt.training.columns_step import draws_alone
 from gelgt.training.ensemble import (
     Trained,
     fit_ensemble,
@@ -83,32 +81,29 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
         is_first: Whether networks over subgraphs are trained while columns are computed.
     """
     has_forests, is_late = wants_trees(job.data, job.config), is_idle(job.device)
-    began = time.perf_counter() if is_first else None
-    is_beside = is_first and draws_alone(job.device)
     with (
         Aside(partial(_forests, read), has_forests and has_room(), read) as forests,
         Aside(partial(_baselines, read, forests.is_beside), is_late, read) as baselines,
-        Aside(partial(_columns_network, read, began), is_beside, read) as columns,
     ):
         if not is_late:
             _tell_baselines(job, baselines)
         job.stop()  # whoever raises here ends it before anything is trained
         again = 0.0  # seconds that retraining the networks takes, where they come first
         if is_first:
-            trained, again = _networks_first(job, lambda: read.has_failed or columns.has_failed)
+            trained, again = _networks_first(job, read)
             job = _told(read.result())
-            trained = replace(trained, columns=_fit_columns(job, columns))
+            trained = replace(trained, columns=_fit_columns(job, again))
         else:
             trees = None if is_late else _grow_trees(job, forests)
-            tabular_network = _fit_columns(job, columns) if has_columns else None
-            spent = sum(part.seconds for part in (trees, tabular_network) if part is not None)
+            columns = _fit_columns(job) if has_columns else None
+            spent = sum(part.seconds for part in (trees, columns) if part is not None)
             # What reads columns is retrained in any case, networks where time is left: trained
             # twice for half as long they would be worse (docs/research/quality.md).
-            is_alone = trees is None and tabular_network is None
+            is_alone = trees is None and columns is None
             trained = fit_ensemble(
                 job, reads_history=not has_columns, before=spent, spares_retraining=is_alone
             )
-            trained = replace(trained, trees=trees, columns=tabular_network)
+            trained = replace(trained, trees=trees, columns=columns)
             job.clock.done("training", trained.summary())
         if not trained.is_whole:  # nobody waits for the rest of them after Ctrl-C
             forests.leave()
@@ -141,11 +136,11 @@ def _learned(job: Job, read: Aside[Job], has_columns: bool, is_first: bool) -> R
     return load_run(job.out)
 
 
-def _networks_first(job: Job, has_failed: Callable[[], bool]) -> tuple[Trained, float]:
-    """Networks over subgraphs, while the history is computed and learned from, and the seconds that
-    retraining them will take. They end early where that has failed."""
+def _networks_first(job: Job, read: Aside[Job]) -> tuple[Trained, float]:
+    """Networks over subgraphs, while the history is computed, and the seconds that retraining them
+    will take. They end early where the history cannot be computed."""
     began, spared = time.perf_counter(), job.budget.spared()
-    heard = replace(job, stop=lambda: has_failed() or job.stop())
+    heard = replace(job, stop=lambda: read.has_failed or job.stop())
     trained = fit_ensemble(heard, reads_history=False, after=spared)
     job.clock.done("training", trained.summary())
     took = time.perf_counter() - began
@@ -201,48 +196,29 @@ def _grow_trees(job: Job, forests: Aside[GrownTrees | None]) -> GrownTrees | Non
     return trees
 
 
-def _columns_network(
-    read: Aside[Job], began: float | None, is_left: Callable[[], bool]
-) -> Columns | None:
+def _fit_columns(job: Job, after: float = 0.0) -> Columns | None:
     """The columns network; None where there is nothing that it could read.
 
     Args:
-        read: Gives the job with its history columns.
-        began: When networks over subgraphs did, by `time.perf_counter`, where they come first.
-        is_left: Asked now and then; true ends it.
+        after: Seconds that are needed after it.
     """
-    job = read.result()
-    limit = _columns_seconds(job, began)
+    config = job.config
+    limit = job.budget.columns(after)
+    if limit is not None and config.train.retrain:  # it is trained once more
+        limit /= 1 + known_share(job.data, config.train)
+    job.progress.plan("columns network", limit)
     key = columns_key(job.key, job.data)
     columns = begun_columns(job.out, key) if job.options.resume else None
     if columns is None:
-        columns = fit_columns(job.data, job.config, job.device, seconds=limit, is_left=is_left)
-        if columns is not None and not is_left():
+        columns = fit_columns(job.data, config, job.device, seconds=limit)
+        if columns is not None:
             save_columns(job.out, key, columns)
-    return columns and columns.to(job.device)
-
-
-def _columns_seconds(job: Job, began: float | None) -> float | None:
-    """What the budget has for the columns network when it begins, where networks over subgraphs
-    began before, and are retrained after it."""
-    share = known_share(job.data, job.config.train)
-    limit = job.budget.columns(0.0 if began is None else share * (time.perf_counter() - began))
-    if limit is not None and job.config.train.retrain:  # it is trained once more
-        limit /= 1 + share
-    return limit
-
-
-def _fit_columns(job: Job, stage: Aside[Columns | None]) -> Columns | None:
-    """Wait for the columns network, and say how it went."""
-    if not stage.is_beside:
-        job.progress.plan("columns network", _columns_seconds(job, None))
-    columns = stage.result()
     if columns is None:
         return None
     if columns.is_cut_off:
         job.budget.cut_off.append(f"the columns network was cut off after {columns.steps:,} steps")
     job.clock.done("columns network", f"{columns.steps:,} steps")
-    return columns
+    return columns.to(job.device)
 
 
 def _parts(job: Job, trained: Trained, split: str, network: Tensor) -> Parts:

@@ -8,7 +8,7 @@ share a batch, both add up packed gradients (`bucket.py`) before the step is tak
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ from torch import Tensor
 from gelgt.nn import ModelInput
 from gelgt.nn.dropout import own_dropout
 from gelgt.nn.kernels import has_triton
-from gelgt.nn.recording import ALONE
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
@@ -74,14 +73,9 @@ class EagerSteps:
     def slope(self, part: Part) -> Slope:
         """Loss and gradients of one part of a batch, weighted by its share of the rows."""
         setup = self.setup
-        is_cuda = setup.device.type == "cuda"
-        with (
-            ALONE if is_cuda else nullcontext(),
-            own_dropout(part.seed),
-            torch.enable_grad(),
-        ):
-            if is_cuda:
-                torch.manual_seed(part.seed)
+        if setup.device.type == "cuda":
+            torch.manual_seed(part.seed)
+        with own_dropout(part.seed), torch.enable_grad():
             inputs = part.inputs.to(setup.device)
             with setup.precision():
                 out = setup.model(inputs)
