@@ -1,5 +1,6 @@
 """Stages beside each other: what they give, and that nobody waits for them in vain."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -46,6 +47,23 @@ def test_a_stage_waits_where_there_is_no_room() -> None:
     with Aside(lambda is_left: begun.append(is_left()), is_beside=False):
         pass
     assert begun == []
+
+
+def test_turns_are_short_for_as_long_as_a_run_takes(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, turns = sys.getswitchinterval(), []
+
+    def stop() -> bool:
+        turns.append(sys.getswitchinterval())
+        return True
+
+    for cores in (2, 16):
+        monkeypatch.setattr("gelgt.training.aside.core_count", lambda cores=cores: cores)
+        train_run(db, few, tmp_path / str(cores), small(few.task_type), stop=stop)
+        assert sys.getswitchinterval() == usual
+    few_cores, many = turns[0], turns[-1]
+    assert many < few_cores == usual
 
 
 def test_whoever_fails_ends_the_stage_beside_it() -> None:

@@ -8,9 +8,11 @@ LightGBM works outside of Python's lock. Where a machine has too few cores, the 
 its result is asked for, and takes its time then.
 """
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +21,7 @@ import torch
 from gelgt.sources.processes import core_count
 
 LEAST_CORES = 8  # from which stages are worth running at once
+TURN = 2e-4  # seconds after which a thread lets another one have Python's lock, instead of 5e-3
 
 Result = TypeVar("Result")
 
@@ -31,6 +34,19 @@ def has_room() -> bool:
 def is_idle(device: torch.device) -> bool:
     """Whether the cores of this machine have little to do while a device trains."""
     return device.type != "cpu" and has_room()
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Threads that come back from compiled code wait for Python's lock only shortly. A round of
+    LightGBM, a launch on a device and a piece of history take less than the usual turn, so that
+    beside one busy thread they would mostly wait."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 class Aside(Generic[Result]):

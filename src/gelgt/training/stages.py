@@ -12,6 +12,7 @@ is learned from these. Elsewhere one stage follows the other.
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +24,7 @@ from gelgt.metrics import score
 from gelgt.runs.folder import Run, load_run
 from gelgt.scoring.parts import COLUMNS, NETWORK, TREES, Parts, decoded
 from gelgt.scoring.scorer import tree_outputs
-from gelgt.training.aside import Aside, has_room, is_idle
+from gelgt.training.aside import Aside, has_room, is_idle, short_turns
 from gelgt.training.baselines import Baselines, Pace, make_baselines
 from gelgt.training.budget import RESERVE
 from gelgt.training.calibrate import calibrate
@@ -55,7 +56,11 @@ def train_stages(job: Job) -> Run:
     """Everything that is learned and scored, as a run folder."""
     has_columns = _has_columns_network(job)
     is_first = has_columns and is_idle(job.device) and job.workers is None
-    with _starting(job) as started, Aside(partial(_with_history, job), is_first) as read:
+    with (
+        short_turns() if has_room() else nullcontext(),
+        _starting(job) as started,
+        Aside(partial(_with_history, job), is_first) as read,
+    ):
         if not is_first:
             job = _told(read.result())
         started.result()
