@@ -77,8 +77,8 @@ class Walk:
             return len(events)
         if what.startswith("count in"):
             return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
-        if what.startswith("median count"):
-            return self.median(times, np.ones(len(times)), int(what.split()[3]))
+        if re.match("(median|mean) count of|active windows of", what):
+            return self.of_windows(what, times, np.ones(len(times)))
         if what == "days since":
             return (self.reference - times[-1]) / DAY if events else np.nan
         if what.startswith("days since"):
@@ -93,7 +93,8 @@ class Walk:
             return float(gaps.mean() if what == "mean gap" else gaps[-1])
         column, kind = re.fullmatch(
             r"(\w+) (mean|min|max|deviation|recent mean|longer mean|mean in \d+ windows?|last"
-            r"|second last|third last|last age|share of \w+|median sum of \d+ windows)",
+            r"|second last|third last|last age|share of \w+"
+            r"|(?:median|mean) sum of \d+ (?:active )?windows)",
             what,
         ).groups()  # type: ignore[union-attr]
         if kind == "last age":
@@ -109,8 +110,8 @@ class Walk:
                 else np.nan
             )
         cells = pd.Series([self.cell(features, table, column, r) for _, r in events], dtype=float)
-        if kind.startswith("median sum"):
-            return self.median(times, cells.fillna(0).to_numpy(), int(kind.split()[3]))
+        if "sum of" in kind:
+            return self.of_windows(kind, times, cells.fillna(0).to_numpy())
         if kind.startswith("mean in"):
             recent = [t >= self.reference - int(kind.split()[2]) * WINDOW for t in times]
             return float(cells[recent].mean()) if any(recent) else np.nan
@@ -124,8 +125,10 @@ class Walk:
         newest = {"recent mean": 5, "longer mean": 20}.get(kind, len(cells))
         return float(cells.tail(newest).agg(kind.split()[-1]))
 
-    def median(self, times: list[float], values: Any, most: int) -> float:
-        """The median over whole windows since the first event of what each of them adds up to."""
+    def of_windows(self, what: str, times: list[float], values: Any) -> float:
+        """Median or mean over whole windows since the first event, or over those of them that have
+        an event in the four windows before, of what each adds up to; or how many these are."""
+        most = int(re.findall(r"\d+", what)[0])
         if not times:
             return np.nan
         windows = int(np.clip((self.reference - times[0]) // WINDOW, 1, most))
@@ -135,7 +138,15 @@ class Walk:
             sum(v for t, v in zip(times, values) if begin <= t < end)
             for end, begin in pairwise(ends)
         ]
-        return float(np.median(sums))
+        if "active" in what:
+            starts = ends[1:]
+            are_active = [any(s - 4 * WINDOW <= t < s for t in times) for s in starts]
+            if what.startswith("active"):
+                return sum(are_active)
+            sums = [each for each, is_active in zip(sums, are_active) if is_active]
+        if not sums:
+            return np.nan
+        return float(np.median(sums) if what.startswith("median") else np.mean(sums))
 
     def cell(self, features: Any, table: str, column: str, row: int) -> float:
         frame = self.tiny.frames[table]

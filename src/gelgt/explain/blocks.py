@@ -14,8 +14,8 @@ from gelgt.history.columns import (
     BACK,
     COUNT_WINDOWS,
     MEAN_WINDOWS,
-    MEDIANS,
     NUMBERS,
+    OF_WINDOWS,
     TIMELESS_NUMBERS,
     TOP,
     TaskData,
@@ -64,7 +64,7 @@ class Block:
         codes: Likewise; of events, for the shares of five categories, and last the newest category.
         times: Likewise, for the age; of events, that of the newest.
         tops: (K,) how many categories of each of the codes are counted.
-        own: Places of what no column says: the age of the row; of events (19,) number, times and
+        own: Places of what no column says: the age of the row; of events (25,) number, times and
             gaps.
     """
 
@@ -132,7 +132,7 @@ def event_block(
     for column, name in _columns(data, table, "numerical"):
         places = [place(f"{name} {s}", s in given) for s in NUMBERS]
         means = (f"{name} mean in {window_name(w)}" for w in MEAN_WINDOWS)
-        sums = [place(f"{name} {median}", is_timed and has_events) for median in MEDIANS["sum"]]
+        sums = [place(f"{name} {what}", is_timed and has_events) for what in OF_WINDOWS["sum"]]
         numbers[column] = places + [place(mean, is_timed) for mean in means] + sums
     for column, name in _columns(data, table, "categorical"):
         top = data.categories(table, name)[:TOP]
@@ -145,7 +145,7 @@ def event_block(
         column: [place(f"{name} last age", is_timed and name != time_col)]
         for column, name in _columns(data, table, "timestamp")
     }
-    widths = (len(NUMBERS) + len(MEAN_WINDOWS) + len(MEDIANS["sum"]), TOP + 1, 1)
+    widths = (len(NUMBERS) + len(MEAN_WINDOWS) + len(OF_WINDOWS["sum"]), TOP + 1, 1)
     reads = [
         Read.of(data, table, kind, places, width)
         for kind, places, width in zip(KINDS, (numbers, codes, times), widths)
@@ -157,7 +157,7 @@ def event_block(
 
 _EVENTS = (
     *(f"count in {window_name(w)}" for w in COUNT_WINDOWS),
-    *MEDIANS["count"],
+    *OF_WINDOWS["count"],
     "days since",
     *(f"days since {word} last" for word in BACK),
     "mean gap",

@@ -17,7 +17,7 @@ from gelgt.explain.event_kernels import (
     give,
     windows_of,
 )
-from gelgt.history.kernels import LONGER, RECENT
+from gelgt.history.kernels import LONGER, RECENT, sum_up
 
 STATISTICS = 9  # of a number: `NUMBERS` of history/columns.py
 
@@ -52,31 +52,31 @@ def fill_path(
     """Write the columns of one path for all variants, computed once for each list.
 
     Args:
-        tables: Places of numbers: nine statistics, then the means of windows, then medians over
-            the sums of windows. Of codes: shares of the first categories, and last the newest. Of
-            times: the age of the newest.
+        tables: Places of numbers: nine statistics, then the means of windows, then what `sum_up`
+            says of the sums of windows. Of codes: shares of the first categories, and last the
+            newest. Of times: the age of the newest.
         event_places: Of the number of events, of those in windows, of ages, and of mean gap, last
             gap and overdue; -1 for none.
         out: (V, F), written.
     """
     numbers, codes = tables.numbers, tables.codes
-    windows, medians = len(times.mean_windows), len(times.median_windows)
-    sums = STATISTICS + windows  # where the medians begin
-    made = np.empty((len(lists.bounds) - 1, sums + medians), np.float32)
+    windows, of_windows = len(times.mean_windows), 3 * len(times.last_windows)
+    sums = STATISTICS + windows  # where those of windows begin
+    made = np.empty((len(lists.bounds) - 1, sums + of_windows), np.float32)
     since = np.empty((windows, len(made)), np.int64)
     if len(numbers.columns) and windows and numbers.places[:, STATISTICS:sums].max() >= 0:
         for w in range(windows):
             first_since(lists, times, times.mean_windows[w], since[w])
     whole, each = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    if len(numbers.columns) and numbers.places[:, -medians:].max() >= 0:
+    if len(numbers.columns) and numbers.places[:, -of_windows:].max() >= 0:
         whole, each = windows_of(lists, times)
     for c in range(len(numbers.columns)):
         column, places = _column(numbers, c, lists.row), numbers.places[c]
-        _sweep_numbers(column, lists, since, places[: len(places) - medians], made)
-        if places[-medians:].max() >= 0:
-            _median_sums(column, lists, whole, each, times.median_windows, made[:, sums:])
-        give(made[:, :sums], lists.which, places[: len(places) - medians], out)
-        give(made[:, sums:], lists.which, places[-medians:], out)
+        _sweep_numbers(column, lists, since, places[: len(places) - of_windows], made)
+        if places[-of_windows:].max() >= 0:
+            _sums_of_windows(column, lists, whole, each, times.last_windows, made[:, sums:])
+        give(made[:, :sums], lists.which, places[: len(places) - of_windows], out)
+        give(made[:, sums:], lists.which, places[-of_windows:], out)
     for c in range(len(codes.columns)):
         top = tables.tops[c]
         _sweep_codes(_column(codes, c, lists.row), lists, top, made)
@@ -189,7 +189,7 @@ def _sweep_numbers(
 
 
 @compiled
-def _median_sums(
+def _sums_of_windows(
     column: NDArray[Any],
     lists: EventLists,
     whole: NDArray[np.int64],
@@ -197,14 +197,14 @@ def _median_sums(
     sizes: NDArray[np.int64],
     made: NDArray[np.float32],
 ) -> None:
-    """What `median_sums` makes of a column, for each list.
+    """What `sums_of_windows` makes of a column, for each list.
 
     Args:
         column: (n + E,) values of events and stand-ins.
         whole, since: As `windows_of` gives them.
-        made: (m, M), written.
+        made: (m, 3M), written.
     """
-    held = np.empty(len(since), np.float64)
+    held, row = np.empty(len(since), np.float64), np.empty(3 * len(sizes), np.float64)
     for m in range(len(made)):
         made[m] = np.nan
         at, total = lists.bounds[m], 0.0
@@ -218,9 +218,9 @@ def _median_sums(
             at = max(at, end)
             if w < whole[m]:
                 held[w] = total - before
-        for k in range(len(sizes)):
-            if whole[m]:
-                made[m, k] = np.median(held[: min(whole[m], sizes[k])])
+        if whole[m]:
+            sum_up(held, since[:, m], whole[m], sizes, row)
+            made[m] = row
 
 
 @compiled

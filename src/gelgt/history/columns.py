@@ -43,11 +43,20 @@ NUMBERS = (
 TIMELESS_NUMBERS = 4
 COUNT_WINDOWS = (1, 2, 3, 4, 8, 12, 16, 32, 64)  # windows before the seed whose events are counted
 MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
-MEDIAN_WINDOWS = (8, 16)  # windows over whose counts and sums medians are taken
-MEDIANS = {
-    what: tuple(f"median {what} of {windows} windows" for windows in MEDIAN_WINDOWS)
+LAST_WINDOWS = (8, 16)  # windows whose counts and sums are summed up
+OF_WINDOWS = {
+    what: tuple(
+        f"{text} {windows} {which}"
+        for text, which in (
+            (f"median {what} of", "windows"),
+            (f"median {what} of", "active windows"),
+            (f"mean {what} of", "active windows"),
+        )
+        for windows in LAST_WINDOWS
+    )
     for what in ("count", "sum")
 }
+OF_WINDOWS["count"] += tuple(f"active windows of {windows}" for windows in LAST_WINDOWS)
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
@@ -183,17 +192,17 @@ class SeedColumns:
             name = f"{path}: count in {window_name(windows)}"
             if has(name):
                 yield name, (view.last - self._since(view, windows)).astype(np.float32)
-        yield from self._median_counts(path, view)
+        yield from self._counts_of_windows(path, view)
         yield from self._gaps(path, view, count)
 
-    def _median_counts(self, path: str, view: View) -> Iterator[Column]:
-        from gelgt.history.kernels import median_counts
+    def _counts_of_windows(self, path: str, view: View) -> Iterator[Column]:
+        from gelgt.history.kernels import counts_of_windows
 
-        names = [f"{path}: {name}" for name in self._medians("count")]
+        names = [f"{path}: {name}" for name in self._of_windows("count")]
         if any(map(self.choice.has, names)):
-            sizes = np.array(MEDIAN_WINDOWS)
-            medians = median_counts(self._windows(view), view.last, self._whole(view), sizes)
-            yield from ((n, m) for n, m in zip(names, medians) if self.choice.has(n))
+            sizes = np.array(LAST_WINDOWS)
+            found = counts_of_windows(self._windows(view), view.last, self._whole(view), sizes)
+            yield from ((name, c) for name, c in zip(names, found) if self.choice.has(name))
 
     def _gaps(self, path: str, view: View, count: NDArray[np.int64]) -> Iterator[Column]:
         """How long ago the newest events were, and how that compares with the time between them."""
@@ -234,7 +243,7 @@ class SeedColumns:
         size = max(len(view.first), len(view.events.row))
         statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
         windows = MEAN_WINDOWS if is_timed else ()
-        sums = self._medians("sum") if is_timed and are_events else ()
+        sums = self._of_windows("sum") if is_timed and are_events else ()
         for name, values in self.data.columns(table, "numerical"):
             yield from self.numbers(f"{path}: {name}", values, view, statistics, windows, sums)
         for name, values in self.data.columns(table, "categorical"):
@@ -258,7 +267,7 @@ class SeedColumns:
         sums: Sequence[str] = (),
     ) -> Iterator[Columns]:
         """Some of the statistics `NUMBERS` of a numerical column over events, its means in the last
-        windows, and the medians of its sums in each of them."""
+        windows, and what is said of its sums in each of them."""
         has = self.choice.has
         statistics = [s for s in statistics if has(f"{path} {s}")]
         windows = [w for w in windows if has(f"{path} mean in {window_name(w)}")]
@@ -277,7 +286,7 @@ class SeedColumns:
         windows: Sequence[int],
         sums: Sequence[str],
     ) -> list[Column]:
-        from gelgt.history.kernels import block_sums, median_sums, sweep_numbers, window_means
+        from gelgt.history.kernels import block_sums, sums_of_windows, sweep_numbers, window_means
 
         columns: list[Column] = []
         chosen = taken(values, view.events.row, np.nan)
@@ -299,22 +308,25 @@ class SeedColumns:
                 for place, count in enumerate(windows)
             ]
         if sums:
-            since, sizes = self._windows(view), np.array(MEDIAN_WINDOWS)
+            since, sizes = self._windows(view), np.array(LAST_WINDOWS)
             ends = view.first, since, view.last, self._whole(view)
-            medians = median_sums(chosen, *blocks, *ends, sizes)
+            found = sums_of_windows(chosen, *blocks, *ends, sizes)
             names = [f"{path} {name}" for name in sums]
-            columns += [(n, m) for n, m in zip(names, medians) if self.choice.has(n)]
+            columns += [(name, c) for name, c in zip(names, found) if self.choice.has(name)]
         return columns
 
-    def _medians(self, what: str) -> Sequence[str]:
-        """Names of the medians over windows of a count or sum. They are proposed for labels that
-        are numbers: the median of the past is what the least absolute error asks for."""
+    def _of_windows(self, what: str) -> Sequence[str]:
+        """Names of what is said of the counts or sums in each of the last windows. They are
+        proposed for labels that are numbers: the median of the past is what the least absolute
+        error asks for."""
         is_proposed = self.data.task.task_type == "regression" or self.choice.names is not None
-        return MEDIANS[what] if is_proposed else ()
+        return OF_WINDOWS[what] if is_proposed else ()
 
     def _windows(self, view: View) -> NDArray[np.int64]:
-        """(W, S) the first event in each seed's last 1, 2 … W windows."""
-        most = max(MEDIAN_WINDOWS)
+        """(W + `ACTIVE`, S) the first event in each seed's last 1, 2 … windows."""
+        from gelgt.history.kernels import ACTIVE
+
+        most = max(LAST_WINDOWS) + ACTIVE
         return view.kept(
             "windows", lambda: np.stack([self._since(view, w + 1) for w in range(most)])
         )
@@ -324,7 +336,7 @@ class SeedColumns:
         there is no event."""
         oldest = taken(view.events.time, np.where(view.is_empty, -1, view.first), NEVER)
         count = (self.references - np.where(view.is_empty, self.references, oldest)) // self._window
-        return np.where(view.is_empty, 0, np.clip(count, 1, max(MEDIAN_WINDOWS)))
+        return np.where(view.is_empty, 0, np.clip(count, 1, max(LAST_WINDOWS)))
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""

@@ -14,6 +14,7 @@ from gelgt.compiled import compiled
 
 RECENT, LONGER = 5, 20  # events that the recent means look at
 BLOCK = 64  # events between two stored sums
+ACTIVE = 4  # windows before one that is active; in one of them lies an event
 
 
 @compiled
@@ -274,34 +275,82 @@ def window_means(
 
 
 @compiled
-def median_counts(
+def counts_of_windows(
     since: NDArray[np.int64],
     last: NDArray[np.int64],
     whole: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(M, S) the median number of events in each seed's last windows.
+    """(4M, S) the number of events in each seed's last windows, as `sum_up` says it, and behind
+    that how many of its windows are active.
 
     Args:
-        since: (W, S) where each seed's last 1, 2 … W windows begin.
+        since: (W + `ACTIVE`, S) where each seed's last 1, 2 … windows begin.
         last: (S,) where its events end.
-        whole: (S,) its windows that count, 0 for none.
-        sizes: (M,) over how many windows at most medians are taken.
+        whole: (S,) its windows that count, at most W, 0 for none.
+        sizes: (M,) over how many windows at most is summed up.
     """
-    out = np.full((len(sizes), len(last)), np.nan, np.float32)
-    held = np.empty(len(since), np.float64)
+    most = 3 * len(sizes)
+    out = np.full((most + len(sizes), len(last)), np.nan, np.float32)
+    held, row = np.empty(len(since), np.float64), np.empty(most, np.float64)
     for s in range(len(last)):
+        if not whole[s]:
+            continue
         end = last[s]
         for w in range(whole[s]):
             held[w], end = end - since[w, s], since[w, s]
+        sum_up(held, since[:, s], whole[s], sizes, row)
+        out[:most, s] = row
         for m in range(len(sizes)):
-            if whole[s]:
-                out[m, s] = np.median(held[: min(whole[s], sizes[m])])
+            out[most + m, s] = _active(since[:, s], min(whole[s], sizes[m]))
     return out
 
 
 @compiled
-def median_sums(
+def sum_up(
+    held: NDArray[np.float64],
+    since: NDArray[np.int64],
+    whole: int,
+    sizes: NDArray[np.int64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write (3M,) what the last windows of a seed hold: medians over all of them, medians over
+    those that are active, and their means; NaN where none is active.
+
+    A window is active where an event lies in one of the `ACTIVE` windows before it. Entities are
+    mostly asked about while something happens to them: their active windows are like those of
+    labels.
+
+    Args:
+        held: (W + `ACTIVE`,) what each window holds, the newest first.
+        since: (W + `ACTIVE`,) where its last 1, 2 … windows begin.
+        whole: Windows that count, at least one.
+        sizes: (M,) over how many of them at most.
+    """
+    chosen = np.empty(len(held), np.float64)
+    for m in range(len(sizes)):
+        most, count, total = min(whole, sizes[m]), 0, 0.0
+        out[m] = np.median(held[:most])
+        for w in range(most):
+            if since[w + ACTIVE] < since[w]:
+                chosen[count] = held[w]
+                total += held[w]
+                count += 1
+        out[len(sizes) + m] = np.median(chosen[:count]) if count else np.nan
+        out[2 * len(sizes) + m] = total / count if count else np.nan
+
+
+@compiled
+def _active(since: NDArray[np.int64], most: int) -> int:
+    """How many of a seed's last windows are active."""
+    count = 0
+    for w in range(most):
+        count += since[w + ACTIVE] < since[w]
+    return count
+
+
+@compiled
+def sums_of_windows(
     values: NDArray[np.float32],
     sums: NDArray[np.float64],
     counts: NDArray[np.int64],
@@ -311,11 +360,11 @@ def median_sums(
     whole: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(M, S) the median sum of the values in each seed's last windows, from the sums of blocks of
-    events that begin at `first`; the others as in `median_counts`. A window without values holds
-    0."""
-    out = np.full((len(sizes), len(last)), np.nan, np.float32)
-    held = np.empty(len(since), np.float64)
+    """(3M, S) the sums of the values in each seed's last windows, as `sum_up` says it, from the
+    sums of blocks of events that begin at `first`; the others as in `counts_of_windows`. A window
+    without values holds 0."""
+    out = np.full((3 * len(sizes), len(last)), np.nan, np.float32)
+    held, row = np.empty(len(since), np.float64), np.empty(3 * len(sizes), np.float64)
     for s in range(len(last)):
         if not whole[s]:
             continue
@@ -325,8 +374,8 @@ def median_sums(
             if since[w, s] > first[s]:
                 older = _before(since[w, s], first[s], values, sums, counts)[0]
             held[w], total = total - older, older
-        for m in range(len(sizes)):
-            out[m, s] = np.median(held[: min(whole[s], sizes[m])])
+        sum_up(held, since[:, s], whole[s], sizes, row)
+        out[:, s] = row
     return out
 
 
