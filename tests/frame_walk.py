@@ -77,7 +77,7 @@ class Walk:
             return len(events)
         if what.startswith("count in"):
             return sum(t >= self.reference - int(what.split()[2]) * WINDOW for t in times)
-        if re.match("(median|mean) count of|active windows of", what):
+        if re.match("(median|mean) count of|active windows", what):
             return self.of_windows(what, times, np.ones(len(times)))
         if what == "days since":
             return (self.reference - times[-1]) / DAY if events else np.nan
@@ -94,7 +94,7 @@ class Walk:
         column, kind = re.fullmatch(
             r"(\w+) (mean|min|max|deviation|recent mean|longer mean|mean in \d+ windows?|last"
             r"|second last|third last|last age|share of \w+"
-            r"|(?:median|mean) sum of \d+ (?:active )?windows)",
+            r"|median sum of \d+ windows|(?:median|mean) sum of active windows)",
             what,
         ).groups()  # type: ignore[union-attr]
         if kind == "last age":
@@ -128,7 +128,7 @@ class Walk:
     def of_windows(self, what: str, times: list[float], values: Any) -> float:
         """Median or mean over whole windows since the first event, or over those of them that have
         an event in the four windows before, of what each adds up to; or how many these are."""
-        most = int(re.findall(r"\d+", what)[0])
+        most = int(what.split()[3]) if "active" not in what else 16
         if not times:
             return np.nan
         windows = int(np.clip((self.reference - times[0]) // WINDOW, 1, most))

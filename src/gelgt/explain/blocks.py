@@ -64,7 +64,7 @@ class Block:
         codes: Likewise; of events, for the shares of five categories, and last the newest category.
         times: Likewise, for the age; of events, that of the newest.
         tops: (K,) how many categories of each of the codes are counted.
-        own: Places of what no column says: the age of the row; of events (25,) number, times and
+        own: Places of what no column says: the age of the row; of events (22,) number, times and
             gaps.
     """
 

@@ -60,7 +60,7 @@ def fill_path(
         out: (V, F), written.
     """
     numbers, codes = tables.numbers, tables.codes
-    windows, of_windows = len(times.mean_windows), 3 * len(times.last_windows)
+    windows, of_windows = len(times.mean_windows), len(times.median_windows) + 2
     sums = STATISTICS + windows  # where those of windows begin
     made = np.empty((len(lists.bounds) - 1, sums + of_windows), np.float32)
     since = np.empty((windows, len(made)), np.int64)
@@ -74,7 +74,7 @@ def fill_path(
         column, places = _column(numbers, c, lists.row), numbers.places[c]
         _sweep_numbers(column, lists, since, places[: len(places) - of_windows], made)
         if places[-of_windows:].max() >= 0:
-            _sums_of_windows(column, lists, whole, each, times.last_windows, made[:, sums:])
+            _sums_of_windows(column, lists, whole, each, times.median_windows, made[:, sums:])
         give(made[:, :sums], lists.which, places[: len(places) - of_windows], out)
         give(made[:, sums:], lists.which, places[-of_windows:], out)
     for c in range(len(codes.columns)):
@@ -202,9 +202,9 @@ def _sums_of_windows(
     Args:
         column: (n + E,) values of events and stand-ins.
         whole, since: As `windows_of` gives them.
-        made: (m, 3M), written.
+        made: (m, M + 2), written.
     """
-    held, row = np.empty(len(since), np.float64), np.empty(3 * len(sizes), np.float64)
+    held, row = np.empty(len(since), np.float64), np.empty(len(sizes) + 2, np.float64)
     for m in range(len(made)):
         made[m] = np.nan
         at, total = lists.bounds[m], 0.0

@@ -35,14 +35,14 @@ class EventLists(NamedTuple):
 
 class Times(NamedTuple):
     """The time from which ages are measured, seconds of a window, and over how many windows, in
-    ascending order, means are taken, events are counted and windows are summed up; which of the
-    newest events have an age."""
+    ascending order, means are taken, events are counted and medians are taken of windows; which of
+    the newest events have an age."""
 
     reference: Any
     window: Any
     mean_windows: Any
     count_windows: Any
-    last_windows: Any
+    median_windows: Any
     back: Any
 
 
@@ -51,7 +51,7 @@ def fill_events(
     lists: EventLists, times: Times, places: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
     """Write the number, windows, ages and gaps of the events of one path for all variants; places
-    (25,) as in `Block.own`."""
+    (22,) as in `Block.own`."""
     count = np.diff(lists.bounds)
     made, since = np.empty((len(count), len(places)), np.float32), np.empty(len(count), np.int64)
     made[:, 0] = count
@@ -61,10 +61,10 @@ def fill_events(
             first_since(lists, times, times.count_windows[w], since)
             made[:, at] = lists.bounds[1:] - since
         at += 1
-    of_windows = 4 * len(times.last_windows)
+    of_windows = len(times.median_windows) + 3
     if places[at : at + of_windows].max() >= 0:
         whole, windows = windows_of(lists, times)
-        found = counts_of_windows(windows, lists.bounds[1:], whole, times.last_windows)
+        found = counts_of_windows(windows, lists.bounds[1:], whole, times.median_windows)
         made[:, at : at + of_windows] = found.T
     at += of_windows
     for m in range(len(count)):
@@ -106,7 +106,7 @@ def first_since(lists: EventLists, times: Times, windows: int, out: NDArray[np.i
 def windows_of(lists: EventLists, times: Times) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(m,) whole windows since the first event of each list, at most W, and (W + `ACTIVE`, m) the
     first event in its last 1, 2 … windows: as in `SeedColumns`."""
-    most, count = times.last_windows.max(), len(lists.bounds) - 1
+    most, count = times.median_windows.max(), len(lists.bounds) - 1
     whole, since = np.zeros(count, np.int64), np.empty((most + ACTIVE, count), np.int64)
     for w in range(len(since)):
         first_since(lists, times, w + 1, since[w])

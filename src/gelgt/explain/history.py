@@ -24,8 +24,8 @@ from gelgt.explain.survey import Survey
 from gelgt.history.columns import (
     BACK,
     COUNT_WINDOWS,
-    LAST_WINDOWS,
     MEAN_WINDOWS,
+    MEDIAN_WINDOWS,
     SeedColumns,
     TaskData,
 )
@@ -40,7 +40,7 @@ MOST_EVENTS = 1 << 21  # rows on the paths of all variants that are in hand at o
 LEAST_VARIANTS = 8
 _BACK = np.array([1, *BACK.values()])  # the newest events whose ages are columns
 _MEANS, _COUNTS = np.array(MEAN_WINDOWS), np.array(COUNT_WINDOWS)
-_LAST = np.array(LAST_WINDOWS)
+_MEDIANS = np.array(MEDIAN_WINDOWS)
 
 
 class SharedColumns(SeedColumns):
@@ -61,7 +61,7 @@ class SharedColumns(SeedColumns):
         self.program, self.stand_ins = program, stand_ins
         self.reference, self.graph_keys = int(self.references[0]), GraphKeys.of(data.graph)
         self._times = {
-            is_timed: Times(self.reference, self._window, means, _COUNTS, _LAST, _BACK)
+            is_timed: Times(self.reference, self._window, means, _COUNTS, _MEDIANS, _BACK)
             for is_timed, means in ((True, _MEANS), (False, _MEANS[:0]))
         }
         self._shown: dict[str, tuple[NDArray[Any], ...]] = {}

@@ -43,20 +43,16 @@ NUMBERS = (
 TIMELESS_NUMBERS = 4
 COUNT_WINDOWS = (1, 2, 3, 4, 8, 12, 16, 32, 64)  # windows before the seed whose events are counted
 MEAN_WINDOWS = (1, 3, 4, 16)  # windows whose values are averaged
-LAST_WINDOWS = (8, 16)  # windows whose counts and sums are summed up
+MEDIAN_WINDOWS = (8, 16)  # windows over whose counts and sums medians are taken
 OF_WINDOWS = {
-    what: tuple(
-        f"{text} {windows} {which}"
-        for text, which in (
-            (f"median {what} of", "windows"),
-            (f"median {what} of", "active windows"),
-            (f"mean {what} of", "active windows"),
-        )
-        for windows in LAST_WINDOWS
+    what: (
+        *(f"median {what} of {windows} windows" for windows in MEDIAN_WINDOWS),
+        f"median {what} of active windows",
+        f"mean {what} of active windows",
     )
     for what in ("count", "sum")
 }
-OF_WINDOWS["count"] += tuple(f"active windows of {windows}" for windows in LAST_WINDOWS)
+OF_WINDOWS["count"] += ("active windows",)
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
@@ -200,7 +196,7 @@ class SeedColumns:
 
         names = [f"{path}: {name}" for name in self._of_windows("count")]
         if any(map(self.choice.has, names)):
-            sizes = np.array(LAST_WINDOWS)
+            sizes = np.array(MEDIAN_WINDOWS)
             found = counts_of_windows(self._windows(view), view.last, self._whole(view), sizes)
             yield from ((name, c) for name, c in zip(names, found) if self.choice.has(name))
 
@@ -308,7 +304,7 @@ class SeedColumns:
                 for place, count in enumerate(windows)
             ]
         if sums:
-            since, sizes = self._windows(view), np.array(LAST_WINDOWS)
+            since, sizes = self._windows(view), np.array(MEDIAN_WINDOWS)
             ends = view.first, since, view.last, self._whole(view)
             found = sums_of_windows(chosen, *blocks, *ends, sizes)
             names = [f"{path} {name}" for name in sums]
@@ -326,7 +322,7 @@ class SeedColumns:
         """(W + `ACTIVE`, S) the first event in each seed's last 1, 2 … windows."""
         from gelgt.history.kernels import ACTIVE
 
-        most = max(LAST_WINDOWS) + ACTIVE
+        most = max(MEDIAN_WINDOWS) + ACTIVE
         return view.kept(
             "windows", lambda: np.stack([self._since(view, w + 1) for w in range(most)])
         )
@@ -336,7 +332,7 @@ class SeedColumns:
         there is no event."""
         oldest = taken(view.events.time, np.where(view.is_empty, -1, view.first), NEVER)
         count = (self.references - np.where(view.is_empty, self.references, oldest)) // self._window
-        return np.where(view.is_empty, 0, np.clip(count, 1, max(LAST_WINDOWS)))
+        return np.where(view.is_empty, 0, np.clip(count, 1, max(MEDIAN_WINDOWS)))
 
     def _since(self, view: View, windows: int) -> NDArray[np.int64]:
         """(S,) the first of each seed's events in its last windows."""

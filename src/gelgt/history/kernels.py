@@ -281,28 +281,25 @@ def counts_of_windows(
     whole: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(4M, S) the number of events in each seed's last windows, as `sum_up` says it, and behind
+    """(M + 3, S) the number of events in each seed's last windows, as `sum_up` says it, and behind
     that how many of its windows are active.
 
     Args:
         since: (W + `ACTIVE`, S) where each seed's last 1, 2 … windows begin.
         last: (S,) where its events end.
         whole: (S,) its windows that count, at most W, 0 for none.
-        sizes: (M,) over how many windows at most is summed up.
+        sizes: (M,) over how many windows at most medians are taken.
     """
-    most = 3 * len(sizes)
-    out = np.full((most + len(sizes), len(last)), np.nan, np.float32)
-    held, row = np.empty(len(since), np.float64), np.empty(most, np.float64)
+    out = np.full((len(sizes) + 3, len(last)), np.nan, np.float32)
+    held, row = np.empty(len(since), np.float64), np.empty(len(sizes) + 2, np.float64)
     for s in range(len(last)):
         if not whole[s]:
             continue
         end = last[s]
         for w in range(whole[s]):
             held[w], end = end - since[w, s], since[w, s]
-        sum_up(held, since[:, s], whole[s], sizes, row)
-        out[:most, s] = row
-        for m in range(len(sizes)):
-            out[most + m, s] = _active(since[:, s], min(whole[s], sizes[m]))
+        out[-1, s] = sum_up(held, since[:, s], whole[s], sizes, row)
+        out[:-1, s] = row
     return out
 
 
@@ -313,9 +310,9 @@ def sum_up(
     whole: int,
     sizes: NDArray[np.int64],
     out: NDArray[np.float64],
-) -> None:
-    """Write (3M,) what the last windows of a seed hold: medians over all of them, medians over
-    those that are active, and their means; NaN where none is active.
+) -> int:
+    """Write (M + 2,) what the last windows of a seed hold: medians over all of them, then median
+    and mean over those that are active, NaN where none is. How many are active.
 
     A window is active where an event lies in one of the `ACTIVE` windows before it. Entities are
     mostly asked about while something happens to them: their active windows are like those of
@@ -324,28 +321,18 @@ def sum_up(
     Args:
         held: (W + `ACTIVE`,) what each window holds, the newest first.
         since: (W + `ACTIVE`,) where its last 1, 2 … windows begin.
-        whole: Windows that count, at least one.
-        sizes: (M,) over how many of them at most.
+        whole: Windows that count, at least one and at most W.
+        sizes: (M,) over how many of them at most medians are taken.
     """
-    chosen = np.empty(len(held), np.float64)
     for m in range(len(sizes)):
-        most, count, total = min(whole, sizes[m]), 0, 0.0
-        out[m] = np.median(held[:most])
-        for w in range(most):
-            if since[w + ACTIVE] < since[w]:
-                chosen[count] = held[w]
-                total += held[w]
-                count += 1
-        out[len(sizes) + m] = np.median(chosen[:count]) if count else np.nan
-        out[2 * len(sizes) + m] = total / count if count else np.nan
-
-
-@compiled
-def _active(since: NDArray[np.int64], most: int) -> int:
-    """How many of a seed's last windows are active."""
-    count = 0
-    for w in range(most):
-        count += since[w + ACTIVE] < since[w]
+        out[m] = np.median(held[: min(whole, sizes[m])])
+    active, count = np.empty(whole, np.float64), 0
+    for w in range(whole):
+        if since[w + ACTIVE] < since[w]:
+            active[count] = held[w]
+            count += 1
+    out[-2] = np.median(active[:count]) if count else np.nan
+    out[-1] = active[:count].sum() / count if count else np.nan
     return count
 
 
@@ -360,11 +347,11 @@ def sums_of_windows(
     whole: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(3M, S) the sums of the values in each seed's last windows, as `sum_up` says it, from the
+    """(M + 2, S) the sums of the values in each seed's last windows, as `sum_up` says it, from the
     sums of blocks of events that begin at `first`; the others as in `counts_of_windows`. A window
     without values holds 0."""
-    out = np.full((3 * len(sizes), len(last)), np.nan, np.float32)
-    held, row = np.empty(len(since), np.float64), np.empty(3 * len(sizes), np.float64)
+    out = np.full((len(sizes) + 2, len(last)), np.nan, np.float32)
+    held, row = np.empty(len(since), np.float64), np.empty(len(sizes) + 2, np.float64)
     for s in range(len(last)):
         if not whole[s]:
             continue
