@@ -69,6 +69,8 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(
         ]
         compared += int(np.isfinite(expected).sum())
     assert compared > 500
+    of_active = [name.endswith("active windows") for name in columns.names]
+    assert len(np.unique(columns.values[:, of_active])) > 5
 
 
 def test_one_hop_is_the_beginning_of_two(tiny: Any, make_task: Any) -> None:
