@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gelgt.nn.target import Target
+from gelgt.sampling import Seeds
 from gelgt.tasks.label_space import LabelSpace
 from gelgt.training.shares import USUAL, Outputs, Shares, choose_shares, nearest_earned
 
@@ -22,7 +23,8 @@ def chosen(rows: int, columns: float, graph: float, trees: float) -> Shares:
     labels = (torch.rand(rows, generator=generator) < torch.sigmoid(truth)).double().numpy()
     outputs = Outputs(*(noisy(truth, noise, k) for k, noise in enumerate((columns, graph, trees))))
     target = Target(LabelSpace("binary_classification"))
-    return choose_shares(outputs, target, labels, np.arange(rows))
+    seeds = Seeds(np.arange(rows), np.arange(rows) % 2, np.arange(rows, dtype=np.uint64))
+    return choose_shares(outputs, target, labels, seeds)
 
 
 def test_parts_that_are_alike_keep_the_usual_shares() -> None:
@@ -43,8 +45,31 @@ def test_rows_of_one_entity_count_as_one() -> None:
     """What four hundred rows show, a hundred rows each of four entities do not."""
     other, noise = Shares(1.0, 0.0), np.repeat(np.random.default_rng(1).normal(size=4), 100)
     losses = {USUAL: np.ones(400), other: 0.85 + 0.3 * (noise - noise.mean())}
-    assert nearest_earned(losses, np.arange(400)) == other
-    assert nearest_earned(losses, np.repeat(np.arange(4), 100)) == USUAL
+    times = np.arange(400) % 2
+    assert nearest_earned(losses, np.arange(400), times) == other
+    assert nearest_earned(losses, np.repeat(np.arange(4), 100), times) == USUAL
+
+
+def test_rows_of_one_time_have_its_luck_in_common() -> None:
+    """Four hundred entities at each of three times, of which one is unlike the others: they say
+    little of a fourth."""
+    other, rows = Shares(1.0, 0.0), np.arange(1200)
+    luck = np.array([-0.6, 0.2, 0.25])[rows % 3]
+    noise = 0.1 * np.random.default_rng(1).normal(size=1200)
+    losses = {USUAL: np.ones(1200), other: 1 + luck + noise}
+    assert nearest_earned(losses, rows, rows % 3) == USUAL
+    shuffled = np.random.default_rng(2).permutation(rows) % 3  # no luck of a time
+    assert nearest_earned(losses, rows, shuffled) == other
+
+
+def test_one_time_has_to_show_more() -> None:
+    """A difference of 1.75 standard errors over entities."""
+    other, rows = Shares(1.0, 0.0), np.arange(1000)
+    noise = np.random.default_rng(1).normal(size=1000)
+    noise = (noise - noise.mean()) / noise.std()
+    losses = {USUAL: np.ones(1000), other: 1 - 1.75 / np.sqrt(1000) + noise}
+    assert nearest_earned(losses, rows, rows) == other
+    assert nearest_earned(losses, rows, np.zeros(1000, np.int64)) == USUAL
 
 
 @pytest.mark.parametrize("has_columns", [True, False])

@@ -48,7 +48,7 @@ def trees_beside(model: Any, data: TrainingData, config: RunConfig) -> GrownTree
     assert trees is not None
     seeds = data.seeds["val"]
     parts = Outputs(None, outputs, tree_outputs(trees.trees, data, seeds))
-    shares = choose_shares(parts, data.target, data.labels("val"), seeds.node)
+    shares = choose_shares(parts, data.target, data.labels("val"), seeds)
     return replace(trees, share=shares.trees)
 
 

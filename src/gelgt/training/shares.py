@@ -4,8 +4,9 @@ up.
 Together they are better than each of them where their errors differ, and no validation set is large
 enough to say by how much: the shares of its least loss change from one period to the next. So there
 are usual shares, and validation has to show that others are better. Of all shares whose validation
-loss is within two standard errors of the least, those nearest to the usual ones are taken
-(docs/research/quality.md).
+loss is within one and a half standard errors of the least, those nearest to the usual ones are
+taken. Seeds of one entity are not independent, and those of one seed time neither: what a period
+brings is the same for all (docs/research/quality.md).
 
 Where the graph has no share, no subgraph is sampled for a prediction.
 """
@@ -21,12 +22,13 @@ from torch import Tensor
 
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.target import Target
+from gelgt.sampling import Seeds
 from gelgt.scoring.scorer import tree_outputs
 from gelgt.training.ensemble import Trained
 from gelgt.training.job import Job
 
 STEPS = 8  # of a share: eighths are exact in the float32 of a run's weights
-ERRORS = 2.0  # standard errors
+ERRORS, ERRORS_OF_ONE_TIME = 1.5, 2.0  # standard errors; where nothing is known of other times
 Floats = NDArray[np.float64]
 
 
@@ -95,7 +97,7 @@ def with_shares(job: Job, trained: Trained) -> tuple[Trained, Tensor]:
     if len(outputs.possible) == 1 or not len(usable):
         return trained, outputs.graph
     some = outputs.take(torch.from_numpy(usable))
-    shares = choose_shares(some, data.target, labels[usable], existing.node[usable])
+    shares = choose_shares(some, data.target, labels[usable], existing.take(usable))
     job.progress.notice(_words(outputs, shares))
     if columns is not None:
         trained = replace(trained, graph=shares.graph)
@@ -104,45 +106,64 @@ def with_shares(job: Job, trained: Trained) -> tuple[Trained, Tensor]:
     return trained, outputs.network(shares)
 
 
-def choose_shares(
-    outputs: Outputs, target: Target, labels: NDArray[Any], entities: NDArray[np.int64]
-) -> Shares:
+def choose_shares(outputs: Outputs, target: Target, labels: NDArray[Any], seeds: Seeds) -> Shares:
     """The shares that validation gives the parts.
 
     Args:
         outputs: Of S seeds.
         labels: (S,) or (S, L) of the same seeds.
-        entities: (S,) whose seeds they are.
+        seeds: These.
     """
     truth = target.encode(labels)
     losses = {
         shares: target.losses(outputs.mixed(shares), truth).double().numpy()
         for shares in outputs.possible
     }
-    return nearest_earned(losses, entities)
+    return nearest_earned(losses, seeds.node, seeds.time)
 
 
-def nearest_earned(losses: Mapping[Shares, Floats], entities: NDArray[np.int64]) -> Shares:
-    """Of the shares whose mean loss is within two standard errors of the least, those nearest to
-    the usual ones.
+def nearest_earned(
+    losses: Mapping[Shares, Floats], entities: NDArray[np.int64], times: NDArray[np.int64]
+) -> Shares:
+    """Of the shares whose mean loss is not shown to be above the least, those nearest to the usual
+    ones.
 
     Args:
         losses: For all shares, (S,) the loss of each seed.
-        entities: (S,) whose seeds they are; those of one entity are not independent.
+        entities: (S,) whose seeds they are.
+        times: (S,) when.
     """
     best = min(losses, key=lambda shares: float(losses[shares].mean()))
-    place = np.unique(entities, return_inverse=True)[1]
+    entity, time = (np.unique(each, return_inverse=True)[1] for each in (entities, times))
 
     def is_earned(shares: Shares) -> bool:
         more = losses[shares] - losses[best]  # (S,)
-        of_entities = np.bincount(place, more - more.mean())
-        error = np.sqrt(np.square(of_entities).sum()) / len(more)
-        return bool(more.mean() <= ERRORS * error)
+        return bool(more.mean() <= _doubt(more, entity, time))
 
     def distance(shares: Shares) -> float:
         return float(np.square(shares.parts - USUAL.parts).sum())
 
     return min(filter(is_earned, losses), key=distance)
+
+
+def _doubt(more: Floats, entity: NDArray[np.int64], time: NDArray[np.int64]) -> float:
+    """Some standard errors of a mean over (S,) seeds of some entities at some times, clustered both
+    ways: the variance over entities, and that over times, without what both count.
+
+    Args:
+        entity: (S,) whose seeds they are, from 0 on.
+        time: (S,) when, from 0 on.
+    """
+    apart = more - more.mean()
+    of_entities, of_times, of_seeds = (
+        float(np.square(sums).sum()) / len(more) ** 2
+        for sums in (np.bincount(entity, apart), np.bincount(time, apart), apart)
+    )
+    count = int(time.max()) + 1
+    if count == 1:
+        return ERRORS_OF_ONE_TIME * float(np.sqrt(of_entities))
+    further = of_times * count / (count - 1) - of_seeds
+    return ERRORS * float(np.sqrt(of_entities + max(0.0, further)))
 
 
 def _words(outputs: Outputs, shares: Shares) -> str:
