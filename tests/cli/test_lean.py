@@ -107,7 +107,7 @@ def test_numba_does_without_scipy_which_stays_whole() -> None:
     code = """
 import sys
 import numpy as np
-from gelgt.history.kernels import first_from
+from gelgt.history.event_kernels import first_from
 a = np.arange(3)
 found = first_from(a, a[:1], a[2:], a[1:2]).tolist()
 before = 'scipy.linalg' in sys.modules

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gelgt.compiled import compiled
 from gelgt.explain.kernels import weights
 from gelgt.graph import NEVER
-from gelgt.history.kernels import once_each, sort_by_time
+from gelgt.history.event_kernels import once_each, sort_by_time
 
 
 class GraphLists(NamedTuple):

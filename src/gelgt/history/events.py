@@ -81,7 +81,7 @@ class Events:
             time: (n,) seconds.
             row: (n,) rows of the path's last table.
         """
-        from gelgt.history.kernels import sort_by_time
+        from gelgt.history.event_kernels import sort_by_time
 
         if np.any(is_never := time == NEVER):
             place, time, row = place[~is_never], time[~is_never], row[~is_never]
@@ -91,7 +91,7 @@ class Events:
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for none) before its limit."""
-        from gelgt.history.kernels import first_from
+        from gelgt.history.event_kernels import first_from
 
         if not len(self.owners):
             zeros = np.zeros(len(owners), np.int64)
@@ -135,7 +135,7 @@ class View:
 
     def first_from(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
         """(S,) the first of each seed's events that is not before its moment; `last` for none."""
-        from gelgt.history.kernels import first_from
+        from gelgt.history.event_kernels import first_from
 
         return first_from(self.events.time, self.first, self.last, moments)
 
@@ -194,7 +194,7 @@ def taken(values: NDArray[Any], rows: Numbers, missing: float) -> NDArray[Any]:
     NumPy would make an index of 8 bytes a row of all rows at once, and read the values in the order
     of the rows.
     """
-    from gelgt.history.kernels import gather
+    from gelgt.history.event_kernels import gather
 
     out = np.full(len(rows), missing, values.dtype)
     window = max(1, WINDOW // max(1, abs(values.strides[0])))
@@ -234,7 +234,7 @@ def rows_below(
         parents: (m,) rows of the parent table, each once.
         places: (m,) the place of the owner that each of them belongs to, ascending.
     """
-    from gelgt.history.kernels import by_owner, listed_rows
+    from gelgt.history.event_kernels import by_owner, listed_rows
 
     block = graph.table_parents(key.child)
     if _have_few_neighbours(graph, key.parent, parents, len(block)):

@@ -38,9 +38,9 @@ def is_idle(device: torch.device) -> bool:
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Threads that come back from compiled code wait for Python's lock only shortly. A round of
-    LightGBM, a launch on a device and a piece of history take less than the usual turn, so that
-    beside one busy thread they would mostly wait."""
+    """Threads that come back from compiled code wait for Python's lock only shortly. Rounds of
+    LightGBM, launches on a device and pieces of history come back for it every few milliseconds,
+    and beside busy threads would wait for a usual turn each time (docs/research/beside.md)."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, TURN))
     try:
