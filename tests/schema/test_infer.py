@@ -132,6 +132,82 @@ def test_text_keys_are_found_by_value() -> None:
     assert db.table("flights").pkey is None
 
 
+def test_a_key_that_other_tables_share_is_found_by_its_name_and_values() -> None:
+    teams = pd.DataFrame(
+        {
+            "year": [2000 + i // 10 for i in range(30)],
+            "season": [f"T{i % 10}-{i // 10}" for i in range(30)],
+            "name": [f"Team {i}" for i in range(30)],  # unique too, and nobody repeats it
+        }
+    )
+    batting = pd.DataFrame({"season": [f"T{i % 10}-{i // 30}" for i in range(90)]})
+    db = infer(teams=teams, batting=batting)
+    key = db.table("teams").primary_key
+    assert key is not None
+    assert key.columns == ("season",)
+    assert (
+        key.evidence
+        == "unique in 30 rows, and 30 of 30 distinct values of 'batting.season' are among them"
+    )
+    assert [(fk.column, fk.table) for fk in db.table("batting").foreign_keys] == [
+        ("season", "teams")
+    ]
+    assert db.table("batting").pkey is None
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([f"T{i % 10}-{i // 10}" for i in range(30)], "each once: no row is named twice"),
+        ([f"U{i % 10}-{i // 30}" for i in range(90)], "values that are not there"),
+        (["T0-0", "T1-0"] * 20, "two values prove nothing"),
+        ([i % 30 for i in range(90)], "other types"),
+    ],
+)
+def test_a_shared_name_alone_makes_no_key(values: list[object], why: str) -> None:
+    teams = pd.DataFrame(
+        {"year": [2000] * 30, "season": [f"T{i % 10}-{i // 10}" for i in range(30)]}
+    )
+    batting = pd.DataFrame({"hits": [1.5] * len(values), "season": values})
+    db = infer(teams=teams, batting=batting)
+    assert db.table("teams").pkey is None, why
+    assert db.table("batting").foreign_keys == (), why
+
+
+def test_numbers_are_keys_by_value_where_most_others_are_none() -> None:
+    players = pd.DataFrame({"player_id": [100_000 + 7 * i for i in range(60)]})
+    matches = pd.DataFrame(
+        {
+            "winner_id": [100_000 + 7 * (i % 50) for i in range(90)],
+            "loser_id": [100_000 + 7 * ((i + 3) % 50) for i in range(90)],
+            "minutes": [100_000 + 7 * (i % 40) for i in range(90)],  # not named like a key
+            "umpire_id": [100_001 + 7 * (i % 50) for i in range(90)],  # no players
+        }
+    )
+    db = infer(players=players, matches=matches)
+    foreign = db.table("matches").foreign_keys
+    assert [(fk.column, fk.table) for fk in foreign] == [
+        ("winner_id", "players"),
+        ("loser_id", "players"),
+    ]
+    assert foreign[0].evidence == (
+        "by value: 50 of 50 distinct values are keys there, and 15% of all numbers between them"
+    )
+
+
+@pytest.mark.parametrize("first", [1, 100_000])
+def test_numbers_are_no_keys_by_value_where_most_others_are_keys_too(first: int) -> None:
+    players = pd.DataFrame({"player_id": [first + i + i // 50 * 900 for i in range(60)]})
+    matches = pd.DataFrame({"winner_id": [first + i % 40 for i in range(90)]})
+    assert infer(players=players, matches=matches).table("matches").foreign_keys == ()
+
+
+def test_whole_numbers_of_one_name_are_no_key() -> None:
+    ranks = pd.DataFrame({"score": [0.5] * 30, "position": range(1, 31)})
+    results = pd.DataFrame({"points": [0.5] * 90, "position": [1 + i % 20 for i in range(90)]})
+    assert infer(ranks=ranks, results=results).table("ranks").pkey is None
+
+
 def test_every_guess_carries_its_evidence() -> None:
     db = infer(
         users=pd.DataFrame({"id": [1, 2]}),

@@ -2,11 +2,11 @@
 containment.
 
 Each inference states its evidence. Containment alone proves nothing for whole numbers (1…n lies in
-every longer 1…m), so a foreign key needs a name that points to its table; only text keys may be
-inferred from their values.
+every longer 1…m), so a foreign key needs a name that points to its table, or texts, or numbers
+between which most others are no keys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,11 @@ class Probe(Protocol):
         """How many distinct values of a column are keys of the parent."""
         ...
 
+    def key_density(self, table: str, column: str, parent: str, key: str) -> float:
+        """The share of keys of the parent among all whole numbers between the least and the
+        greatest value of a column."""
+        ...
+
     def rank_correlation(self, table: str, column: str, other: str) -> float: ...
 
     def median(self, table: str, column: str) -> float | None:
@@ -52,6 +57,8 @@ class Probe(Protocol):
 
 
 Facts = Mapping[str, Sequence[ColumnFacts]]
+# Ten numbers that have nothing to do with keys of this density are all among them once in 1,000.
+DENSE = 0.5
 
 
 _RANKS = {4: "named id", 3: "named after its table", 2: "named like a key", 1: "first column"}
@@ -76,6 +83,46 @@ def infer_primary_key(
             evidence = f"{_RANKS[rank]}, unique in {rows:,} rows"
             return PrimaryKey((column.name,), "inferred", evidence)
     return None
+
+
+def infer_shared_key(table: str, facts: Facts, probe: Probe) -> PrimaryKey | None:
+    """The column that identifies the rows of a table and that rows of other tables share: `season`
+    of `teams`, which `batting.season` repeats. Whole numbers need a name like a key, since 1…n lies
+    in every longer 1…m."""
+    rows = facts[table][0].rows if facts[table] else 0
+    for column in facts[table]:
+        is_key = column.type == "string" or (column.is_key_type and is_keylike(column.name))
+        if column.nulls or not is_key:
+            continue
+        for other, child in _namesakes(table, column, facts):
+            distinct = probe.distinct(other, child.name)
+            if not 3 <= distinct < child.rows - child.nulls or not probe.is_unique(
+                table, column.name
+            ):
+                continue
+            inside = probe.contained(other, child.name, table, column.name)
+            if _holds(inside, distinct, rows):
+                evidence = (
+                    f"unique in {rows:,} rows, and {inside:,} of {distinct:,} distinct values of "
+                    f"'{other}.{child.name}' are among them"
+                )
+                return PrimaryKey((column.name,), "inferred", evidence)
+    return None
+
+
+def _namesakes(table: str, column: ColumnFacts, facts: Facts) -> Iterator[tuple[str, ColumnFacts]]:
+    """Columns of other tables of the same name, whose values can be compared."""
+    for other, columns in facts.items():
+        for each in columns:
+            is_same = each.name.lower() == column.name.lower() and each.family == column.family
+            if other != table and is_same and each.is_key_type:
+                yield other, each
+
+
+def _holds(inside: int, distinct: int, keys: int) -> bool:
+    """Whether so many of the distinct values of a column are keys that this is no accident: a few
+    values that lie among many keys may be."""
+    return inside >= 0.95 * distinct and (distinct >= 10 or 10 * inside >= keys)
 
 
 def _key_rank(table: str, position: int, column: ColumnFacts) -> int:
@@ -144,18 +191,24 @@ def _by_values(
 ) -> ForeignKey | None:
     """The foreign key to a candidate, if enough values are keys there."""
     score, parent, key_column = candidate
-    if score == 0 and (column.family != "text" or is_primary):
+    is_number = column.family == "number"
+    if score == 0 and (is_primary or (is_number and not is_keylike(column.name))):
         return None
     distinct = probe.distinct(table, column.name)
     inside = probe.contained(table, column.name, parent, key_column)
     if score == 0 and (
-        distinct < 3 or (distinct < 10 and 10 * inside < probe.distinct(parent, key_column))
+        distinct < 3 or not _holds(inside, distinct, probe.distinct(parent, key_column))
     ):
         return None
     if distinct == 0 or inside / distinct < (0.8 if score >= 20 else 0.95):
         return None
-    reason = f"the name points to '{parent}', " if score else "by value: "
-    evidence = f"{reason}{inside:,} of {distinct:,} distinct values are keys there"
+    reason, gaps = f"the name points to '{parent}', " if score else "by value: ", ""
+    if score == 0 and is_number:
+        density = probe.key_density(table, column.name, parent, key_column)
+        if distinct < 10 or density > DENSE:
+            return None
+        gaps = f", and {density:.0%} of all numbers between them"
+    evidence = f"{reason}{inside:,} of {distinct:,} distinct values are keys there{gaps}"
     return ForeignKey((column.name,), parent, (), "inferred", evidence)
 
 

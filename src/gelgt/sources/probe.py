@@ -78,6 +78,16 @@ class StagedProbe(StagedTypes):
             self.one(f"SELECT count(*) FROM ({child}) WHERE v IS NOT NULL AND v IN ({keys})")[0]
         )
 
+    def key_density(self, table: str, column: str, parent: str, key: str) -> float:
+        value, number = self.value(table, column), self.value(parent, key)
+        ends = f"SELECT min({value}), max({value}) FROM {self.relation(table)}"
+        least, most = self.one(ends)
+        if least is None:
+            return 1.0
+        within = f"{number} BETWEEN {least} AND {most}"
+        query = f"SELECT count(DISTINCT {number}) FROM {self.relation(parent)} WHERE {within}"
+        return float(self.one(query)[0] / (most - least + 1))
+
     def rank_correlation(self, table: str, column: str, other: str) -> float:
         x, y = self.value(table, column), self.value(table, other)
         ranks = (

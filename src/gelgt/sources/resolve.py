@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from gelgt.errors import SchemaError, did_you_mean
-from gelgt.schema.infer import ColumnFacts, infer_foreign_keys, infer_primary_key, infer_time_column
+from gelgt.schema.infer import (
+    ColumnFacts,
+    infer_foreign_keys,
+    infer_primary_key,
+    infer_shared_key,
+    infer_time_column,
+)
 from gelgt.schema.manifest import parse_dating, parse_kind
 from gelgt.schema.model import (
     ColumnKind,
@@ -78,7 +84,7 @@ def resolve(
     """Keys and times of every table; kinds are inferred later, when the rows are sorted."""
     facts = {name: _facts(table) for name, table in staged.items()}
     keys = {
-        name: _primary_key(table, stated.get(name, {}), facts[name], probe)
+        name: _primary_key(table, stated.get(name, {}), facts, probe)
         for name, table in staged.items()
     }
     resolved = {}
@@ -107,7 +113,10 @@ def _facts(table: StagedTable) -> list[ColumnFacts]:
 
 
 def _primary_key(
-    table: StagedTable, entry: Mapping[str, Any], facts: list[ColumnFacts], probe: StagedProbe
+    table: StagedTable,
+    entry: Mapping[str, Any],
+    facts: Mapping[str, list[ColumnFacts]],
+    probe: StagedProbe,
 ) -> PrimaryKey | None:
     if "pkey" in entry:
         columns = _as_tuple(entry["pkey"])
@@ -116,7 +125,8 @@ def _primary_key(
     elif table.primary_key and set(table.primary_key) <= set(table.columns):
         key = PrimaryKey(table.primary_key, "declared", "PRIMARY KEY of the database")
     else:
-        return infer_primary_key(table.name, facts, probe)
+        by_name = infer_primary_key(table.name, facts[table.name], probe)
+        return by_name or infer_shared_key(table.name, facts, probe)
     if key and len(key.columns) > 1 and key_column(key.columns) in table.columns:
         raise SchemaError(
             "name_collision",
