@@ -33,6 +33,7 @@ WIDE = {"sampling.budget": 2000, "sampling.fanout": 1000}
 SENTENCES = {
     "binary": "PREDICT COUNT(orders.*, 0, 10, days) > 0 FOR EACH customers.id",
     "value": "PREDICT SUM(order_items.unit_price, 0, 10, days) FOR EACH customers.id",
+    "count": "PREDICT COUNT(order_items.*, 0, 20, days) FOR EACH customers.id",
     "classes": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
 }
 

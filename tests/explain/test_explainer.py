@@ -54,6 +54,22 @@ def test_effects_add_up_to_prediction_minus_base(
         assert any(effect.effect for effect in why.effects)
 
 
+def test_a_count_is_explained_before_it_is_rounded(
+    explainer_of: Callable[[str], Explainer], small_shop: Shop
+) -> None:
+    explainer, at = explainer_of("count"), small_shop.test_timestamp
+    some = customers(explainer, at)[:40]
+    table = explainer.predictor.predict(some, at).table
+    predicted = table.column("prediction").to_numpy()
+    np.testing.assert_array_equal(predicted, np.rint(predicted))
+    place = int(predicted.argmax())
+    why = explainer.explain(some[place], at)
+    assert np.rint(why.prediction) == predicted[place]
+    assert why.prediction != predicted[place]
+    assert abs(why.prediction - why.base - total(why)) < 1e-9
+    assert "before it is rounded" in why.what
+
+
 def test_parts_add_up_in_the_raw_output(why: Explanation) -> None:
     assert set(why.parts) - {"calibration"} == {"network", "columns", "trees"}
     for name, values in why.parts.items():

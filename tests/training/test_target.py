@@ -71,6 +71,40 @@ def test_a_few_large_counts_do_not_set_the_scale(task: Task) -> None:
     assert target.scale < counts.std() / 3
 
 
+def test_predictions_of_whole_numbers_are_whole(task: Task) -> None:
+    from dataclasses import replace
+
+    table = task.table("train")
+    place = table.schema.get_field_index(str(task.target_col))
+    counts = np.tile([0.0, 1.0, 2.0, 9.0], 1 + table.num_rows // 4)[: table.num_rows]
+
+    def target_of(labels: np.ndarray) -> Target:
+        changed = table.set_column(place, task.target_col, pa.array(labels))
+        split = dict(task.labels) | {"train": changed}
+        return Target.of(replace(task, task_type="regression", labels=split))
+
+    target = target_of(counts)
+    assert target.is_whole
+    out = target.encode(np.array([0.4, 0.6, 1.2, 8.7, 99.0]))[:, None]
+    assert target.decode(out).tolist() == [0.0, 1.0, 1.0, 9.0, 9.0]
+    np.testing.assert_allclose(target.values(out), [0.4, 0.6, 1.2, 8.7, 9.0], rtol=1e-6)
+    assert target.rounded(np.array([2.6])).tolist() == [3.0]
+    assert Target.from_dict(json.loads(json.dumps(target.to_dict()))) == target
+
+    counts[0] = 0.25
+    target = target_of(counts)
+    assert not target.is_whole
+    np.testing.assert_allclose(target.decode(out), target.values(out), rtol=1e-12)
+
+
+def test_a_run_from_before_predictions_were_rounded_predicts_as_it_did() -> None:
+    from gelgt.tasks.label_space import LabelSpace
+
+    target = Target(LabelSpace("regression"), centre=1.0, low=0.0, high=9.0)
+    content = {k: v for k, v in target.to_dict().items() if k != "is_whole"}
+    assert Target.from_dict(content).decode(torch.tensor([[0.25]])).tolist() == [1.25]
+
+
 def test_multiclass_and_multilabel_decode_to_probabilities() -> None:
     from gelgt.tasks.label_space import LabelSpace
 

@@ -138,7 +138,7 @@ def test_test_labels_are_never_seen(db: Database, task: Task) -> None:
 @pytest.mark.parametrize("kind", ["binary", "regression", "multiclass"])
 def test_a_run_brings_its_trees(kind: str, db: Database, few: Task, tmp_path: Path) -> None:
     sentences = {
-        "regression": "PREDICT COUNT(visits.*, 0, 14, days) FOR EACH customers.id",
+        "regression": "PREDICT SUM(order_items.unit_price, 0, 14, days) FOR EACH customers.id",
         "multiclass": "PREDICT LAST(orders.channel, 0, 20, days) FOR EACH customers.id",
     }
     task = few

@@ -201,7 +201,8 @@ class Explainer:
         """What is explained, in words."""
         kind, labels = self.data.target.task_type, self.data.target.space.labels
         if kind == "regression":
-            return "the prediction"
+            is_whole = self.data.target.is_whole
+            return "the prediction before it is rounded" if is_whole else "the prediction"
         if kind == "binary_classification":
             return "the probability"
         return f"the probability of {'the class' if output is None else labels[output]}"
@@ -209,7 +210,7 @@ class Explainer:
     def _base_rate(self, output: int) -> float:
         import torch
 
-        decoded = self.data.target.decode(torch.tensor([self.data.target.start]))
+        decoded = self.data.target.values(torch.tensor([self.data.target.start]))
         return float(decoded[0] if decoded.ndim == 1 else decoded[0, output])
 
     def _turned(self, variants: Variants, score: Floats, what: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Explanation:
         entity: The user's key.
         table: Of the entity.
         at: The time of the prediction, ISO 8601.
-        prediction: What the model predicts: a probability or a value.
+        prediction: What the model predicts: a probability, or a value before it is rounded.
         base: What it predicts for an entity of which nothing is known: no row, and columns that
             any entity might have.
         base_rate: The share of the class among the training labels; of values, their median.

@@ -148,7 +148,7 @@ class Variants:
         self.asked += len(np.unique(of_graph * len(states) + of_history))
         self._names = tuple(parts)
         raw = torch.stack(list(parts.values()))  # (P, V, outputs)
-        decoded = self.data.target.decode(raw.sum(0))
+        decoded = self.data.target.values(raw.sum(0))  # a rounded one would hide small effects
         values = decoded if decoded.ndim == 1 else decoded[:, self.output]
         return np.column_stack([values, raw[:, :, self.output].double().numpy().T])
 

@@ -164,9 +164,10 @@ def _examples(
 def for_everyone(
     data: TrainingData, split: str, places: NDArray[np.int64], predicted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Predictions for all rows of a split from those of the rows that exist at their seed time."""
+    """Predictions for all rows of a split from those of the rows that exist at their seed time,
+    rounded as the model's are."""
     base: NDArray[np.float64] = data.target.decode(torch.tensor([data.target.start])).repeat(
         len(data.seeds[split]), axis=0
     )
-    base[places] = predicted
+    base[places] = data.target.rounded(predicted)
     return base
