@@ -271,12 +271,13 @@ class RecommendScorer:
         """The vectors of all destinations for each network; computed once where it does not
         change any more."""
         if self._kept is None or not self.is_final:
+            # Whole networks, with seeds or without: training asks the network alone for its mode.
+            self.model.eval()
             self._kept = [self._items(recommender) for recommender in self.recommenders]
         return self._kept
 
     def _items(self, recommender: Recommender) -> Tensor:
         """(D, d) vectors of all destinations."""
-        recommender.eval()
         places = recommender.places(self.destinations.keys.to(self.device))
         parts = [
             recommender.vectors(
