@@ -2,6 +2,8 @@
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import lightgbm
 import numpy as np
@@ -68,3 +70,43 @@ def test_the_order_in_which_threads_add_up_a_score_makes_no_round_better() -> No
 def test_all_rounds_are_taken_where_nothing_is_held_out() -> None:
     found = timed_train(PARAMETERS, tables()[0], 7, deadline=math.inf)
     assert (found.rounds, found.is_cut_off, found.booster.num_trees()) == (7, False, 7)
+
+
+def test_threads_set_up_their_trainings_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that share datasets once wrote their column names at the same moment, and one of
+    them read half a name: rounds may overlap, what comes before them may not."""
+    table, held_out = tables()
+    table.construct()
+    held_out.construct()
+    before, inside, most = lightgbm.Dataset.set_feature_name, 0, 0
+
+    def named(self: lightgbm.Dataset, names: object) -> lightgbm.Dataset:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.02)
+        inside -= 1
+        return before(self, names)
+
+    monkeypatch.setattr(lightgbm.Dataset, "set_feature_name", named)
+    met = Barrier(3, timeout=30)  # in the first round of each
+
+    def grown(seed: int) -> str:
+        def is_stopped() -> bool:
+            met.wait()
+            return False
+
+        parameters = PARAMETERS | {"seed": seed, "bagging_fraction": 0.5, "bagging_freq": 1}
+        model = timed_train(parameters, table, 5, held_out=held_out, is_stopped=is_stopped)
+        return str(model.booster.model_to_string())
+
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(grown, range(3)))) == 3
+    assert most == 1
+
+
+def test_a_training_that_cannot_begin_leaves_the_next_one_its_turn() -> None:
+    for _ in range(2):
+        with pytest.raises(lightgbm.basic.LightGBMError, match="no_such_objective"):
+            timed_train({"objective": "no_such_objective", "verbosity": -1}, tables()[0], 3)
+    assert timed_train(PARAMETERS, tables()[0], 3).rounds == 3

@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
+from types import TracebackType
 from typing import Any
 
 from gelgt.meter import Work
@@ -55,6 +57,36 @@ class _Watch:
         return more > TIE * abs(self.best)
 
 
+class _Setup:
+    """Lets one thread at a time set up a training, until its first round: LightGBM then writes
+    column names into its datasets, which may be shared, and threads that write at once damage
+    them."""
+
+    order, before_iteration = 0, True
+    lock = Lock()
+
+    def __enter__(self) -> "_Setup":
+        self.lock.acquire()
+        self.is_done = False
+        return self
+
+    def __call__(self, env: Any) -> None:
+        self.done()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.done()
+
+    def done(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.lock.release()
+
+
 def timed_train(
     parameters: dict[str, Any],
     table: Any,
@@ -80,5 +112,8 @@ def timed_train(
 
     watch = _Watch(deadline, rounds, patience, is_stopped)
     sets = [] if held_out is None else [held_out]
-    booster = lightgbm.train(parameters, table, rounds, valid_sets=sets, callbacks=[watch])
+    with _Setup() as setup:
+        booster = lightgbm.train(
+            parameters, table, rounds, valid_sets=sets, callbacks=[setup, watch]
+        )
     return TimedModel(booster, watch.rounds, watch.is_over)
