@@ -70,7 +70,33 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(
         compared += int(np.isfinite(expected).sum())
     assert compared > 500
     of_active = [name.endswith("active windows") for name in columns.names]
-    assert len(np.unique(columns.values[:, of_active])) > 5
+    assert len(np.unique(columns.values[:, of_active])) > 4
+
+
+def test_active_windows_are_those_of_own_events(tiny: Any, make_task: Any) -> None:
+    """Those of a parent's other rows would tell the date; a run that has learned them from such
+    rows still gets them."""
+    task = make_task([(0, 9, 0.0)], [], [], "regression")
+    task = dataclasses.replace(task, entity_table="orders")
+    data = TaskData(tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig())
+    rows, times = np.arange(20), np.full(20, START + 40 * DAY)
+    names = aggregates(data, rows, times, hops=2).names
+
+    def paths(what: str) -> set[str]:
+        return {n.removesuffix(f": {what}") for n in names if n.endswith(f": {what}")}
+
+    own = {path for path in paths("count") if ">" not in path.rpartition("<")[0]}
+    far = paths("count in 1 window") - own
+    assert any(path.startswith("<") for path in own)
+    assert any(path.startswith("> ") for path in far)
+    assert far <= paths("median count of 8 windows")
+    assert paths("active windows") == own & paths("count in 1 window")
+
+    path = min(far)
+    before = [f"{path}: active windows", f"{path}: count"]
+    again = aggregates(data, rows, times, hops=2, names=before)
+    assert list(again.names) == before
+    assert np.isfinite(again.values).any(0).all()
 
 
 def test_one_hop_is_the_beginning_of_two(tiny: Any, make_task: Any) -> None:

@@ -194,7 +194,7 @@ class SeedColumns:
     def _counts_of_windows(self, path: str, view: View) -> Iterator[Column]:
         from gelgt.history.kernels import counts_of_windows
 
-        names = [f"{path}: {name}" for name in self._of_windows("count")]
+        names = [f"{path}: {name}" for name in self._of_windows("count", path)]
         if any(map(self.choice.has, names)):
             sizes = np.array(MEDIAN_WINDOWS)
             found = counts_of_windows(self._windows(view), view.last, self._whole(view), sizes)
@@ -239,7 +239,7 @@ class SeedColumns:
         size = max(len(view.first), len(view.events.row))
         statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
         windows = MEAN_WINDOWS if is_timed else ()
-        sums = self._of_windows("sum") if is_timed and are_events else ()
+        sums = self._of_windows("sum", path) if is_timed and are_events else ()
         for name, values in self.data.columns(table, "numerical"):
             yield from self.numbers(f"{path}: {name}", values, view, statistics, windows, sums)
         for name, values in self.data.columns(table, "categorical"):
@@ -311,12 +311,20 @@ class SeedColumns:
             columns += [(name, c) for name, c in zip(names, found) if self.choice.has(name)]
         return columns
 
-    def _of_windows(self, what: str) -> Sequence[str]:
-        """Names of what is said of the counts or sums in each of the last windows. They are
-        proposed for labels that are numbers: the median of the past is what the least absolute
-        error asks for."""
-        is_proposed = self.data.task.task_type == "regression" or self.choice.names is not None
-        return OF_WINDOWS[what] if is_proposed else ()
+    def _of_windows(self, what: str, path: str) -> Sequence[str]:
+        """Names of what is said of the counts or sums in each of the last windows of the events of
+        a path. They are proposed for labels that are numbers: the median of the past is what the
+        least absolute error asks for.
+
+        Active windows are proposed for the entity's own events. Something always happens to a
+        parent of many, such as a district: how many of its windows are active says how late it is,
+        and nothing that is learned of a date holds at a later one."""
+        if self.choice.names is not None:  # also those of runs from before
+            return OF_WINDOWS[what]
+        if self.data.task.task_type != "regression":
+            return ()
+        is_own = ">" not in path.rpartition("<")[0]
+        return OF_WINDOWS[what] if is_own else OF_WINDOWS[what][: len(MEDIAN_WINDOWS)]
 
     def _windows(self, view: View) -> NDArray[np.int64]:
         """(W + `ACTIVE`, S) the first event in each seed's last 1, 2 … windows."""
