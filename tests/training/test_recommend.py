@@ -291,6 +291,21 @@ def test_scores_of_a_candidate_are_those_that_rank(db: Database, run: Run) -> No
         assert float(again[0]) == pytest.approx(float(score), abs=1e-5)
 
 
+def test_predictions_for_nobody_leave_a_network_in_one_mode(db: Database, run: Run) -> None:
+    """A worker without validation rows once trained on with a part of its network in another mode:
+    training asks the network whether it has to change any."""
+    predictor = Predictor(run, db, "cpu")
+    scorer, chosen = predictor.scorer, predictor.seeds([3, 4, 5], "2024-08-01")
+    assert isinstance(scorer, RecommendScorer)
+    some = make_seeds(db, scorer.data.graph, "users", chosen.rows, chosen.times)
+    network = scorer.model.networks[0]
+    for count in (0, 3):
+        scorer._kept = None
+        network.train()
+        scorer.predict(some.take(np.arange(count)))
+        assert len({module.training for module in network.modules()}) == 1
+
+
 def test_an_explanation_of_lists_asks_for_lists(db: Database, run: Run) -> None:
     with pytest.raises(GelgtError, match="one list at a time"):
         Explainer(Predictor(run, db, "cpu"))
