@@ -112,6 +112,29 @@ def test_residuals_and_sampled_scatter(made_run: Any) -> None:
     assert f"90 % lie within ±{np.quantile(np.abs(residual), 0.9):.2f}" in text
 
 
+def test_whole_predictions_are_shown_apart(made_run: Any) -> None:
+    folder = made_run("regression", rows=300)
+    path = folder / "predictions" / "test.parquet"
+    rows = pq.read_table(path)
+    for name in ("label", "prediction"):
+        values = np.rint(rows.column(name).to_numpy() / 3)
+        rows = rows.set_column(rows.column_names.index(name), name, [values])
+    pq.write_table(rows, path)
+    text = outcome.section(Run(folder)).body
+    assert "moved a little" in text
+    dots = set(re.findall(r'<circle[^>]* cx="([\d.]+)" cy="([\d.]+)"', text))
+    assert len(dots) > 250
+
+
+@pytest.mark.parametrize("reach", [1.0, 8.3, 15.0, 15.4, 16.0, 100.0, 1e6])
+def test_bars_of_whole_errors_hold_equally_many(reach: float) -> None:
+    edges = outcome._edges(reach, is_whole=True)
+    assert 3 <= len(edges) - 1 <= outcome.BARS
+    assert edges[-1] == -edges[0] >= reach
+    held = np.histogram(np.arange(np.ceil(edges[0]), edges[-1]), edges)[0]
+    assert len(set(held.tolist())) == 1
+
+
 def test_confusion_matrix_equals_scikit_learn(made_run: Any) -> None:
     folder = made_run("multiclass_classification")
     rows = pq.read_table(folder / "predictions" / "test.parquet").to_pandas()

@@ -1,6 +1,8 @@
 """Predictions against labels, with charts for each task type: on the test rows, or validation where
 test has no labels."""
 
+import math
+
 import numpy as np
 
 from gelgt.report.charts import Plot
@@ -14,6 +16,7 @@ from gelgt.report.sections.headline import split_word
 from gelgt.runs.intervals import value
 from gelgt.runs.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION, Array, Predictions
 
+BARS = 31  # of a histogram of errors, at most
 DRAWN = 1_500  # dots of a scatter; all rows count in every number
 _TITLES = {
     BINARY: "ROC and precision-recall",
@@ -125,10 +128,17 @@ def _regression(run: Run, rows: Predictions) -> str:
     if len(rows) > DRAWN:
         drawn = np.random.default_rng(0).choice(len(rows), DRAWN, replace=False)
     x, y = predicted[drawn], rows.label[drawn]
-    plot.dots(x.tolist(), y.tolist(), css="cloud", radius=3)
+    is_grid = _is_whole(x) and _is_whole(y)
+    if is_grid:
+        moved = np.random.default_rng(1).uniform(-0.3, 0.3, (2, len(drawn)))
+        shown = np.clip(x + moved[0], axis.low, axis.high), np.clip(y + moved[1], axis.low, None)
+    else:
+        shown = x, y
+    plot.dots(shown[0].tolist(), shown[1].tolist(), css="cloud", radius=3)
     beyond = int(((y > axis.high) | (y < axis.low) | (x > axis.high)).sum())
     of_all = f", {count(DRAWN)} of {count(len(rows))} drawn at random" if len(rows) > DRAWN else ""
     caption = f"One dot for each row{of_all}; dashed: exact."
+    caption += " Whole numbers are moved a little, so that equal ones show." if is_grid else ""
     caption += f" {count(beyond)} beyond the axes are drawn at their edge." if beyond else ""
     return figures(
         [figure("Predicted against true", plot.svg(), caption), _residuals(rows, predicted)]
@@ -138,8 +148,9 @@ def _regression(run: Run, rows: Predictions) -> str:
 def _residuals(rows: Predictions, predicted: Array) -> str:
     residual = predicted - rows.label
     low, high = robust_range(residual)
-    reach = max(abs(low), abs(high)) or 1.0
-    counts, edges = np.histogram(np.clip(residual, -reach, reach), bins=31, range=(-reach, reach))
+    edges = _edges(max(abs(low), abs(high)) or 1.0, _is_whole(residual))
+    reach = float(edges[-1])
+    counts, _ = np.histogram(np.clip(residual, -reach, reach), bins=edges)
     x = linear(-reach, reach, "predicted minus true", is_exact=True)
     plot = Plot(x, linear(0, float(counts.max()), "rows"), "Histogram of residuals", height=340)
     plot.bars(
@@ -152,3 +163,18 @@ def _residuals(rows: Predictions, predicted: Array) -> str:
         "everything beyond."
     )
     return figure("Residuals", plot.svg(), caption)
+
+
+def _edges(reach: float, is_whole: bool) -> Array:
+    """The edges of at most 31 bars around 0; each holds the same number of whole errors, where all
+    are whole."""
+    if not is_whole:
+        return np.linspace(-reach, reach, BARS + 1)
+    step = math.ceil((2 * reach + 1) / BARS)
+    step += 1 - step % 2  # so that 0 is in the middle of a bar
+    beside = math.ceil((reach - step // 2) / step)  # bars on each side of it
+    return (np.arange(2 * beside + 2) - beside - 0.5) * step
+
+
+def _is_whole(values: Array) -> bool:
+    return bool((values == np.rint(values)).all())
