@@ -13,7 +13,8 @@ from tiny import small
 
 from gelgt import Database, Task
 from gelgt.meter import Work, leaving
-from gelgt.training import Options, train_run
+from gelgt.tasks.times import seconds
+from gelgt.training import Options, data, train_run
 from gelgt.training.aside import Aside
 from gelgt.training.baselines import Baselines, Pace
 from gelgt.training.progress import Progress
@@ -133,6 +134,35 @@ def test_a_run_is_the_same_with_many_cores(
         for name in ("metrics", "baselines", "trees", "parts", "history"):
             assert one[name] == many[name], name
         assert all(torch.equal(weights[name], value) for name, value in run.weights().items())
+
+
+def test_windows_are_looked_at_before_networks_ask(
+    db: Database, few: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the windows of labels hold is computed once for all that learn it: first while the
+    device starts, and for retraining while networks are trained."""
+    monkeypatch.setattr("gelgt.training.aside.core_count", lambda: 16)
+    for module in ("stages", "ensemble"):
+        monkeypatch.setattr(f"gelgt.training.{module}.is_idle", lambda device: True)
+    watch, before = Phases(), data.future_targets
+    found: list[tuple[int | None, tuple[str, ...]]] = []
+
+    def targets(visible: Any, seeds: Any, until: int | None) -> Any:
+        found.append((until, tuple(watch.ended)))
+        return before(visible, seeds, until)
+
+    monkeypatch.setattr(data, "future_targets", targets)
+    config = small(few.task_type, train__retrain=True, model__futures=3.0)
+    options = Options(baselines=False)
+    run = train_run(db, few, tmp_path / "run", config, options, progress=watch)
+    assert run.record.retrain is not None
+    assert few.val_timestamp is not None
+    assert few.test_timestamp is not None
+    assert [until for until, _ in found] == [
+        seconds(few.val_timestamp),
+        seconds(few.test_timestamp),
+    ]
+    assert all("columns" not in ended for _, ended in found)
 
 
 def test_networks_end_where_columns_cannot_be_computed(

@@ -37,6 +37,7 @@ from gelgt.training.columns import (
     save_columns,
 )
 from gelgt.training.columns_fit import ColumnsFit
+from gelgt.training.data import TrainingData
 from gelgt.training.ensemble import (
     Trained,
     fit_ensemble,
@@ -61,7 +62,9 @@ def train_stages(job: Job) -> Run:
         _starting(job) as started,
         Aside(partial(_with_history, job), is_first) as read,
     ):
-        if not is_first:
+        if is_first:
+            _foresee(job, job.data, "train")  # while the device starts
+        else:
             job = _told(read.result())
         started.result()
         return _learned(job, read, has_columns, is_first)
@@ -249,7 +252,15 @@ def _with_history(job: Job, is_left: Callable[[], bool]) -> Job:
         data.history(learned(data, ("train",), job.config.train)[0])
         for split in ("val", "test"):
             data.history(data.seeds[split])
+        if is_idle(job.device) and job.config.train.retrain:
+            _foresee(job, data, KNOWN)  # before networks are retrained
         return replace(job, data=data)
+
+
+def _foresee(job: Job, data: TrainingData, split: str) -> None:
+    """Compute what networks learn besides the labels of a split, so that they find it there."""
+    if job.config.model.futures:
+        data.futures(learnable(data, (split,), job.config.train)[0], (split,))
 
 
 def _told(job: Job) -> Job:
