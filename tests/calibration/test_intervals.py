@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,32 @@ def test_no_interval_reaches_below_the_smallest_label() -> None:
     assert lower[1] > 0.0
     assert lower[2] == -1.0  # an interval always holds its prediction
     assert (upper > lower).all()
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_ends_are_whole_where_labels_are_and_hold_the_same_labels(is_scaled: bool) -> None:
+    rng = np.random.default_rng(8)
+    predictions = rng.integers(0, 20, 3_000).astype(float)
+    spread = predictions / 3 + 0.5 if is_scaled else 2.0
+    labels = np.maximum(0.0, np.rint(predictions + rng.normal(size=3_000) * spread))
+    learned, other = slice(None, 1_000), slice(1_000, None)
+    rows = predictions[learned], labels[learned], np.arange(1_000)
+    whole = PredictionIntervals.fit(*rows, floor=0.0, is_whole=True)
+    exact = replace(whole, is_whole=False)
+    again = PredictionIntervals.from_dict(json.loads(json.dumps(whole.to_dict())))
+    for level in (0.5, 0.8, 0.9, 0.99):
+        lower, upper = again.bounds(predictions[other], level)
+        np.testing.assert_array_equal(lower, np.rint(lower))
+        np.testing.assert_array_equal(upper, np.rint(upper))
+        assert (lower <= predictions[other]).all()
+        assert (upper >= predictions[other]).all()
+        below, above = exact.bounds(predictions[other], level)
+        truth = labels[other]
+        np.testing.assert_array_equal(
+            (lower <= truth) & (truth <= upper), (below <= truth) & (truth <= above)
+        )
+    content = {k: v for k, v in whole.to_dict().items() if k != "is_whole"}
+    assert not PredictionIntervals.from_dict(content).is_whole  # of an older run
 
 
 def test_rows_that_decide_lie_inside_their_own_interval() -> None:

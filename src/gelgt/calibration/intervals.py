@@ -45,6 +45,8 @@ class PredictionIntervals:
         scale: Of errors, by prediction.
         floor: The smallest training label where none is below 0: no interval reaches below it.
         widths: Mean width of each score's intervals on validation, at the level 0.9.
+        is_whole: Labels are whole numbers, and so are the ends: nothing lies between the whole
+            numbers that an interval holds.
     """
 
     rows: int
@@ -54,6 +56,7 @@ class PredictionIntervals:
     scale: ErrorScale = field(default_factory=ErrorScale)
     floor: float | None = None
     widths: Mapping[str, float] = field(default_factory=dict)
+    is_whole: bool = False
 
     @classmethod
     def fit(
@@ -62,6 +65,7 @@ class PredictionIntervals:
         labels: Array,
         entity: NDArray[Any],
         floor: float | None = None,
+        is_whole: bool = False,
     ) -> "PredictionIntervals":
         """Intervals from validation rows.
 
@@ -70,6 +74,7 @@ class PredictionIntervals:
             labels: (S,); rows without a finite label are left out.
             entity: (S,) whole numbers that identify entities.
             floor: The least label that there is.
+            is_whole: Every label is a whole number.
         """
         usable = np.isfinite(labels) & np.isfinite(predictions)
         predictions, entity = predictions[usable], entity[usable]
@@ -78,7 +83,7 @@ class PredictionIntervals:
         if len(errors) >= LEAST:
             scales[SCALED] = _held_out_scales(predictions, errors, entity)
         widths = {
-            name: _mean_width(predictions, errors / scale, scale, floor)
+            name: _mean_width(predictions, errors / scale, scale, floor, is_whole)
             for name, scale in scales.items()
             if len(errors) >= LEAST
         }
@@ -93,6 +98,7 @@ class PredictionIntervals:
             ErrorScale.fit(predictions, errors) if chosen == SCALED else ErrorScale(),
             floor,
             widths,
+            is_whole,
         )
 
     def bounds(self, predictions: Array, level: float) -> tuple[Array, Array]:
@@ -102,7 +108,7 @@ class PredictionIntervals:
             GelgtError: ``bad_level``, or ``too_few_rows`` for this level.
         """
         half = self.quantile(level) * (1 + ROUNDING) * self.scale(predictions)
-        return _ends(predictions, half, self.floor)
+        return _ends(predictions, half, self.floor, self.is_whole)
 
     def quantile(self, level: float) -> float:
         """The score that so many rows do not exceed; see the formula above."""
@@ -152,6 +158,7 @@ class PredictionIntervals:
                 ErrorScale(**scale),
                 None if content["floor"] is None else float(content["floor"]),
                 dict(content["widths"]),
+                bool(content.get("is_whole", False)),  # older runs do not say
             )
         except (KeyError, TypeError, ValueError) as error:
             raise GelgtError(
@@ -202,14 +209,20 @@ def _held_out_scales(predictions: Array, errors: Array, entity: NDArray[Any]) ->
     return scales
 
 
-def _mean_width(predictions: Array, scores: Array, scale: Array, floor: float | None) -> float:
+def _mean_width(
+    predictions: Array, scores: Array, scale: Array, floor: float | None, is_whole: bool
+) -> float:
     rank = conformal_rank(len(scores), CHOSEN_AT)
-    lower, upper = _ends(predictions, np.sort(scores)[rank - 1] * scale, floor)
+    lower, upper = _ends(predictions, np.sort(scores)[rank - 1] * scale, floor, is_whole)
     return float((upper - lower).mean())
 
 
-def _ends(predictions: Array, half: Array, floor: float | None) -> tuple[Array, Array]:
-    lower = predictions - half
+def _ends(
+    predictions: Array, half: Array, floor: float | None, is_whole: bool
+) -> tuple[Array, Array]:
+    lower, upper = predictions - half, predictions + half
+    if is_whole:
+        lower, upper = np.ceil(lower - ROUNDING), np.floor(upper + ROUNDING)
     if floor is not None:
         lower = np.maximum(lower, np.minimum(floor, predictions))
-    return lower, predictions + half
+    return lower, upper

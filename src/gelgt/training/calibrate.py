@@ -45,8 +45,10 @@ def calibrate(job: Job, parts: Parts) -> Calibration:
     data, kind = job.data, job.data.target.task_type
     seeds, labels = data.seeds["val"], data.labels("val")
     if kind == "regression":
-        intervals = PredictionIntervals.fit(parts.together, labels, seeds.key, smallest_label(data))
-        return Calibration(intervals)
+        least, is_whole = smallest_label(data), data.target.is_whole
+        return Calibration(
+            PredictionIntervals.fit(parts.together, labels, seeds.key, least, is_whole)
+        )
     if kind not in ("binary_classification", "multiclass_classification"):
         return Calibration()
     is_retrained = job.config.train.retrain or job.options.retrain_all
