@@ -87,7 +87,7 @@ def test_requests_at_one_time_are_answered_together_each_with_its_own(
         return int(sum(b.get() for b in meter._buckets) - batches)
 
     # on a busy machine each may be answered before the next one has come
-    assert min(batches_of_all() for _ in range(5)) < 13
+    assert any(batches_of_all() < 13 for _ in range(5))
 
 
 def test_rows_have_times_of_their_own(client: Any, predictor: Predictor, keys: list[int]) -> None:
