@@ -196,6 +196,7 @@ def test_errors_are_words_and_the_page_goes_on(
         expect(alert).to_contain_text(text)
     expect(alert.get_by_role("button", name="Try again")).to_have_count(0)  # it would be the same
     page.get_by_role("link", name="Predict").click()
+    expect(combobox(page)).to_have_value("")  # the page has turned to it
     combobox(page).fill(keys[1])
     combobox(page).press("Enter")
     expect(page.locator("#result")).to_contain_text(
