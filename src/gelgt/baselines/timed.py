@@ -3,15 +3,18 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
-from types import TracebackType
 from typing import Any
 
 from gelgt.meter import Work
 
 # Of a score, below which it is no better: threads add it up in another order each time.
 TIE = 1e-12
+# When LightGBM sets up a training, it writes column names into its datasets. Threads share these,
+# and would damage names that they write at once.
+_SETUP = Lock()
 
 
 @dataclass(frozen=True)
@@ -57,34 +60,16 @@ class _Watch:
         return more > TIE * abs(self.best)
 
 
-class _Setup:
-    """Lets one thread at a time set up a training, until its first round: LightGBM then writes
-    column names into its datasets, which may be shared, and threads that write at once damage
-    them."""
+class _Begun:
+    """Ends the setup of a training before its first round."""
 
     order, before_iteration = 0, True
-    lock = Lock()
 
-    def __enter__(self) -> "_Setup":
-        self.lock.acquire()
-        self.is_done = False
-        return self
+    def __init__(self, setup: ExitStack) -> None:
+        self.setup = setup
 
     def __call__(self, env: Any) -> None:
-        self.done()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.done()
-
-    def done(self) -> None:
-        if not self.is_done:
-            self.is_done = True
-            self.lock.release()
+        self.setup.close()
 
 
 def timed_train(
@@ -112,8 +97,8 @@ def timed_train(
 
     watch = _Watch(deadline, rounds, patience, is_stopped)
     sets = [] if held_out is None else [held_out]
-    with _Setup() as setup:
-        booster = lightgbm.train(
-            parameters, table, rounds, valid_sets=sets, callbacks=[setup, watch]
-        )
+    with ExitStack() as setup:
+        setup.enter_context(_SETUP)
+        callbacks = [_Begun(setup), watch]
+        booster = lightgbm.train(parameters, table, rounds, valid_sets=sets, callbacks=callbacks)
     return TimedModel(booster, watch.rounds, watch.is_over)

@@ -222,7 +222,7 @@ def _ends(
 ) -> tuple[Array, Array]:
     lower, upper = predictions - half, predictions + half
     if is_whole:
-        lower, upper = np.ceil(lower - ROUNDING), np.floor(upper + ROUNDING)
+        lower, upper = np.ceil(lower - ROUNDING) + 0.0, np.floor(upper + ROUNDING) + 0.0  # no -0
     if floor is not None:
         lower = np.maximum(lower, np.minimum(floor, predictions))
     return lower, upper

@@ -45,7 +45,7 @@ class Target:
         low: 2nd percentile of regression labels.
         high: 98th percentile.
         is_whole: Every regression label is a whole number, and so is the median of whole numbers,
-            which has the least absolute error: rounding takes 2 to 4 % of the error of counts
+            which has the least absolute error: rounding takes 1.5 to 4 % of the error of counts
             (docs/research/quality.md).
         start: (outputs,) logits of the base rates, from which the head starts; 0 for regression.
     """
@@ -136,7 +136,7 @@ class Target:
 
     def rounded(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values as they are predicted: whole where all labels are."""
-        return np.rint(values) if self.is_whole else values
+        return np.rint(values) + 0.0 if self.is_whole else values  # no -0
 
     def values(self, out: Tensor) -> NDArray[np.float64]:
         """The same as `decode`, before anything is rounded."""
