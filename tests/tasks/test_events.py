@@ -1,4 +1,5 @@
-"""Windows end with the events that labels are about, whatever other tables hold of the future."""
+"""Windows begin and end with the events that labels are about, whatever other tables hold of the
+time before and behind."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ def frames(planned: bool = True) -> dict[str, pd.DataFrame]:
     orders = pd.DataFrame({"id": range(2000), "customer_id": rng.integers(0, 60, 2000)})
     orders["placed_at"] = START + pd.to_timedelta(np.linspace(0, 500, 2000), "D").round("s")
     visits = pd.DataFrame({"id": range(1000), "customer_id": rng.integers(0, 60, 1000)})
+    visits["place"] = rng.random(1000)
     visits["seen_at"] = START + pd.to_timedelta(np.linspace(0, 460, 1000), "D").round("s")
     lines = pd.DataFrame({"order_id": np.repeat(orders["id"], 2), "amount": 1.0})
     tables = {
@@ -85,6 +87,44 @@ def test_rows_of_long_ago_do_not_stretch_guessed_times() -> None:
     task = gelgt.open(tables).task(CHURN)
     assert task.val_timestamp is not None
     assert task.val_timestamp > START + pd.Timedelta(days=350)
+
+
+def late_orders() -> Database:
+    """Campaigns that were recorded for 200 days before the first order, and visits 100 days after
+    it."""
+    tables = frames()
+    tables["campaigns"]["starts_at"] -= pd.Timedelta(days=210)
+    later = tables["visits"]["seen_at"] >= START + pd.Timedelta(days=100)
+    tables["visits"] = tables["visits"][later]
+    return gelgt.open(tables)
+
+
+def first_seed(task: Task) -> pd.Timestamp:
+    return pd.Timestamp(task.preview().seed_times["train"].min())
+
+
+def test_nobody_is_taught_as_inactive_before_the_records_begin() -> None:
+    db = late_orders()
+    task = db.task(CHURN)
+    assert START <= first_seed(task) < START + pd.Timedelta(days=30)
+    assert positives(task)[0] < 0.5
+    said = "windows begin at 2023-01-01, the earliest row of 'orders'; other tables go back to"
+    assert any(said in notice for notice in task.notices), task.notices
+    sql = db.task(SQL, timedelta="30 days", entity="customers.id")
+    assert first_seed(sql) == first_seed(task)
+
+
+def test_the_last_table_that_begins_counts_where_no_row_is_a_label() -> None:
+    db, begun = late_orders(), START + pd.Timedelta(days=100)
+    both = (
+        "PREDICT COUNT(orders.*, 0, 30, days) > COUNT(visits.*, 0, 30, days) FOR EACH customers.id"
+    )
+    assert first_seed(db.task(both)) >= begun
+    with pytest.raises(TaskError, match="between the earliest row of 'visits'"):
+        db.task(both, val="2023-06-01", test="2024-01-01")
+    # a window without a visit has no latest one, and no label
+    latest = db.task("PREDICT MAX(visits.place, 0, 30, days) FOR EACH customers.id")
+    assert find_events(db, latest).began < START
 
 
 def test_sql_ends_with_the_tables_that_it_reads(db: Database) -> None:

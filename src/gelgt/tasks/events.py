@@ -1,13 +1,15 @@
-"""The events that labels are about, and when their records end.
+"""The events that labels are about, and when their records begin and end.
 
-A window can only be labelled while its events are still being recorded. A table of planned
-campaigns says nothing about orders, so windows end with the newest row of the tables that are
-aggregated, not of the database:
+A window can only be labelled while its events are being recorded. Customers who signed up before
+the first order on record did not do without orders, and a table of planned campaigns says nothing
+about orders: so windows begin with the oldest row of the tables that are aggregated and end with
+the newest, not with those of the database:
 
     sentence       the tables of its windows ahead, in the target and in WHERE; where there are
-                   several, the one that ends first
+                   several, the one that ends first, and of those that are counted or summed the
+                   one that begins last: of a window without a row the others give no label
     SQL            the timed tables that it reads, except the entity table; nothing says which of
-                   them it aggregates, so the table that ends last counts
+                   them it aggregates, so the one that begins first and the one that ends last count
     autocomplete   the entity table
     otherwise      all tables (given labels, SQL over tables without times)
 """
@@ -42,11 +44,16 @@ class Events:
             tables labels are about.
         tables: The group that ends first, which is where windows end; all tables where it is empty.
         span: From the earliest to the latest row of these tables.
+        first: The group that begins last, which is where windows begin, of those without whose
+            rows there are labels; all tables where it is empty.
+        began: Its earliest row.
     """
 
     groups: tuple[tuple[str, ...], ...]
     tables: tuple[str, ...]
     span: TimeRange
+    first: tuple[str, ...]
+    began: pd.Timestamp
 
     @property
     def latest(self) -> pd.Timestamp:
@@ -56,6 +63,11 @@ class Events:
     def latest_row(self) -> str:
         """In words, for messages."""
         return f"the latest row of {_names(self.tables)}" if self.tables else "the latest row"
+
+    @property
+    def earliest_row(self) -> str:
+        """In words, for messages."""
+        return f"the earliest row of {_names(self.first)}" if self.first else "the earliest row"
 
 
 def find_events(
@@ -67,17 +79,22 @@ def find_events(
         db: The database.
         task: The definition.
         plan: The plan of its sentence; made here where it is not given.
-        is_relbench: Windows end with the database, as in RelBench, whatever the labels are about.
+        is_relbench: Windows begin and end with the database, as in RelBench, whatever the labels
+            are about.
 
     Raises:
         TaskError: no row has a time.
     """
-    groups = event_groups(db, task, plan)
+    plan = plan or _plan(db, task)
+    groups, whole = event_groups(db, task, plan), time_range(db)
     if is_relbench or not groups:
-        return Events(groups, (), time_range(db))
+        return Events(groups, (), whole, (), whole.earliest)
     spans = {group: time_range(db, tables=group) for group in groups}
-    first = min(groups, key=lambda group: spans[group].latest)
-    return Events(groups, first, spans[first])
+    last = min(groups, key=lambda group: spans[group].latest)
+    counted = groups if plan is None else [(table,) for table in plan.counted_tables]
+    first = max(counted, key=lambda group: spans[group].earliest, default=())
+    began = spans[first].earliest if first else whole.earliest
+    return Events(groups, last, spans[last], first, began)
 
 
 def event_groups(
@@ -86,8 +103,7 @@ def event_groups(
     """Groups of tables: a window that has no row of some group holds no event."""
     if task.kind == "autocomplete":
         return ((task.entity_table,),) if db.table(task.entity_table).time_col else ()
-    if task.kind == "forecast" and plan is None and task.sentence is not None:
-        plan = plan_sentence(db, parse(task.sentence))
+    plan = plan or _plan(db, task)
     if plan is not None:
         return tuple((table,) for table in plan.event_tables)
     read = tables_read(db, task.sql, task.timedelta) if task.sql is not None else []
@@ -96,8 +112,16 @@ def event_groups(
     return (tuple(events),) if events else ()
 
 
+def _plan(db: Database, task: Definition) -> Plan | None:
+    """The plan of its sentence; None for other tasks."""
+    if task.kind != "forecast" or task.sentence is None:
+        return None
+    return plan_sentence(db, parse(task.sentence))
+
+
 def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterator[str]:
-    """Notices where windows end before the database does, and about times that cannot be real."""
+    """Notices where windows begin after the database does or end before it, and about times that
+    cannot be real."""
     if events.span.strays:
         rows = f"{events.span.strays:,} row{'s' * (events.span.strays > 1)}"
         yield f"{rows} far after {time_text(events.latest)} cannot be real times: windows end there"
@@ -110,11 +134,16 @@ def event_notices(db: Database, events: Events, window: pd.Timedelta) -> Iterato
                 f"'{name}' ends at {time_text(end)}, windows at {time_text(events.latest)}: if "
                 "labels are about it, give earlier times"
             )
-    whole = time_range(db).latest
-    if events.tables and whole - events.latest >= window:
+    whole = time_range(db)
+    if events.began - whole.earliest >= window:
+        yield (
+            f"windows begin at {time_text(events.began)}, {events.earliest_row}; other tables go "
+            f"back to {time_text(whole.earliest)}"
+        )
+    if events.tables and whole.latest - events.latest >= window:
         yield (
             f"windows end at {time_text(events.latest)}, {events.latest_row}; other tables go "
-            f"on to {time_text(whole)}"
+            f"on to {time_text(whole.latest)}"
         )
 
 

@@ -2,12 +2,13 @@
 
 With a window of length w, seed times lie w apart and no label reaches over a split:
 
-    train   val - w, val - 2w, …      back to the earliest row; at least three
+    train   val - w, val - 2w, …      back to the earliest row of the tables that labels are about;
+                                      at least three
     val     val, val + w, …           as long as t + w <= test
-    test    test, test + w, …         as long as t + w <= the latest row of the tables that labels
-                                      are about
+    test    test, test + w, …         as long as t + w <= the latest row of these tables
 
-RelBench goes on to the latest row of any table, and so do the tasks that it defines; see events.py.
+RelBench goes from the earliest to the latest row of any table, and so do the tasks that it defines;
+see events.py.
 Validation and test hold at most `num_eval_timestamps` seed times each. RelBench further asks that
 the rows up to the test time reach to val + w. A calendar month may be longer than the 30 days that
 its window counts for: seed times whose calendar window would end after the split are left out.
@@ -156,7 +157,7 @@ def seed_times(
         window: How far a label looks ahead; also the distance between seed times.
         eval_timestamps: At most so many in val and in test; None for as many as fit.
         months: Calendar months of the window, 0 if it is not in months.
-        events: The tables that labels are about; windows end where they end.
+        events: The tables that labels are about; windows begin and end with them.
 
     Raises:
         TaskError: a split would hold no window, or training fewer than three.
@@ -164,18 +165,20 @@ def seed_times(
     full = time_range(db) if events is None else events.span
     visible = time_range(db, until=split.test) if split.test >= full.earliest else full
     latest_row = "the latest row" if events is None else events.latest_row
+    earliest = visible.earliest if events is None else events.began
     _check_room(split, window, full.latest, visible.latest, latest_row)
-    _check_number(split, window, visible.earliest)
+    _check_number(split, window, earliest)
     most = MAX_SEED_TIMES if eval_timestamps is None else eval_timestamps
     times = {
-        "train": _backwards(split.val - window, visible.earliest, window),
+        "train": _backwards(split.val - window, earliest, window),
         "val": _forwards(split.val, split.test - window, window, most),
         "test": _forwards(split.test, full.latest - window, window, most),
     }
     if months:
         ends = {"train": split.val, "val": split.test, "test": full.latest}
         times = {name: _whole_months(t, months, ends[name]) for name, t in times.items()}
-    _check_counts(times, split, window, visible.earliest, full.latest, months)
+    begin = "the earliest row" if events is None else events.earliest_row
+    _check_counts(times, split, window, (earliest, begin), full.latest, months)
     return times
 
 
@@ -254,10 +257,11 @@ def _check_counts(
     times: dict[str, Times],
     split: Split,
     window: pd.Timedelta,
-    earliest: pd.Timestamp,
+    begin: tuple[pd.Timestamp, str],
     latest: pd.Timestamp,
     months: int,
 ) -> None:
+    earliest, earliest_row = begin
     length = f"{months} calendar month{'s' * (months > 1)}" if months else duration_text(window)
     if len(times["train"]) < MIN_TRAIN_TIMES:
         hint = (
@@ -272,7 +276,7 @@ def _check_counts(
             )
         raise TaskError(
             "too_few_windows",
-            f"Only {len(times['train'])} windows of {length} fit between the earliest row "
+            f"Only {len(times['train'])} windows of {length} fit between {earliest_row} "
             f"({time_text(earliest)}) and the validation time "
             f"({time_text(split.val)}); training needs {MIN_TRAIN_TIMES}.",
             hint=hint,

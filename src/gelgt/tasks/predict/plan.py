@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from gelgt.schema.model import TableSchema
 from gelgt.tasks.predict.binding import Binding
 from gelgt.tasks.predict.scope import Meaning
-from gelgt.tasks.predict.syntax import UNITS, Aggregate, Column, Sentence, aggregates, operands
+from gelgt.tasks.predict.syntax import (
+    AGGREGATES,
+    UNITS,
+    Aggregate,
+    Column,
+    Sentence,
+    aggregates,
+    operands,
+)
 from gelgt.tasks.task import TaskType
 
 if TYPE_CHECKING:
@@ -50,10 +58,21 @@ class Plan:
     @property
     def event_tables(self) -> tuple[str, ...]:
         """The tables whose rows its windows ahead aggregate."""
-        ahead = [
-            a for a in aggregates(self.sentence.target, *self.binding.conditions) if a.is_future
-        ]
-        return tuple(dict.fromkeys(self.binding.scope.table(a.column).name for a in ahead))
+        return self._tables(self._ahead)
+
+    @property
+    def counted_tables(self) -> tuple[str, ...]:
+        """Those of them where no row in a window is a value too, such as a count of 0."""
+        counts = [a for a in self._ahead if AGGREGATES[a.function].empty is not None]
+        return self._tables(counts)
+
+    @property
+    def _ahead(self) -> list[Aggregate]:
+        found = aggregates(self.sentence.target, *self.binding.conditions)
+        return [aggregate for aggregate in found if aggregate.is_future]
+
+    def _tables(self, of: list[Aggregate]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.binding.scope.table(a.column).name for a in of))
 
 
 def plan_sentence(db: Database, sentence: Sentence) -> Plan:
