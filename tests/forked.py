@@ -133,8 +133,6 @@ def serve(own: socket.socket) -> None:
         with suppress(ImportError):
             import_module(name)
     gc.freeze()  # of what is shared by all forks, none has to go through it when it ends
-    # The first step of an optimizer loads it; frozen, Triton would complain at the end.
-    import_module("torch._dynamo")
     while True:
         content, streams, _, _ = socket.recv_fds(own, LONGEST, 2)
         if not content:

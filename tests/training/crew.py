@@ -20,8 +20,7 @@ from gelgt.training.progress import Progress
 from gelgt.training.run import follow_run
 from gelgt.training.workers import joined, led
 
-# The first step of an optimizer loads torch._dynamo.
-PRELOADED = ["gelgt.training.run", "gelgt.nn", "lightgbm", "numba", "torch._dynamo"]
+PRELOADED = ["gelgt.training.run", "gelgt.nn", "lightgbm", "numba"]
 
 
 class Told(Progress):

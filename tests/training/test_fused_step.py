@@ -91,7 +91,7 @@ def losses(of: Trainer) -> list[float]:
 
 
 def moments(of: Trainer, only: str = "") -> dict[str, Tensor]:
-    state = of.optimiser.state_dict()["state"]
+    state = of.optimiser.moments()
     found = {f"{number}/{name}": t for number in state for name, t in state[number].items()}
     return {name: t for name, t in found.items() if name.endswith(f"/{only}" if only else "")}
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from gelgt.nn.columns import ColumnsNetwork
 from gelgt.nn.target import Target
 from gelgt.training.columns_step import ColumnsStep, StepPlan, tensor_cores
+from gelgt.training.optimiser import Adam
 from gelgt.training.weights import MovingAverage, Weights
 
 EPOCH, PATIENCE = 40, 15  # steps between two scores; scores without a better one
@@ -71,7 +72,8 @@ class ColumnsFit:
             if self.device.type == "cuda":
                 out = network.to(self.device).of_members(values.to(self.device))
                 out.mean().backward()  # type: ignore[no-untyped-call]
-                torch.optim.AdamW(network.parameters()).step()
+                group = {"params": network.parameters(), "lr": 0.0, "weight_decay": 0.0}
+                Adam([group], is_recorded=True).step()
                 torch.cuda.synchronize(self.device)
 
         return start

@@ -13,6 +13,7 @@ from gelgt.nn.dropout import LARGEST, own_dropout
 from gelgt.nn.recording import recording
 from gelgt.nn.target import Target
 from gelgt.training.objective import future_losses
+from gelgt.training.optimiser import Adam
 from gelgt.training.weights import MovingAverage
 
 CLIP = 1.0  # largest norm of the gradient
@@ -73,13 +74,9 @@ class ColumnsStep:
         self.parameters = list(network.parameters())
         is_cuda, device = values.is_cuda, values.device
         self.rate = torch.zeros((), device=device)
-        self.optimiser = torch.optim.AdamW(
-            self.parameters,
-            lr=self.rate if is_cuda else plan.rate,
-            weight_decay=plan.decay,
-            fused=True,
-            capturable=is_cuda,
-        )
+        rate = self.rate if is_cuda else plan.rate
+        group = {"params": self.parameters, "lr": rate, "weight_decay": plan.decay}
+        self.optimiser = Adam([group], is_recorded=is_cuda)
         self.size = min(plan.batch, len(labels))
         self._within = torch.arange(self.size, device=device)
         self._order = torch.zeros(len(labels), dtype=torch.int64, device=device)

@@ -376,7 +376,7 @@ class Trainer:
             self.model.state_dict(),
             self.best.weights,
             self.average.values,
-            self.optimiser.state_dict()["state"],
+            self.optimiser.moments(),
         )
         save_checkpoint(session.folder, self.state, snapshot, session.key, session.member)
 
@@ -398,6 +398,6 @@ class Trainer:
         self.model.load_state_dict(snapshot.model)
         self.best.weights = [moved(weights, self.device) for weights in snapshot.best]
         self.average.values = moved(snapshot.average, self.device)
-        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": snapshot.moments})
+        self.optimiser.load_moments(snapshot.moments)
         network = self.session.member + 1
         self.session.progress.resumed(self.state.epoch, self.state.step, network)

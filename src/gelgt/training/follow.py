@@ -130,8 +130,7 @@ class _Follower:
         moments = empty_moments(message["moments"])
         self.workers.spread(flat_moments(moments))
         if moments:
-            optimiser = self.trainer.optimiser
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": moments})
+            self.trainer.optimiser.load_moments(moments)
 
     def _members(self, message: Message, entry: Entry) -> None:
         """Train whole networks."""

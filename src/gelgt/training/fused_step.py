@@ -1,7 +1,7 @@
 """`FusedStep`: the end of a recorded step on CUDA by the kernels of `nn/kernels/adam.py`.
 
 It stands in for `StepSetup.descend` and for the conversion of weights at the start of a step. State
-is where PyTorch's optimiser keeps it, under the same names, so checkpoints are the same, and steps
+is where the optimiser keeps it, under the same names, so checkpoints are the same, and steps
 of both kinds can follow each other.
 """
 
@@ -14,6 +14,7 @@ from gelgt.nn import RelationalModel
 from gelgt.nn.kernels.adam_launch import Moved, Rule, Tables, launch_adam
 from gelgt.nn.static.weights import LowWeights
 from gelgt.training.bucket import Gradients
+from gelgt.training.optimiser import Adam
 from gelgt.training.weights import MovingAverage
 
 
@@ -31,7 +32,7 @@ class FusedStep:
     def __init__(
         self,
         model: RelationalModel,
-        optimiser: torch.optim.Optimizer,
+        optimiser: Adam,
         clip: float | None,
         average: MovingAverage,
         weights: LowWeights,
@@ -51,13 +52,10 @@ class FusedStep:
     def begin_like(self, other: "FusedStep") -> None:
         """Have the state that a trial run would make, from a network of the same configuration that
         has taken one."""
-        parameters, others = (
-            [p for group in step.optimiser.param_groups for p in group["params"]]
-            for step in (self, other)
-        )
+        parameters, others = (step.optimiser.parameters for step in (self, other))
         for parameter, its in zip(parameters, others, strict=True):
             if other.optimiser.state.get(its):
-                self._state(parameter)
+                self.optimiser.state_of(parameter)
         self.tables.begin_like(other.tables)
 
     @torch.no_grad()
@@ -70,21 +68,12 @@ class FusedStep:
             for parameter in group["params"]
             if (gradient := gradient_of.get(id(parameter))) is not None
         ]
-        group = self.optimiser.param_groups[0]
-        is_decoupled = isinstance(self.optimiser, torch.optim.AdamW)
-        rule = Rule(group["betas"], group["eps"], is_decoupled, self.clip)
+        optimiser = self.optimiser
+        rule = Rule(optimiser.betas, optimiser.eps, optimiser.is_decoupled, self.clip)
         launch_adam(moved, rule, self.tables, self.share)
 
-    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = self.optimiser.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), device=parameter.device)
-            state["exp_avg"] = torch.zeros_like(parameter)
-            state["exp_avg_sq"] = torch.zeros_like(parameter)
-        return state
-
     def _moved(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> Moved:
-        state = self._state(parameter)
+        state = self.optimiser.state_of(parameter)
         return Moved(
             parameter,
             gradient,

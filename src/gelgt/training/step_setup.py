@@ -11,7 +11,7 @@ from gelgt.nn import RelationalModel
 from gelgt.scoring.replay import Context
 from gelgt.training.bucket import Bucket, Gradients
 from gelgt.training.objective import Objective
-from gelgt.training.optimiser import limit_gradients
+from gelgt.training.optimiser import Adam, limit_gradients
 from gelgt.training.rank_objective import RankObjective
 from gelgt.training.weights import MovingAverage
 from gelgt.training.workers import Workers, tree_sum
@@ -30,7 +30,7 @@ class StepSetup:
 
     model: RelationalModel
     objective: Objective | RankObjective
-    optimiser: torch.optim.Optimizer
+    optimiser: Adam
     clip: float | None
     precision: Context
     device: torch.device

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gelgt.sampling import Seeds
+from gelgt.training.optimiser import Moments
 from gelgt.training.workers import Workers, shares
 
 if TYPE_CHECKING:
     from gelgt.training.fit import Trainer
-
-Moments = dict[int, dict[str, Tensor]]
 
 
 class Team:
@@ -40,7 +39,7 @@ class Team:
         Raises:
             GelgtError: a worker cannot, or reads other labels.
         """
-        moments: Moments = trainer.optimiser.state_dict()["state"]
+        moments = trainer.optimiser.moments()
         self.workers.order(
             do="fit",
             member=trainer.session.member,
