@@ -67,7 +67,11 @@ class Walk:
 
     def value(self, features: Any, name: str) -> float:
         path, _, what = name.rpartition(": ")
+        is_by_day, path = path.endswith(" by day"), path.removesuffix(" by day")
         table, events = self.walked.setdefault(path, self.walked.get(path) or self.follow(path))
+        if is_by_day:
+            days = [t // DAY for t, _ in events]
+            events = [event for i, event in enumerate(events) if days[i] not in days[:i]]
         times = [t for t, _ in events]
         if not path or (path.startswith(">") and "<" not in path):
             if not events:

@@ -73,6 +73,29 @@ def test_every_column_is_what_a_walk_over_the_frames_finds(
     assert len(np.unique(columns.values[:, of_active])) > 4
 
 
+def test_events_of_one_day_count_once_beside_themselves(tiny: Any, make_task: Any) -> None:
+    """For the entity's own events, where windows are at least two days long."""
+    task = make_task([(0, 9, 0.0)], [], [], "regression")
+    data = TaskData(tiny.db, tiny.db.graph(), tiny.db.features(), task, SamplingConfig())
+    rows, times = np.arange(20), np.full(20, START + 40 * DAY)
+    found = aggregates(data, rows, times, hops=2)
+    values = dict(zip(found.names, found.values.T))
+    days = [name for name in values if " by day: " in name]
+    assert {name.partition(" by day: ")[0] for name in days} >= {"< orders.user_id"}
+    assert not any(">" in name for name in days)
+    name = "< orders.user_id{}: count"
+    orders, of_days = values[name.format("")], values[name.format(" by day")]
+    assert (of_days <= orders).all()
+    assert 0 < of_days.sum() < orders.sum()
+    short = dataclasses.replace(task, timedelta=pd.Timedelta(hours=36))
+    data = dataclasses.replace(data, task=short)
+    names = aggregates(data, rows, times, hops=2).names
+    assert not any("by day" in name for name in names)
+    # a run that has learned from some gets them
+    again = aggregates(data, rows, times, hops=2, names=days[:2])
+    np.testing.assert_array_equal(again.values[:, 0], values[days[0]])
+
+
 def test_active_windows_are_those_of_own_events(tiny: Any, make_task: Any) -> None:
     """Those of a parent's other rows would tell the date; a run that has learned them from such
     rows still gets them."""

@@ -19,6 +19,7 @@ from gelgt.history.columns import (
     TIMELESS_NUMBERS,
     TOP,
     TaskData,
+    by_day,
     window_name,
 )
 
@@ -66,6 +67,7 @@ class Block:
         tops: (K,) how many categories of each of the codes are counted.
         own: Places of what no column says: the age of the row; of events (22,) number, times and
             gaps.
+        days: The same (22,) of the events of one day counted once; of a row none.
     """
 
     table: str
@@ -74,6 +76,7 @@ class Block:
     times: Read
     tops: Numbers
     own: Numbers
+    days: Numbers
 
     def tables(self, shown: Sequence[NDArray[Any]]) -> "Tables":
         """As compiled loops read them, with what stand-ins show, by kind."""
@@ -106,7 +109,8 @@ def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) ->
         reads.append(Read.of(data, table, kind, places, 1))
     has_age = data.is_timed(table) and (table, time_col) not in data.hidden
     age = plan.get(f"{path}age", -1) if has_age else -1
-    return Block(table, reads[0], reads[1], reads[2], np.zeros(0, np.int64), np.array([age]))
+    none = np.zeros(0, np.int64)
+    return Block(table, reads[0], reads[1], reads[2], none, np.array([age]), none)
 
 
 def event_block(
@@ -152,7 +156,10 @@ def event_block(
     ]
     counted = np.array([tops[column] for column in reads[1].columns.tolist()], np.int64)
     own = [place("count", has_events)] + [place(n, has_events and is_timed) for n in _EVENTS]
-    return Block(table, reads[0], reads[1], reads[2], counted, np.array(own, np.int64))
+    names = (f"{by_day(path)}: {name}" for name in ("count", *_EVENTS))
+    days = [plan.get(name, -1) if has_events and is_timed else -1 for name in names]
+    places_of = np.array(own, np.int64), np.array(days, np.int64)
+    return Block(table, reads[0], reads[1], reads[2], counted, *places_of)
 
 
 _EVENTS = (

@@ -15,6 +15,7 @@ from gelgt.explain.event_kernels import (
     fill_events,
     first_since,
     give,
+    of_days,
     windows_of,
 )
 from gelgt.history.kernels import LONGER, RECENT, sum_up
@@ -47,6 +48,7 @@ def fill_path(
     times: Times,
     tables: Tables,
     event_places: NDArray[np.int64],
+    day_places: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
     """Write the columns of one path for all variants, computed once for each list.
@@ -57,6 +59,7 @@ def fill_path(
             newest. Of times: the age of the newest.
         event_places: Of the number of events, of those in windows, of ages, and of mean gap, last
             gap and overdue; -1 for none.
+        day_places: The same of the events of one day counted once.
         out: (V, F), written.
     """
     numbers, codes = tables.numbers, tables.codes
@@ -93,6 +96,8 @@ def fill_path(
         give(made[:, :1], lists.which, tables.times.places[c], out)
     if event_places.max() >= 0:
         fill_events(lists, times, event_places, out)
+    if day_places.max() >= 0:
+        fill_events(of_days(lists), times, day_places, out)
 
 
 @compiled

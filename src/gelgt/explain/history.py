@@ -88,7 +88,8 @@ class SharedColumns(SeedColumns):
         from gelgt.explain.column_kernels import fill_path
 
         block = self.program.event_block(self.data, path, table, is_timed, has_events)
-        fill_path(shared.lists, self._times[is_timed], self._tables(block), block.own, self.out)
+        places = block.own, block.days
+        fill_path(shared.lists, self._times[is_timed], self._tables(block), *places, self.out)
 
     def _tables(self, block: Block) -> "Tables":
         shown = self._shown.get(block.table)

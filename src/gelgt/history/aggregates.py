@@ -3,7 +3,8 @@
     hops = 1    the columns of the entity's row and of its parent rows, and over its child rows:
                 their number, how many in the last 1, 2, 3 … 64 windows, days since the newest, the
                 second, fifth and tenth newest, mean gap, last gap, and the days since the newest
-                over the mean gap; for each column mean, minimum, maximum, deviation, means of the
+                over the mean gap; all of these once more with the events of one day counted once,
+                where windows are two days or longer; for each column mean, minimum, maximum, deviation, means of the
                 newest five and twenty and of the last 1, 3, 4, 16 windows, and the newest three
                 (numbers), or the shares of the most frequent categories and the newest
                 (categories). Where labels are numbers, also the median number of child rows in the

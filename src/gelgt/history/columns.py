@@ -53,6 +53,7 @@ OF_WINDOWS = {
     for what in ("count", "sum")
 }
 OF_WINDOWS["count"] += ("active windows",)
+FEWEST_DAYS = 2  # of a window where days with events are counted
 BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, besides the newest
 
 Column = tuple[str, NDArray[np.float32]]
@@ -175,8 +176,18 @@ class SeedColumns:
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
         """Number and times of events, then their columns."""
+        size = max(len(view.first), len(view.events.row))
         yield Piece(lambda: list(self._counts(path, view, is_timed)), len(view.first))
+        if is_timed and self._has_days(path):
+            yield Piece(lambda: list(self._counts(by_day(path), view.by_day(), True)), size)
         yield from self.of_event_rows(path, view, table, is_timed, are_events=True)
+
+    def _has_days(self, path: str) -> bool:
+        """Whether something is said of the days with events of a path. It is proposed for the
+        entity's own events, and for windows of days."""
+        if self.choice.names is not None:
+            return self.choice.begins(f"{by_day(path)}: ")
+        return _is_own(path) and self._window >= FEWEST_DAYS * DAY
 
     def _counts(self, path: str, view: View, is_timed: bool) -> Iterator[Column]:
         has, count = self.choice.has, view.last - view.first
@@ -323,8 +334,7 @@ class SeedColumns:
             return OF_WINDOWS[what]
         if self.data.task.task_type != "regression":
             return ()
-        is_own = ">" not in path.rpartition("<")[0]
-        return OF_WINDOWS[what] if is_own else OF_WINDOWS[what][: len(MEDIAN_WINDOWS)]
+        return OF_WINDOWS[what] if _is_own(path) else OF_WINDOWS[what][: len(MEDIAN_WINDOWS)]
 
     def _windows(self, view: View) -> NDArray[np.int64]:
         """(W + `ACTIVE`, S) the first event in each seed's last 1, 2 … windows."""
@@ -371,6 +381,17 @@ class SeedColumns:
         has_time = (times != NEVER) & (times != TIMELESS)
         days = (self.references - np.where(has_time, times, 0)) / DAY
         return np.where(has_time, days, np.nan).astype(np.float32)
+
+
+def by_day(path: str) -> str:
+    """The events of a path, those of one day counted once."""
+    return f"{path} by day"
+
+
+def _is_own(path: str) -> bool:
+    """Whether the events of a path are the entity's own, not those of another row that it is tied
+    to."""
+    return ">" not in path.rpartition("<")[0]
 
 
 def window_name(count: int) -> str:

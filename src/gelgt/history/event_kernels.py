@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
 
+DAY = 86_400
+
 
 @compiled
 def by_owner(
@@ -114,6 +116,18 @@ def gather(
         for i in range(len(rows)):
             if begin <= rows[i] < end:
                 out[i] = values[rows[i]]
+
+
+@compiled
+def first_of_days(time: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of events before which nothing happened to their owner on the same day."""
+    places, count = np.empty(len(time), np.int64), 0
+    for owner in range(len(starts) - 1):
+        for i in range(starts[owner], starts[owner + 1]):
+            if i == starts[owner] or time[i] // DAY != time[i - 1] // DAY:
+                places[count] = i
+                count += 1
+    return places[:count].copy()
 
 
 @compiled

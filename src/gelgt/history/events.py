@@ -139,6 +139,22 @@ class View:
 
         return first_from(self.events.time, self.first, self.last, moments)
 
+    def by_day(self) -> "View":
+        """The same of the first events of each owner's days: the lines of an order, or all clicks
+        of a visit, are one of them."""
+        from gelgt.history.event_kernels import first_of_days
+
+        events = self.events
+        kept = first_of_days(events.time, events.starts)
+        of_days = Events(
+            events.owners,
+            events.row[kept],
+            events.time[kept],
+            np.searchsorted(kept, events.starts),
+        )
+        first, last = np.searchsorted(kept, self.first), np.searchsorted(kept, self.last)
+        return View(of_days, first, last, self.order)
+
     @property
     def newest(self) -> NDArray[np.int64]:
         """(S,) the row of each seed's newest event, -1 where there is none."""
