@@ -76,6 +76,11 @@ class Walk:
         if not path or (path.startswith(">") and "<" not in path):
             if not events:
                 return np.nan
+            column, _, category = what.partition(" is ")
+            if category:
+                cell = self.tiny.frames[table][column][events[0][1]]
+                known = features.statistics.tables[table][column].categories
+                return float(cell == category) if cell in known else np.nan
             return self.cell(features, table, what, events[0][1])
         if what == "count":
             return len(events)

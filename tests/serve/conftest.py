@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -141,25 +141,37 @@ def growing(shop_file: Path, tmp_path: Path) -> Path:
 
 
 def add_orders(path: Path, days: float = 1.0) -> pd.Timestamp:
-    """A new order for every customer, so long after the newest one; when they happened."""
+    """A new order of one item for every customer, so long after the newest one; when they
+    happened."""
     with sqlite3.connect(path) as connection:
         newest = pd.Timestamp(connection.execute("SELECT MAX(placed_at) FROM orders").fetchone()[0])
         when = newest + pd.Timedelta(days=days)
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(orders)")]
-        some = connection.execute("SELECT * FROM orders LIMIT 1").fetchone()
-        first = connection.execute("SELECT MAX(id) FROM orders").fetchone()[0]
         customers = [row[0] for row in connection.execute("SELECT id FROM customers")]
-        for place, customer in enumerate(customers, 1):
-            row = dict(zip(columns, some)) | {
-                "id": first + place,
-                "customer_id": customer,
-                "placed_at": str(when),
-            }
-            marks = ", ".join("?" * len(row))
-            names = ", ".join(row)
-            connection.execute(f"INSERT INTO orders ({names}) VALUES ({marks})", [*row.values()])
+        times = [str(when)] * len(customers)
+        orders = _add_rows(connection, "orders", {"customer_id": customers, "placed_at": times})
+        items = {"customer_id": customers, "order_id": orders, "ordered_at": times}
+        _add_rows(connection, "order_items", items)
     connection.close()
     return when
+
+
+def _add_rows(
+    connection: sqlite3.Connection, table: str, values: Mapping[str, Sequence[Any]]
+) -> list[int]:
+    """Copies of a table's first row with new ids, which are returned, and with other values in some
+    columns."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    some = connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+    first = connection.execute(f"SELECT MAX(id) FROM {table}").fetchone()[0] + 1
+    ids = list(range(first, first + len(next(iter(values.values())))))
+    marks = ", ".join("?" * len(columns))
+    for place, number in enumerate(ids):
+        row = dict(zip(columns, some)) | {"id": number}
+        row |= {name: of[place] for name, of in values.items()}
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", [*row.values()]
+        )
+    return ids
 
 
 @pytest.fixture(name="add_orders")

@@ -154,7 +154,7 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
     run = trainer(
         db,
         task,
-        small(train__epochs=40, train__patience=2, train__rate=0.3, train__weight_average=0.0),
+        small(train__epochs=40, train__patience=2, train__rate=0.1, train__weight_average=0.0),
         progress=watch,
     )
     state = run.run()
@@ -166,6 +166,13 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
     from gelgt.metrics import roc_auc
 
     assert roc_auc(run.data.labels("val"), predicted) == pytest.approx(state.best, abs=1e-12)
+
+
+def test_training_that_diverges_says_so(db: Database, task: Task) -> None:
+    run = trainer(db, task, small(train__rate=1e30, train__clip=None))
+    with pytest.raises(GelgtError, match=r"diverged.*after epoch 1") as raised:
+        run.run()
+    assert "train.rate, which is 1e+30" in raised.value.hint
 
 
 def test_a_time_limit_ends_training(db: Database, task: Task) -> None:

@@ -92,7 +92,7 @@ def test_packed_steps_in_parts(db: Database, task: Task, monkeypatch: pytest.Mon
     expected, *found = ([record["loss"] for record in state.history] for state in states)
     assert found[0] == pytest.approx(expected, rel=1e-5)
     assert found[1] == pytest.approx(expected, rel=1e-5)
-    torch.testing.assert_close(weights(split), weights(whole), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(weights(split), weights(whole), atol=3e-4, rtol=1e-3)
 
 
 def test_a_resumed_run_is_an_unbroken_one(db: Database, task: Task, tmp_path: Path) -> None:

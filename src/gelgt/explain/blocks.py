@@ -18,6 +18,7 @@ from gelgt.history.columns import (
     OF_WINDOWS,
     TIMELESS_NUMBERS,
     TOP,
+    TOP_OF_ROW,
     TaskData,
     by_day,
     window_name,
@@ -62,8 +63,9 @@ class Block:
     Attributes:
         table: Whose rows they are.
         numbers: One place for each column; of events, one for each of 15 statistics.
-        codes: Likewise; of events, for the shares of five categories, and last the newest category.
-        times: Likewise, for the age; of events, that of the newest.
+        codes: Of a row, for the code, then for each of eight categories whether it is that one; of
+            events, for the shares of five categories, and last the newest category.
+        times: One, for the age; of events, that of the newest.
         tops: (K,) how many categories of each of the codes are counted.
         own: Places of what no column says: the age of the row; of events (22,) number, times and
             gaps.
@@ -106,7 +108,13 @@ def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) ->
             for column, name in _columns(data, table, kind)
             if kind != "timestamp" or name != time_col
         }
-        reads.append(Read.of(data, table, kind, places, 1))
+        if kind == "categorical":
+            for column, name in _columns(data, table, kind):
+                top = data.row_categories(table, name)
+                each = [plan.get(f"{path}{name} is {category}", -1) for category in top]
+                places[column] += each + [-1] * (TOP_OF_ROW - len(top))
+        width = 1 + (TOP_OF_ROW if kind == "categorical" else 0)
+        reads.append(Read.of(data, table, kind, places, width))
     has_age = data.is_timed(table) and (table, time_col) not in data.hidden
     age = plan.get(f"{path}age", -1) if has_age else -1
     none = np.zeros(0, np.int64)

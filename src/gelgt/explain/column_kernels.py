@@ -117,7 +117,7 @@ def fill_rows(
         read: (V,) the rows whose columns are read; from R on, stand-ins.
         moments: (R,) the times of the table's rows.
         reference: The time from which ages are measured.
-        tables: Each column has one place.
+        tables: Each column has one place; a category others for whether it is a certain one.
         own: (1,) the place of the row's own age, -1 for none.
         out: (V, F), written.
     """
@@ -130,7 +130,10 @@ def fill_rows(
             out[v, numbers.places[c, 0]] = _cell(numbers, c, read[v]) if is_there else np.nan
         for c in range(len(codes.columns)):
             code = _cell(codes, c, read[v]) if read[v] >= 0 else -1
-            out[v, codes.places[c, 0]] = code if code >= 0 else np.nan
+            for k in range(codes.places.shape[1]):
+                if codes.places[c, k] >= 0:
+                    made = code if k == 0 else int(code == k - 1)
+                    out[v, codes.places[c, k]] = made if code >= 0 else np.nan
         for c in range(len(times.columns)):
             is_there = read[v] >= 0
             age = age_of(_cell(times, c, read[v]), reference) if is_there else np.nan

@@ -1,17 +1,17 @@
 """Causal aggregates of seeds: what a tabular model may know of an entity at a time.
 
-    hops = 1    the columns of the entity's row and of its parent rows, and over its child rows:
-                their number, how many in the last 1, 2, 3 … 64 windows, days since the newest, the
-                second, fifth and tenth newest, mean gap, last gap, and the days since the newest
-                over the mean gap; all of these once more with the events of one day counted once,
-                where windows are two days or longer; for each column mean, minimum, maximum,
-                deviation, means of the newest five and twenty and of the last 1, 3, 4, 16 windows,
-                and the newest three (numbers), or the shares of the most frequent categories and
-                the newest (categories). Where labels are numbers, also the median number of child
-                rows in the last 8 and 16 windows, and the median of the sum of each number; over
-                rows that are the entity's own, median and mean of those of the last 16 that are
-                active, which is where a child row lies in the four windows before, and how many
-                these are
+    hops = 1    the columns of the entity's row and of its parent rows, of a category also whether
+                it is each of the eight most frequent, and over its child rows: their number, how
+                many in the last 1, 2, 3 … 64 windows, days since the newest, the second, fifth and
+                tenth newest, mean gap, last gap, and the days since the newest over the mean gap;
+                all of these once more with the events of one day counted once, where windows are
+                two days or longer; for each column mean, minimum, maximum, deviation, means of the
+                newest five and twenty and of the last 1, 3, 4, 16 windows, and the newest three
+                (numbers), or the shares of the most frequent categories and the newest
+                (categories). Where labels are numbers, also the median number of child rows in the
+                last 8 and 16 windows, and the median of the sum of each number; over rows that are
+                the entity's own, median and mean of those of the last 16 that are active, which is
+                where a child row lies in the four windows before, and how many these are
     hops = 2    also the same over the other parents and over the children of the child rows, and
                 around the entity's parents and the newest child's parents: their parent and child
                 rows at the seed's time

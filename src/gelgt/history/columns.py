@@ -28,6 +28,7 @@ from gelgt.tasks.task import Definition
 DAY = 86_400
 WINDOW = 30 * DAY  # where the task has none
 TOP = 5  # categories whose shares are counted
+TOP_OF_ROW = 8  # categories of one row that have a column each
 # what `sweep_numbers` gives; without times, the first `TIMELESS_NUMBERS`
 NUMBERS = (
     "mean",
@@ -123,6 +124,11 @@ class TaskData:
         assert isinstance(statistics, CategoricalStatistics)
         return statistics.categories
 
+    def row_categories(self, table: str, column: str) -> tuple[str, ...]:
+        """Those of a row that have a column of their own; of two, one says it all."""
+        categories = self.categories(table, column)
+        return categories[:1] if len(categories) == 2 else categories[:TOP_OF_ROW]
+
 
 class SeedColumns:
     """The columns of S seeds.
@@ -149,7 +155,7 @@ class SeedColumns:
         self._window = seconds or WINDOW
 
     def of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Columns]:
-        """The columns of one row for each seed: numbers, category codes, ages in days; -1 is no
+        """The columns of one row for each seed: numbers, categories, ages in days; -1 is no
         row."""
         if self.choice.begins(path):
             yield Piece(lambda: list(self._of_rows(path, table, rows)), len(rows))
@@ -166,13 +172,28 @@ class SeedColumns:
             if has(f"{path}{name}"):
                 yield f"{path}{name}", taken(values, rows, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
-            if has(f"{path}{name}"):
-                codes = taken(values, rows, -1)
-                self.codes.add(f"{path}{name}")
-                yield f"{path}{name}", np.where(codes >= 0, codes, np.nan).astype(np.float32)
+            yield from self._of_category(f"{path}{name}", table, name, values, rows)
         for name, values in self.data.columns(table, "timestamp"):
             if name != time_col and has(f"{path}{name} age"):
                 yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
+
+    def _of_category(
+        self, path: str, table: str, name: str, values: Values, rows: NDArray[np.int64]
+    ) -> Iterator[Column]:
+        """The category of one row as a code, and whether it is each of the most frequent."""
+        numbers = {path: -1} | {
+            f"{path} is {category}": number
+            for number, category in enumerate(self.data.row_categories(table, name))
+        }
+        wanted = {each: number for each, number in numbers.items() if self.choice.has(each)}
+        if not wanted:
+            return
+        codes = taken(values, rows, -1)
+        for each, number in wanted.items():
+            if each == path:
+                self.codes.add(path)
+            made = codes if each == path else codes == number
+            yield each, np.where(codes >= 0, made, np.nan).astype(np.float32)
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
         """Number and times of events, then their columns."""

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gelgt.metrics import score
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import StaticBatch
@@ -154,11 +153,10 @@ class Record:
         places = self.trainers[0].validated()
         if not of or not self.trainers[0].goal.is_validated or not len(places):
             return [{} for _ in of]
-        labels, target = self.data.labels("val")[places], self.data.target
+        labels = self.data.labels("val")[places]
         predicted = self.scorer.predict_each(self.data.seeds["val"].take(places))
         return [
-            score(target.task_type, labels, predicted[self.trainers.index(trainer)])
-            for trainer in of
+            trainer.scores_of(labels, predicted[self.trainers.index(trainer)]) for trainer in of
         ]
 
     def _trial(self, inputs: StaticInput) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from gelgt.config import TrainConfig
+from gelgt.errors import GelgtError
 from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
@@ -315,8 +316,22 @@ class Trainer:
             return {}
         seeds = self.data.seeds["val"].take(places)
         predict = self.predict if self.team is None else partial(self.team.predict, self)
-        predicted = predict(seeds)
-        return score(self.data.target.task_type, labels[places], predicted)
+        return self.scores_of(labels[places], predict(seeds))
+
+    def scores_of(self, labels: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        """Validation scores of predictions with the weights as they are.
+
+        Raises:
+            GelgtError: a prediction is no number, because training has diverged.
+        """
+        if not np.isfinite(predicted).all():
+            raise GelgtError(
+                "diverged",
+                f"The training of the network has diverged: after epoch {self.state.epoch + 1} it "
+                "predicts what is no number.",
+                hint=f"Lower train.rate, which is {self.config.rate:g}.",
+            )
+        return score(self.data.target.task_type, labels, predicted)
 
     def predict(self, seeds: Seeds) -> NDArray[Any]:
         """Predictions with the weights as they are."""

@@ -58,9 +58,10 @@ class WideDatabase:
 
     def labels(self) -> dict[str, Labels]:
         """The labels of train, val and test with their truth, as the sentence makes them with
-        these split times."""
+        these split times: from the first window that begins behind the first renewal on."""
         tables = self.tables()
-        borders = {"train": (0, VAL), "val": (VAL, TEST), "test": (TEST, WINDOWS - 1)}
+        first = -(-(_moments(tables["renewals"]).min() - window_start(0)) // WINDOW)
+        borders = {"train": (first, VAL), "val": (VAL, TEST), "test": (TEST, WINDOWS - 1)}
         return {split: _labels(tables, range(*border)) for split, border in borders.items()}
 
     @property
@@ -130,8 +131,14 @@ def _eligible(
 def _labels(tables: Mapping[str, pa.Table], windows: range) -> Labels:
     customer, time = _eligible(tables, windows)
     renewals = tables["renewals"]
-    moment = renewals["renewed_at"].cast("timestamp[s]").cast("int64").to_numpy()
+    moment = _moments(renewals)
     begin = moment - (moment - window_start(0)) % WINDOW  # never at a border of a window
     renewed = set(zip(renewals["customer_id"].to_pylist(), begin.tolist()))
     label = np.array([pair in renewed for pair in zip(customer.tolist(), time.tolist())], np.bool_)
     return Labels(customer, time, label, truth(tables, customer, time))
+
+
+def _moments(renewals: pa.Table) -> NDArray[np.int64]:
+    """When each renewal happened, in seconds since 1970."""
+    seconds = renewals["renewed_at"].cast("timestamp[s]").cast("int64")
+    return np.asarray(seconds, np.int64)
