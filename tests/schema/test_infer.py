@@ -132,6 +132,16 @@ def test_text_keys_are_found_by_value() -> None:
     assert db.table("flights").pkey is None
 
 
+def test_a_second_name_of_the_row_is_no_key() -> None:
+    """Two catalogues of players, which mostly agree: nobody is meant but the row itself."""
+    names = [f"p{i:02}" for i in range(30)]
+    partner = [names[i ^ 1] for i in range(30)]
+    players = pd.DataFrame({"player": names, "elsewhere": [*names[:29], names[0]]})
+    pairs = pd.DataFrame({"player": names, "partner": partner})
+    assert infer(players=players).table("players").foreign_keys == ()
+    assert [fk.column for fk in infer(pairs=pairs).table("pairs").foreign_keys] == ["partner"]
+
+
 def test_a_key_that_other_tables_share_is_found_by_its_name_and_values() -> None:
     teams = pd.DataFrame(
         {

@@ -49,6 +49,10 @@ class Probe(Protocol):
         greatest value of a column."""
         ...
 
+    def repeats(self, table: str, column: str, other: str) -> float:
+        """The share of a column's values that another column of the row has as well."""
+        ...
+
     def rank_correlation(self, table: str, column: str, other: str) -> float: ...
 
     def median(self, table: str, column: str) -> float | None:
@@ -59,6 +63,7 @@ class Probe(Protocol):
 Facts = Mapping[str, Sequence[ColumnFacts]]
 # Ten numbers that have nothing to do with keys of this density are all among them once in 1,000.
 DENSE = 0.5
+COPIED = 0.5  # of a key's values in their own rows: a column that names its row, not another
 
 
 _RANKS = {4: "named id", 3: "named after its table", 2: "named like a key", 1: "first column"}
@@ -202,6 +207,8 @@ def _by_values(
         return None
     if distinct == 0 or inside / distinct < (0.8 if score >= 20 else 0.95):
         return None
+    if score == 0 and parent == table and probe.repeats(table, column.name, key_column) > COPIED:
+        return None  # a second name of the row itself
     reason, gaps = f"the name points to '{parent}', " if score else "by value: ", ""
     if score == 0 and is_number:
         density = probe.key_density(table, column.name, parent, key_column)

@@ -88,6 +88,12 @@ class StagedProbe(StagedTypes):
         query = f"SELECT count(DISTINCT {number}) FROM {self.relation(parent)} WHERE {within}"
         return float(self.one(query)[0] / (most - least + 1))
 
+    def repeats(self, table: str, column: str, other: str) -> float:
+        value, same = self.value(table, column), self.value(table, other)
+        query = f"SELECT count(*) FILTER ({value} = {same}), count({value})"
+        equal, known = self.one(f"{query} FROM {self.relation(table)}")
+        return equal / known if known else 0.0
+
     def rank_correlation(self, table: str, column: str, other: str) -> float:
         x, y = self.value(table, column), self.value(table, other)
         ranks = (
