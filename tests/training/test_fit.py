@@ -170,7 +170,7 @@ def test_patience_ends_training_with_the_best_weights(db: Database, task: Task) 
 
 def test_training_that_diverges_says_so(db: Database, task: Task) -> None:
     run = trainer(db, task, small(train__rate=1e30, train__clip=None))
-    with pytest.raises(GelgtError, match=r"diverged.*after epoch 1") as raised:
+    with pytest.raises(GelgtError, match="diverged in epoch 1") as raised:
         run.run()
     assert "train.rate, which is 1e+30" in raised.value.hint
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from gelgt.baselines.boosting import Boosting, Table
 from gelgt.history.aggregates import aggregates
-from gelgt.history.columns import TaskData
+from gelgt.history.task_data import TaskData
 from gelgt.sampling.seeds import Seeds, task_seeds
 from gelgt.tasks.label_space import label_space, targets
 from gelgt.tasks.task import SPLITS, Task

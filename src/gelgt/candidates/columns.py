@@ -22,7 +22,7 @@ from gelgt.candidates.find import CandidateFinder, Candidates, days_before
 from gelgt.features import Features
 from gelgt.history.aggregates import aggregates
 from gelgt.history.choose import ColumnChoice, choose_columns
-from gelgt.history.columns import TaskData
+from gelgt.history.task_data import TaskData
 from gelgt.sampling import Seeds
 from gelgt.sources.database import Database
 

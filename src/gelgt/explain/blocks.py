@@ -18,11 +18,10 @@ from gelgt.history.columns import (
     OF_WINDOWS,
     TIMELESS_NUMBERS,
     TOP,
-    TOP_OF_ROW,
-    TaskData,
     by_day,
     window_name,
 )
+from gelgt.history.task_data import TOP_OF_ROW, TaskData
 
 if TYPE_CHECKING:
     from gelgt.explain.column_kernels import Tables
@@ -102,18 +101,16 @@ def row_block(data: TaskData, plan: Mapping[str, int], path: str, table: str) ->
     time_col = data.db.table(table).time_col
     reads = []
     for kind in KINDS:
+        is_category = kind == "categorical"
+        width = 1 + TOP_OF_ROW if is_category else 1
         suffix = " age" if kind == "timestamp" else ""
-        places = {
-            column: [plan.get(f"{path}{name}{suffix}", -1)]
-            for column, name in _columns(data, table, kind)
-            if kind != "timestamp" or name != time_col
-        }
-        if kind == "categorical":
-            for column, name in _columns(data, table, kind):
-                top = data.row_categories(table, name)
-                each = [plan.get(f"{path}{name} is {category}", -1) for category in top]
-                places[column] += each + [-1] * (TOP_OF_ROW - len(top))
-        width = 1 + (TOP_OF_ROW if kind == "categorical" else 0)
+        places = {}
+        for column, name in _columns(data, table, kind):
+            if kind == "timestamp" and name == time_col:
+                continue
+            made = data.category_columns(table, name) if is_category else (f"{name}{suffix}",)
+            there = [plan.get(f"{path}{each}", -1) for each in made]
+            places[column] = there + [-1] * (width - len(there))
         reads.append(Read.of(data, table, kind, places, width))
     has_age = data.is_timed(table) and (table, time_col) not in data.hidden
     age = plan.get(f"{path}age", -1) if has_age else -1

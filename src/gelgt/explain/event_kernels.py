@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from gelgt.compiled import compiled
 from gelgt.graph import NEVER, TIMELESS
+from gelgt.history.event_kernels import first_of_days
 from gelgt.history.kernels import ACTIVE, counts_of_windows
 
 DAY = 86_400
@@ -89,16 +90,8 @@ def fill_events(
 @compiled
 def of_days(lists: EventLists) -> EventLists:
     """The first events of the days of each list: as `View.by_day`."""
-    event, bounds = np.empty_like(lists.event), np.zeros_like(lists.bounds)
-    count = 0
-    for m in range(len(bounds) - 1):
-        for i in range(lists.bounds[m], lists.bounds[m + 1]):
-            day = lists.time[lists.event[i]] // DAY
-            if i == lists.bounds[m] or day != lists.time[lists.event[i - 1]] // DAY:
-                event[count] = lists.event[i]
-                count += 1
-        bounds[m + 1] = count
-    event = event[:count].copy()
+    kept = first_of_days(lists.time[lists.event], lists.bounds)
+    event, bounds = lists.event[kept], np.searchsorted(kept, lists.bounds)
     return EventLists(lists.row, lists.time, event, event, bounds, lists.which)
 
 

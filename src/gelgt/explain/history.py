@@ -21,15 +21,9 @@ from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.reader import GraphKeys, PathReader
 from gelgt.explain.stand_ins import StandIns
 from gelgt.explain.survey import Survey
-from gelgt.history.columns import (
-    BACK,
-    COUNT_WINDOWS,
-    MEAN_WINDOWS,
-    MEDIAN_WINDOWS,
-    SeedColumns,
-    TaskData,
-)
+from gelgt.history.columns import BACK, COUNT_WINDOWS, MEAN_WINDOWS, MEDIAN_WINDOWS, SeedColumns
 from gelgt.history.seed_history import calendar
+from gelgt.history.task_data import TaskData
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 

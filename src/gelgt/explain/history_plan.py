@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from gelgt.explain.blocks import Block, event_block, row_block
 from gelgt.history.aggregates import PathColumns, aggregates
-from gelgt.history.columns import Choice, Columns, SeedColumns, TaskData, Values
+from gelgt.history.columns import Columns, SeedColumns
 from gelgt.history.keys import Key
 from gelgt.history.lists import Lists
+from gelgt.history.task_data import Choice, TaskData, Values
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
 

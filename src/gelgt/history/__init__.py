@@ -11,8 +11,8 @@ kernels.py       their compiled loops
 """
 
 from gelgt.history.aggregates import Aggregates, aggregates
-from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, for_fitting, seed_history
+from gelgt.history.task_data import TaskData
 
 __all__ = [
     "NO_HISTORY",

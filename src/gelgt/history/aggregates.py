@@ -33,11 +33,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.history.columns import EVERY_COLUMN, Choice, Columns, SeedColumns, TaskData
+from gelgt.history.columns import Columns, SeedColumns
 from gelgt.history.events import View, row_times
 from gelgt.history.keys import Key, keys_of
 from gelgt.history.lists import Lists
 from gelgt.history.pieces import in_order, lane_count
+from gelgt.history.task_data import EVERY_COLUMN, Choice, TaskData
 from gelgt.meter import Work
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.history.aggregates import proposals
-from gelgt.history.columns import TaskData
+from gelgt.history.task_data import TaskData
 from gelgt.meter import Work
 
 SAMPLE = 8_000  # training rows on which columns are judged

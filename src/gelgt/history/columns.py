@@ -4,31 +4,22 @@ Explanations compute the same for a seed without some of its rows (`explain/hist
 `tests/explain/test_history.py` compares both.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.config import SamplingConfig
-from gelgt.features import Features
-from gelgt.features.encode import columns_of
-from gelgt.features.statistics import CategoricalStatistics
 from gelgt.features.values import MISSING_TIME
-from gelgt.graph import NEVER, TIMELESS, Graph
+from gelgt.graph import NEVER, TIMELESS
 from gelgt.history.events import View, row_times, taken
 from gelgt.history.pieces import Piece
+from gelgt.history.task_data import EVERY_COLUMN, Choice, TaskData, Values
 from gelgt.sampling.sampler import Sampler
-from gelgt.sources.database import Database
-from gelgt.tasks.task import Definition
 
 DAY = 86_400
 WINDOW = 30 * DAY  # where the task has none
 TOP = 5  # categories whose shares are counted
-TOP_OF_ROW = 8  # categories of one row that have a column each
 # what `sweep_numbers` gives; without times, the first `TIMELESS_NUMBERS`
 NUMBERS = (
     "mean",
@@ -59,75 +50,6 @@ BACK = {"second": 2, "fifth": 5, "tenth": 10}  # events whose age is a column, b
 
 Column = tuple[str, NDArray[np.float32]]
 Columns = Piece[Iterable[Column]]  # that are computed when their turn comes
-Values = NDArray[Any]  # of a column, by row
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which columns are computed: those of some names, or all."""
-
-    names: frozenset[str] | None = None
-
-    def has(self, name: str) -> bool:
-        return self.names is None or name in self.names
-
-    def begins(self, path: str) -> bool:
-        """Whether a column's name begins so, so that its path is worth following."""
-        if self.names is None:
-            return True
-        place = bisect_left(self._sorted, path)  # before the first name that begins so
-        return place < len(self._sorted) and self._sorted[place].startswith(path)
-
-    @cached_property
-    def _sorted(self) -> list[str]:
-        return sorted(self.names or ())
-
-
-EVERY_COLUMN = Choice()
-
-
-@dataclass(frozen=True)
-class TaskData:
-    """A task's database as a model reads it.
-
-    Attributes:
-        db: The database.
-        graph: Its graph.
-        features: Its features.
-        task: Gives the entity table, the window and the columns to hide.
-        sampling: Causality, visibility and horizon: the rows that a seed may see.
-    """
-
-    db: Database
-    graph: Graph
-    features: Features
-    task: Definition
-    sampling: SamplingConfig
-
-    def is_timed(self, table: str) -> bool:
-        return self.db.table(table).has_time
-
-    @cached_property
-    def hidden(self) -> frozenset[tuple[str, str]]:
-        return frozenset((table, column) for table, column in self.task.remove_columns)
-
-    def columns(self, table: str, kind: str) -> Iterator[tuple[str, Values]]:
-        """The columns of a kind in a table, by row, without those that the task must not see."""
-        arrays = self.features.arrays(table)
-        for place, name in enumerate(columns_of(self.features.statistics.tables[table], kind)):
-            if (table, name) not in self.hidden:
-                yield name, arrays[kind][:, place]
-
-    def categories(self, table: str, column: str) -> tuple[str, ...]:
-        """The categories of a column; they are coded by falling frequency."""
-        statistics = self.features.statistics.tables[table][column]
-        assert isinstance(statistics, CategoricalStatistics)
-        return statistics.categories
-
-    def row_categories(self, table: str, column: str) -> tuple[str, ...]:
-        """Those of a row that have a column of their own; of two, one says it all."""
-        categories = self.categories(table, column)
-        return categories[:1] if len(categories) == 2 else categories[:TOP_OF_ROW]
 
 
 class SeedColumns:
@@ -172,7 +94,7 @@ class SeedColumns:
             if has(f"{path}{name}"):
                 yield f"{path}{name}", taken(values, rows, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
-            yield from self._of_category(f"{path}{name}", table, name, values, rows)
+            yield from self._of_category(path, table, name, values, rows)
         for name, values in self.data.columns(table, "timestamp"):
             if name != time_col and has(f"{path}{name} age"):
                 yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
@@ -181,18 +103,15 @@ class SeedColumns:
         self, path: str, table: str, name: str, values: Values, rows: NDArray[np.int64]
     ) -> Iterator[Column]:
         """The category of one row as a code, and whether it is each of the most frequent."""
-        numbers = {path: -1} | {
-            f"{path} is {category}": number
-            for number, category in enumerate(self.data.row_categories(table, name))
-        }
-        wanted = {each: number for each, number in numbers.items() if self.choice.has(each)}
+        names = [f"{path}{each}" for each in self.data.category_columns(table, name)]
+        wanted = [(place, each) for place, each in enumerate(names) if self.choice.has(each)]
         if not wanted:
             return
         codes = taken(values, rows, -1)
-        for each, number in wanted.items():
-            if each == path:
-                self.codes.add(path)
-            made = codes if each == path else codes == number
+        for place, each in wanted:
+            if place == 0:
+                self.codes.add(each)
+            made = codes if place == 0 else codes == place - 1
             yield each, np.where(codes >= 0, made, np.nan).astype(np.float32)
 
     def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:

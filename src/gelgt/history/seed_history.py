@@ -19,8 +19,8 @@ from torch import Tensor
 from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.graph import Graph
 from gelgt.history.aggregates import aggregates
-from gelgt.history.columns import TaskData
 from gelgt.history.lists import Lists
+from gelgt.history.task_data import TaskData
 from gelgt.sampling import Sampler, Seeds
 
 DAY = 86_400

@@ -19,8 +19,8 @@ from torch import Tensor
 from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.features import Features, FeatureStatistics
 from gelgt.graph import TIMELESS, Graph
-from gelgt.history.columns import TaskData
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, seed_history
+from gelgt.history.task_data import TaskData
 from gelgt.nn import ModelInput
 from gelgt.nn.target import Target
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader

@@ -23,6 +23,7 @@ from gelgt.scoring.scorer import Scorer
 from gelgt.training.checkpoint import State
 from gelgt.training.fit import CHECKPOINT_SECONDS, Trainer
 from gelgt.training.steps import Part, RecordedSteps
+from gelgt.training.validation import validated, validation_scores
 
 MOST = 5  # networks at once; more were not tried
 SAVED = 10.0  # seconds after which checkpoints are written at the end of an epoch
@@ -150,13 +151,14 @@ class Record:
 
     def scores(self, of: Sequence[Trainer]) -> list[dict[str, float]]:
         """Validation scores of some of the networks, with their weights as they are."""
-        places = self.trainers[0].validated()
-        if not of or not self.trainers[0].goal.is_validated or not len(places):
+        first = self.trainers[0]
+        places = validated(self.data, first.config)
+        if not of or not first.goal.is_validated or not len(places):
             return [{} for _ in of]
-        labels = self.data.labels("val")[places]
         predicted = self.scorer.predict_each(self.data.seeds["val"].take(places))
         return [
-            trainer.scores_of(labels, predicted[self.trainers.index(trainer)]) for trainer in of
+            validation_scores(self.data, t.config, predicted[place], t.state.epoch + 1)
+            for t, place in zip(of, map(self.trainers.index, of))
         ]
 
     def _trial(self, inputs: StaticInput) -> Tensor:

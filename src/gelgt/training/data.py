@@ -15,9 +15,9 @@ from gelgt.config import TrainConfig
 from gelgt.errors import GelgtError
 from gelgt.features import FeatureStatistics, open_features
 from gelgt.history.choose import ColumnChoice, choose_columns
-from gelgt.history.columns import TaskData
 from gelgt.history.pieces import lane_count
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan
+from gelgt.history.task_data import TaskData
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.nn.target import Target, mostly_alike

@@ -13,15 +13,14 @@ from collections.abc import Generator
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice
+from math import isfinite
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gelgt.config import TrainConfig
-from gelgt.errors import GelgtError
-from gelgt.metrics import SMALLER_IS_BETTER, is_better, score, uncertainty
+from gelgt.metrics import SMALLER_IS_BETTER, is_better, uncertainty
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.runs.record import Epoch
@@ -37,6 +36,7 @@ from gelgt.training.session import Goal, Session
 from gelgt.training.step_setup import StepSetup
 from gelgt.training.steps import EagerSteps, Part, RecordedSteps
 from gelgt.training.team import Team
+from gelgt.training.validation import diverged, validated, validation_scores
 from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
 
 # How much worse than the best epoch the mean of several may be, in uncertainties of its score.
@@ -311,38 +311,16 @@ class Trainer:
         self.model.eval()
 
     def _validate(self) -> dict[str, float]:
-        places, labels = self.validated(), self.data.labels("val")
+        places = validated(self.data, self.config)
         if not len(places):
             return {}
         seeds = self.data.seeds["val"].take(places)
         predict = self.predict if self.team is None else partial(self.team.predict, self)
-        return self.scores_of(labels[places], predict(seeds))
-
-    def scores_of(self, labels: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        """Validation scores of predictions with the weights as they are.
-
-        Raises:
-            GelgtError: a prediction is no number, because training has diverged.
-        """
-        if not np.isfinite(predicted).all():
-            raise GelgtError(
-                "diverged",
-                f"The training of the network has diverged: after epoch {self.state.epoch + 1} it "
-                "predicts what is no number.",
-                hint=f"Lower train.rate, which is {self.config.rate:g}.",
-            )
-        return score(self.data.target.task_type, labels, predicted)
+        return validation_scores(self.data, self.config, predict(seeds), self.state.epoch + 1)
 
     def predict(self, seeds: Seeds) -> NDArray[Any]:
         """Predictions with the weights as they are."""
         return self.scorer.predict(seeds).together
-
-    def validated(self) -> NDArray[np.int64]:
-        """The validation rows that are scored after an epoch."""
-        count = len(self.data.seeds["val"])
-        if count <= self.config.eval_rows:
-            return np.arange(count)
-        return np.linspace(0, count - 1, self.config.eval_rows).astype(np.int64)
 
     # One step.
     def _step(self, batches: list[Any], rows: int) -> None:
@@ -368,9 +346,16 @@ class Trainer:
             self.model.train()
 
     def collect(self) -> None:
-        """Wait for the losses of all steps so far."""
+        """Wait for the losses of all steps so far.
+
+        Raises:
+            GelgtError: one is no number, because training has diverged.
+        """
+        state = self.state
         if self.recorded is not None:
-            self.state.loss = self.recorded.collect(self.state.loss, 0)
+            state.loss = self.recorded.collect(state.loss, 0)
+        if not isfinite(state.loss):
+            raise diverged(self.config, state.epoch + 1)
 
     def dropout_seed(self, part: int) -> int:
         """Of a part of the next step."""

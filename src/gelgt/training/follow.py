@@ -21,6 +21,7 @@ from gelgt.training.model import make_model, member_config
 from gelgt.training.session import Goal, Session
 from gelgt.training.spread import MemberJob, Studio, follow_spread
 from gelgt.training.team import digest, empty_moments, flat_moments, shared_predictions
+from gelgt.training.validation import validated
 from gelgt.training.workers import Workers
 
 Message = dict[str, Any]
@@ -207,7 +208,7 @@ class _Follower:
         current = list(trainer.model.state_dict().values())
         before = [tensor.clone() for tensor in current]
         self.workers.spread(current)
-        seeds = trainer.data.seeds["val"].take(trainer.validated())
+        seeds = trainer.data.seeds["val"].take(validated(trainer.data, trainer.config))
         with trainer.lanes:
             shared_predictions(trainer, self.workers, seeds)
         with torch.no_grad():

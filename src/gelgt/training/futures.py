@@ -20,9 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gelgt.history.columns import TOP, TaskData
+from gelgt.history.columns import TOP
 from gelgt.history.events import View, children, taken
 from gelgt.history.keys import Key, keys_of
+from gelgt.history.task_data import TaskData
 from gelgt.nn.history import normal_places, quantiles
 from gelgt.sampling import Seeds
 
