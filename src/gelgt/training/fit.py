@@ -13,7 +13,6 @@ from collections.abc import Generator
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice
-from math import isfinite
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ from gelgt.training.session import Goal, Session
 from gelgt.training.step_setup import StepSetup
 from gelgt.training.steps import EagerSteps, Part, RecordedSteps
 from gelgt.training.team import Team
-from gelgt.training.validation import diverged, validated, validation_scores
+from gelgt.training.validation import check_loss, validated, validation_scores
 from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
 
 # How much worse than the best epoch the mean of several may be, in uncertainties of its score.
@@ -346,16 +345,11 @@ class Trainer:
             self.model.train()
 
     def collect(self) -> None:
-        """Wait for the losses of all steps so far.
-
-        Raises:
-            GelgtError: one is no number, because training has diverged.
-        """
+        """Wait for the losses of all steps so far, and check that they are numbers."""
         state = self.state
         if self.recorded is not None:
             state.loss = self.recorded.collect(state.loss, 0)
-        if not isfinite(state.loss):
-            raise diverged(self.config, state.epoch + 1)
+        check_loss(self.config, state.loss, state.epoch + 1)
 
     def dropout_seed(self, part: int) -> int:
         """Of a part of the next step."""

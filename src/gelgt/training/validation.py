@@ -1,5 +1,6 @@
 """The validation rows that a network is scored on after an epoch, and its scores."""
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,17 @@ def validation_scores(
         GelgtError: a prediction is no number, because training has diverged.
     """
     if not np.isfinite(predicted).all():
-        raise diverged(config, epoch)
+        raise _diverged(config, epoch)
     return score(data.target.task_type, data.labels("val")[validated(data, config)], predicted)
 
 
-def diverged(config: TrainConfig, epoch: int) -> GelgtError:
-    """What to say where losses or predictions are no numbers."""
+def check_loss(config: TrainConfig, loss: float, epoch: int) -> None:
+    """Raise where the loss of an epoch, which need not be whole, is no number."""
+    if not isfinite(loss):
+        raise _diverged(config, epoch)
+
+
+def _diverged(config: TrainConfig, epoch: int) -> GelgtError:
     return GelgtError(
         "diverged",
         f"The training of the network has diverged in epoch {epoch}: what it predicts is no "
