@@ -9,15 +9,14 @@ from gelgt.errors import GelgtError
 
 def script() -> None:
     """Entry point of the `gelgt` script: a command in a process of its own."""
-    is_prediction = sys.argv[1:2] == ["predict"]
-    if is_prediction:
+    if sys.argv[1:2] == ["predict"]:
         from gelgt.cli.lean import prepare
 
         prepare()
     try:
         main()
     except SystemExit as ending:
-        if is_prediction and not ending.code:
+        if not ending.code:
             from gelgt.cli.lean import end
 
             end()

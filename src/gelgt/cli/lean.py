@@ -1,7 +1,8 @@
-"""What the process of `gelgt predict` does without.
+"""What the process of a command does without, and what that of `gelgt predict` does.
 
 A prediction for a few entities takes a tenth of a second; nearly all of its process is libraries
-that are loaded and unloaded. In a process of its own, never in a library, a prediction leaves out:
+that are loaded and unloaded. In a process of its own, never in a library, a prediction leaves out
+all of this, and every other command the last:
 
     torch._meta_registrations   shapes of operations on the meta device, which only compilation,
                                 export and transformers' loader ask for; loaded when one is used

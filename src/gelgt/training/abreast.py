@@ -39,6 +39,7 @@ class SideBySide:
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         self.trainers, self.first = list(trainers), trainers[0]
+        self.validation = Validation(trainers)
         self.saved = time.perf_counter()
 
     def run(self) -> list[State]:
@@ -53,8 +54,9 @@ class SideBySide:
                 if record is None or not record.suits(here):
                     record = Record(here)
                 self._epoch(here, record)
-            for trainer in self.trainers:
-                trainer.choose()
+            asked = [trainer for trainer in self.trainers if trainer.take_mean()]
+            for trainer, scores in zip(asked, self.validation.scores(asked)):
+                trainer.judge_mean(scores)
         for trainer in self.trainers:
             trainer.finish()
         return [trainer.state for trainer in self.trainers]
@@ -82,18 +84,18 @@ class SideBySide:
         cut = [trainer for trainer in here if trainer.state.ended and trainer not in whole]
         self._save(cut)  # before a part of an epoch is scored, as a single network does
         scored = whole + [trainer for trainer in cut if trainer.needs_score]
-        self._score(scored, record, began)
+        self._score(scored, began)
         for trainer in whole:
             trainer.end_epoch()
         is_time = time.perf_counter() - self.saved > SAVED
         self._save(whole if is_time else [t for t in whole if t.state.ended])
 
-    def _score(self, scored: list[Trainer], record: "Record", began: float) -> None:
+    def _score(self, scored: list[Trainer], began: float) -> None:
         """Score the validation rows with all networks at once."""
         with ExitStack() as stack:
             for trainer in scored:
                 stack.enter_context(trainer.average.evaluated())
-            for trainer, scores in zip(scored, record.scores(scored)):
+            for trainer, scores in zip(scored, self.validation.scores(scored)):
                 trainer.enter_epoch(scores, began)
 
     def _save(self, trainers: Sequence[Trainer]) -> None:
@@ -101,6 +103,30 @@ class SideBySide:
             trainer.save()
         if trainers:
             self.saved = time.perf_counter()
+
+
+class Validation:
+    """Scores the validation rows with several networks at once, also with some that have ended:
+    one record serves to the end."""
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers, first = list(trainers), trainers[0]
+        networks, precision = Ensemble([t.model for t in trainers]), first.config.precision
+        self.scorer = Scorer(
+            networks, first.data, first.device, precision=precision, is_recorded=True
+        )
+
+    def scores(self, of: Sequence[Trainer]) -> list[dict[str, float]]:
+        """Validation scores of some of the networks, with their weights as they are."""
+        first = self.trainers[0]
+        places = validated(first.data, first.config)
+        if not of or not first.goal.is_validated or not len(places):
+            return [{} for _ in of]
+        predicted = self.scorer.predict_each(first.data.seeds["val"].take(places))
+        return [
+            validation_scores(t.data, t.config, predicted[place], t.state.epoch + 1)
+            for t, place in zip(of, map(self.trainers.index, of))
+        ]
 
 
 class Record:
@@ -112,12 +138,10 @@ class Record:
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         self.trainers, first = list(trainers), trainers[0]
-        self.data, self.device = first.data, first.device
+        self.device = first.device
         self.steps: list[RecordedSteps] = [recorded_steps(trainer) for trainer in trainers]
         together = side_by_side([steps.work for steps in self.steps], self.device)
         self.replay = Replay(together, self.device, self.steps[0].unchanged, self._trial)
-        networks = Ensemble([trainer.model for trainer in trainers])
-        self.scorer = Scorer(networks, self.data, self.device, precision=first.config.precision)
 
     def suits(self, here: Sequence[Trainer]) -> bool:
         """Whether it is a record of the steps of some networks, and of few that have ended."""
@@ -148,18 +172,6 @@ class Record:
                 recorded_steps(trainer).waiting.append(trainer.eager.step([part]))
         for trainer in here:
             trainer.state.loss = recorded_steps(trainer).collect(trainer.state.loss)
-
-    def scores(self, of: Sequence[Trainer]) -> list[dict[str, float]]:
-        """Validation scores of some of the networks, with their weights as they are."""
-        first = self.trainers[0]
-        places = validated(self.data, first.config)
-        if not of or not first.goal.is_validated or not len(places):
-            return [{} for _ in of]
-        predicted = self.scorer.predict_each(self.data.seeds["val"].take(places))
-        return [
-            validation_scores(self.data, t.config, predicted[place], t.state.epoch + 1)
-            for t, place in zip(of, map(self.trainers.index, of))
-        ]
 
     def _trial(self, inputs: StaticInput) -> Tensor:
         """A step of the first network in place of all: the others launch the same kernels."""

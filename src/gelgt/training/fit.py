@@ -284,25 +284,44 @@ class Trainer:
         self.session.progress.epoch(Epoch.model_validate(record), state.best_epoch, network)
 
     def choose(self) -> None:
-        """Take the mean of the best epochs' weights, unless its validation score is worse than that
-        of the best epoch by more than the tolerance."""
-        state, metric = self.state, self.data.target.metric
-        if not self.best.weights:
-            return
-        state.averaged = []
-        if len(self.best.weights) > 1:
-            self.model.load_state_dict(mean_weights(self.best.weights))
-            is_taken = not self.goal.is_validated
-            if self.goal.is_validated and state.best is not None:
-                value = self._validate()[metric]
-                labels = self.data.labels("val")
-                doubt = TOLERANCE * uncertainty(self.data.target.task_type, state.best, labels)
-                at_best = value - doubt if metric in SMALLER_IS_BETTER else value + doubt
-                is_taken = not is_better(metric, state.best, at_best)
-            if is_taken:
-                state.averaged = sorted(epoch for epoch, _ in state.best_epochs)
-                return
-        self.model.load_state_dict(self.best.weights[0])
+        """Take the mean of the best epochs' weights, or those of the best epoch."""
+        if self.take_mean():
+            self.judge_mean(self._validate())
+
+    def take_mean(self) -> bool:
+        """Take the mean of the best epochs' weights, or those of the best where there is no other.
+
+        Returns:
+            Whether validation has to judge the mean.
+        """
+        state, weights = self.state, self.best.weights
+        if not weights:
+            return False
+        is_judged, state.averaged = self.goal.is_validated, []
+        if len(weights) == 1 or (is_judged and state.best is None):
+            self.model.load_state_dict(weights[0])
+            return False
+        self.model.load_state_dict(mean_weights(weights))
+        if not is_judged:
+            self._keep_mean()
+        return is_judged
+
+    def judge_mean(self, scores: dict[str, float]) -> None:
+        """Keep the mean of the weights, unless its validation score is worse than that of the best
+        epoch by more than the tolerance."""
+        best, metric = self.state.best, self.data.target.metric
+        assert best is not None, "an epoch without a score is no best one"
+        labels = self.data.labels("val")
+        doubt = TOLERANCE * uncertainty(self.data.target.task_type, best, labels)
+        value = scores[metric]
+        at_best = value - doubt if metric in SMALLER_IS_BETTER else value + doubt
+        if is_better(metric, best, at_best):
+            self.model.load_state_dict(self.best.weights[0])
+        else:
+            self._keep_mean()
+
+    def _keep_mean(self) -> None:
+        self.state.averaged = sorted(epoch for epoch, _ in self.state.best_epochs)
 
     def finish(self) -> None:
         """Leave the network as one that predicts: without the layer for futures."""
