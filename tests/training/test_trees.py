@@ -96,6 +96,21 @@ def test_the_same_trees_from_the_same_seed(data: TrainingData, task: Task) -> No
     assert not torch.equal(first, other)
 
 
+def test_the_same_trees_with_more_threads(
+    data: TrainingData, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with more cores grows the same trees."""
+    config, made = small(task.task_type), []
+    for threads in (1, 3):
+        monkeypatch.setattr(trees, "forest_threads", lambda threads=threads: threads)
+        grown = grow_trees(data, config)
+        assert grown is not None
+        made.append(grown)
+    assert made[0].rounds == made[1].rounds
+    for name, tensor in made[0].trees.state_dict().items():
+        assert torch.equal(tensor, made[1].trees.state_dict()[name]), name
+
+
 def test_nobody_waits_for_forests_that_are_stopped(data: TrainingData, task: Task) -> None:
     grown = grow_trees(data, small(task.task_type), is_stopped=lambda: True)
     assert grown is not None

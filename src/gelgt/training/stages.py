@@ -49,7 +49,13 @@ from gelgt.training.examples import KNOWN, learnable, tabular
 from gelgt.training.job import Job
 from gelgt.training.profile import profile
 from gelgt.training.shares import with_shares
-from gelgt.training.trees import GrownTrees, about_rows, grow_trees, wants_trees
+from gelgt.training.trees import (
+    GrownTrees,
+    about_rows,
+    forest_threads,
+    grow_trees,
+    wants_trees,
+)
 from gelgt.training.write import Result, write_run
 
 
@@ -290,7 +296,8 @@ def _baselines(read: Aside[Job], is_shared: bool, is_left: Callable[[], bool]) -
     if not job.options.baselines:
         return Baselines()
     hops = job.options.baseline_hops
-    pace = Pace(job.budget.baselines(), 1 if is_shared else None, is_left)
+    threads = forest_threads() if is_shared else None
+    pace = Pace(job.budget.baselines(), threads, is_left)
     return make_baselines(job.data, job.config, hops, job.progress, pace)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,8 +189,8 @@ def _forests(
 ) -> GrownTrees:
     """Forests of different seeds on one table, whose columns are binned once for all.
 
-    They grow side by side, a thread each: threads that share a forest wait for each other at every
-    split, which on a busy machine takes ten times as long and more.
+    They grow side by side, with few threads each: threads that share a forest wait for each other
+    at every split, which on a busy machine takes ten times as long and more.
     """
     lanes, began = min(SEEDS, torch.get_num_threads()), time.perf_counter()
     is_left = threading.Event()
@@ -234,8 +235,15 @@ def _sizes(rows: int, seed: int) -> dict[str, Any]:
     return {
         "min_data_in_leaf": int(np.clip(rows // LEAVES_OF_ROWS, LEAST_LEAF, MOST_LEAF)),
         "data_random_seed": seed,  # of the sample that decides the bins
-        "num_threads": 1,
+        "num_threads": forest_threads(),
     }
+
+
+@cache  # LightGBM has one number of threads for all that it does at the same time
+def forest_threads() -> int:
+    """Threads of a forest: half of the cores, for all forests together. Trees are the same bits
+    whatever their number."""
+    return max(1, torch.get_num_threads() // (2 * SEEDS))
 
 
 def _objective(data: TrainingData) -> dict[str, Any]:
