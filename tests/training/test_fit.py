@@ -281,7 +281,7 @@ def test_the_mean_of_the_best_epochs(
 ) -> None:
     """Of six epochs the best three are mixed; a run that was broken off mixes the same; a mean that
     is worse is not taken."""
-    monkeypatch.setattr("gelgt.training.fit.TOLERANCE", 1e3)
+    monkeypatch.setattr("gelgt.training.choice.TOLERANCE", 1e3)
     config = small(train__best_epochs=3, train__epochs=6, train__patience=6)
     whole = trainer(db, task, config)
     state = whole.run()
@@ -300,7 +300,7 @@ def test_the_mean_of_the_best_epochs(
     assert resumed.run().averaged == state.averaged
     assert same(weights(resumed), weights(whole))
 
-    monkeypatch.setattr("gelgt.training.fit.TOLERANCE", -1e3)
+    monkeypatch.setattr("gelgt.training.choice.TOLERANCE", -1e3)
     strict = trainer(db, task, config)
     assert strict.run().averaged == []
     kept = strict.best.weights[0]

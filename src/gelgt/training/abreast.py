@@ -21,6 +21,7 @@ from gelgt.nn.static.pack import StaticBatch
 from gelgt.scoring.replay import Replay, one_for_all, side_by_side
 from gelgt.scoring.scorer import Scorer
 from gelgt.training.checkpoint import State
+from gelgt.training.choice import choose_weights
 from gelgt.training.fit import CHECKPOINT_SECONDS, Trainer
 from gelgt.training.steps import Part, RecordedSteps
 from gelgt.training.validation import validated, validation_scores
@@ -54,9 +55,7 @@ class SideBySide:
                 if record is None or not record.suits(here):
                     record = Record(here)
                 self._epoch(here, record)
-            asked = [trainer for trainer in self.trainers if trainer.take_mean()]
-            for trainer, scores in zip(asked, self.validation.scores(asked)):
-                trainer.judge_mean(scores)
+            choose_weights(self.trainers, self.validation.scores)
         for trainer in self.trainers:
             trainer.finish()
         return [trainer.state for trainer in self.trainers]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from gelgt.config import TrainConfig
-from gelgt.metrics import SMALLER_IS_BETTER, is_better, uncertainty
+from gelgt.metrics import is_better
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
 from gelgt.runs.record import Epoch
@@ -28,6 +28,7 @@ from gelgt.scoring.lanes import Lanes
 from gelgt.scoring.replay import why_not_recorded
 from gelgt.scoring.scorer import autocast
 from gelgt.training.checkpoint import Snapshot, State, load_checkpoint, save_checkpoint
+from gelgt.training.choice import choose_weights
 from gelgt.training.data import TrainingData
 from gelgt.training.examples import learnable, nothing_to_learn
 from gelgt.training.optimiser import make_optimiser, set_rates
@@ -36,10 +37,8 @@ from gelgt.training.step_setup import StepSetup
 from gelgt.training.steps import EagerSteps, Part, RecordedSteps
 from gelgt.training.team import Team
 from gelgt.training.validation import check_loss, validated, validation_scores
-from gelgt.training.weights import BestEpochs, MovingAverage, mean_weights, moved
+from gelgt.training.weights import BestEpochs, MovingAverage, moved
 
-# How much worse than the best epoch the mean of several may be, in uncertainties of its score.
-TOLERANCE = 0.25
 CHECKPOINT_SECONDS = 60.0  # a checkpoint is written at least so often, and after every epoch
 PARTS = 2  # of a batch that are worked on side by side on a CPU
 
@@ -167,7 +166,7 @@ class Trainer:
                 team.begin(self)
             while not self.state.ended:
                 self._epoch()
-            self.choose()
+            choose_weights([self], lambda asked: [trainer._validate() for trainer in asked])
         self.finish()
         return self.state
 
@@ -282,46 +281,6 @@ class Trainer:
         record = state.add_record(scores, self._rate(state.total - 1) * self.rates[0], kernels)
         network = self.session.member + 1
         self.session.progress.epoch(Epoch.model_validate(record), state.best_epoch, network)
-
-    def choose(self) -> None:
-        """Take the mean of the best epochs' weights, or those of the best epoch."""
-        if self.take_mean():
-            self.judge_mean(self._validate())
-
-    def take_mean(self) -> bool:
-        """Take the mean of the best epochs' weights, or those of the best where there is no other.
-
-        Returns:
-            Whether validation has to judge the mean.
-        """
-        state, weights = self.state, self.best.weights
-        if not weights:
-            return False
-        is_judged, state.averaged = self.goal.is_validated, []
-        if len(weights) == 1 or (is_judged and state.best is None):
-            self.model.load_state_dict(weights[0])
-            return False
-        self.model.load_state_dict(mean_weights(weights))
-        if not is_judged:
-            self._keep_mean()
-        return is_judged
-
-    def judge_mean(self, scores: dict[str, float]) -> None:
-        """Keep the mean of the weights, unless its validation score is worse than that of the best
-        epoch by more than the tolerance."""
-        best, metric = self.state.best, self.data.target.metric
-        assert best is not None, "an epoch without a score is no best one"
-        labels = self.data.labels("val")
-        doubt = TOLERANCE * uncertainty(self.data.target.task_type, best, labels)
-        value = scores[metric]
-        at_best = value - doubt if metric in SMALLER_IS_BETTER else value + doubt
-        if is_better(metric, best, at_best):
-            self.model.load_state_dict(self.best.weights[0])
-        else:
-            self._keep_mean()
-
-    def _keep_mean(self) -> None:
-        self.state.averaged = sorted(epoch for epoch, _ in self.state.best_epochs)
 
     def finish(self) -> None:
         """Leave the network as one that predicts: without the layer for futures."""
