@@ -15,7 +15,9 @@
           foreign_keys: {customer_id: {columns: [customer_id], table: customers, origin: declared}}
           kinds: {status: {kind: categorical, origin: inferred, evidence: …}, note: text}
         order_items:                    # no time column: a line is as new as its order
-          dated_by: {keys: [order_id], pointers: [], origin: inferred, evidence: …}
+          dated_by: {keys: [order_id], required: [[order_id]], pointers: [], rule: keys, …}
+          event_dates:                  # unknown before they happen
+            returned_at: {filled: {reason: null}, origin: inferred, evidence: …}
 
 `tables` states keys and times, `gelgt.tables.*.kinds` column kinds. A kind may be written short
 (`note: text`), and so may the keys that date a table (`dated_by: order_id`, a list, or null for
@@ -36,6 +38,7 @@ from gelgt.schema.model import (
     ColumnKind,
     DatabaseSchema,
     Dating,
+    EventDate,
     ForeignKey,
     Origin,
     PrimaryKey,
@@ -161,8 +164,13 @@ class _TableEntry:
         if "dated_by" in self.extra:
             columns = [fk.column for fk in keys]
             dating = parse_dating(self.name, self.extra["dated_by"], columns, self.where)
+        dates = None
+        if "event_dates" in self.extra:
+            dates = parse_event_dates(
+                self.name, self.extra["event_dates"], self.columns, self.where
+            )
         return TableSchema(
-            self.name, dict(self.columns), primary_key, time_column, keys, kinds, dating
+            self.name, dict(self.columns), primary_key, time_column, keys, kinds, dating, dates
         )
 
     def _primary_key(self) -> PrimaryKey | None:
@@ -219,10 +227,10 @@ def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dat
     """What dates a table: written short as a foreign key, a list of them or null, or with its
     evidence."""
     is_short = not isinstance(entry, Mapping)
-    named = entry if is_short else entry.get("keys")
-    columns = (named,) if isinstance(named, str) else tuple(named or ())
-    pointers = () if is_short else tuple(entry.get("pointers") or ())
-    for column in (*columns, *pointers):
+    full = {"keys": entry} if is_short else entry
+    columns, pointers = _names(full.get("keys")), _names(full.get("pointers"))
+    required = tuple(_names(group) for group in full.get("required") or ())
+    for column in (*columns, *pointers, *(c for group in required for c in group)):
         if column not in keys:
             raise SchemaError(
                 "unknown_column",
@@ -230,8 +238,33 @@ def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dat
                 hint=did_you_mean(str(column), keys),
             )
     if is_short:
-        return Dating(columns, (), "manifest", "named in the manifest")
-    return Dating(columns, pointers, entry.get("origin", "manifest"), entry.get("evidence", ""))
+        return Dating(columns, (), "manifest", "stated by the user")
+    origin, evidence = full.get("origin", "manifest"), full.get("evidence", "")
+    return Dating(columns, pointers, origin, evidence, required, full.get("rule", "keys"))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+def parse_event_dates(
+    table: str, entry: Any, columns: Mapping[str, str], where: str
+) -> tuple[EventDate, ...]:
+    """The dates that a model does not know before they happen, each with the columns that are
+    filled along with it."""
+    dates = []
+    for column, about in (entry or {}).items():
+        filled = dict(about.get("filled") or {})
+        for name in (column, *filled):
+            if name not in columns:
+                raise SchemaError(
+                    "unknown_column",
+                    f"{where}: table '{table}' has no column '{name}' (event_dates).",
+                    hint=did_you_mean(name, columns),
+                )
+        origin, evidence = about.get("origin", "manifest"), about.get("evidence", "")
+        dates.append(EventDate(column, filled, origin, evidence))
+    return tuple(dates)
 
 
 def parse_kind(table: str, column: str, entry: Any, where: str) -> ColumnKind:
@@ -285,6 +318,10 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
         }
     if table.dating is not None:
         entry["dated_by"] = _entry(table.dating)
+    if table.event_dates is not None:
+        entry["event_dates"] = {date.column: _entry(date) for date in table.event_dates}
+        for date in entry["event_dates"].values():
+            del date["column"]
     if table.kinds:
         entry["kinds"] = {c: _entry(kind) for c, kind in table.kinds.items()}
         for kind in entry["kinds"].values():
@@ -293,6 +330,14 @@ def _provenance(table: TableSchema) -> dict[str, Any]:
     return entry
 
 
-def _entry(record: PrimaryKey | TimeColumn | ForeignKey | Dating | ColumnKind) -> dict[str, Any]:
+def _entry(
+    record: PrimaryKey | TimeColumn | ForeignKey | Dating | EventDate | ColumnKind,
+) -> dict[str, Any]:
     values = {f.name: getattr(record, f.name) for f in fields(record)}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value

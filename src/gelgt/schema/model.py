@@ -56,20 +56,49 @@ class TimeColumn:
     evidence: str = ""
 
 
+DatingRule = Literal["keys", "named", "unknown"]
+
+
 @dataclass(frozen=True)
 class Dating:
-    """When the rows of a table without a time column become visible: each no earlier than the
-    newest row that it names.
+    """When the rows of a table without a time column become visible.
 
     Attributes:
-        keys: Columns of the foreign keys that date a row; empty where its rows are always visible.
+        keys: Columns of the foreign keys that date a row: it is as new as the newest row that it
+            names. Without any, the rows are always visible.
         pointers: Columns of foreign keys that a model does not follow, because they are filled or
             changed after the row came to be (`users.last_order_id`): their values of today are
             about the future of a seed.
+        required: Groups of `keys`. A row that names no row by any key of a group is never visible:
+            without its order, a line must not be dated by its older product.
+        rule: ``keys``; ``named``: a row exists from the first timed row that names it;
+            ``unknown``: nothing says when, so the table is left out of the model.
     """
 
     keys: tuple[str, ...] = ()
     pointers: tuple[str, ...] = ()
+    origin: Origin = "inferred"
+    evidence: str = ""
+    required: tuple[tuple[str, ...], ...] = ()
+    rule: DatingRule = "keys"
+
+
+Rest = bool | float | int | str | None
+
+
+@dataclass(frozen=True)
+class EventDate:
+    """A date inside a row that a model does not know before it happens, such as
+    `orders.cancelled_at`.
+
+    Attributes:
+        column: The column of the date. Before the date, a model reads it as missing.
+        filled: Columns that are filled along with it (`cancel_reason`), each with its value before
+            the date: what it holds where the date is missing.
+    """
+
+    column: str
+    filled: Mapping[str, Rest] = field(default_factory=dict)
     origin: Origin = "inferred"
     evidence: str = ""
 
@@ -98,6 +127,8 @@ class TableSchema:
     kinds: Mapping[str, ColumnKind] = field(default_factory=dict)
     # None while nothing is stated or inferred; beside a time column it only names pointers
     dating: Dating | None = None
+    # None while nothing is stated or inferred
+    event_dates: tuple[EventDate, ...] | None = None
 
     @property
     def pkey(self) -> str | None:
@@ -118,9 +149,30 @@ class TableSchema:
 
     @property
     def has_time(self) -> bool:
-        """Whether rows become visible at some time: by a time column, or by the rows that they
-        name."""
-        return self.time_column is not None or bool(self.dating_keys)
+        """Whether rows become visible at some time: by a time column, by the rows that they name,
+        or by those that name them. The rows of a table that is left out never do."""
+        return self.time_column is not None or self.is_dated
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether other rows say since when the rows of this table exist, or nothing does."""
+        dating = self.dating
+        has_rule = dating is not None and (bool(dating.keys) or dating.rule != "keys")
+        return has_rule and self.time_column is None
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nothing says since when the rows exist, so that no model sees them."""
+        return self.time_column is None and self._rule == "unknown"
+
+    @property
+    def is_named_first(self) -> bool:
+        """Whether each row exists from the first timed row that names it."""
+        return self.time_column is None and self._rule == "named"
+
+    @property
+    def _rule(self) -> DatingRule:
+        return "keys" if self.dating is None else self.dating.rule
 
     @property
     def pointers(self) -> frozenset[str]:
