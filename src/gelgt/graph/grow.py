@@ -111,7 +111,10 @@ def _older_graph(db: Database) -> Graph | None:
 
 
 def _dating_order(schema: DatabaseSchema) -> list[str] | None:
-    """The tables, each after those that date it; None where some date each other."""
+    """The tables, each after those that date it; None where some date each other, and where new
+    rows may change since when older ones exist."""
+    if any(table.is_named_first for table in schema.tables.values()):
+        return None
     order: list[str] = []
     while len(order) < len(schema.tables):
         ready = [
@@ -186,6 +189,11 @@ def _read_new(arrays: _Arrays, table: TableSchema) -> _Noticed:
                 newest[is_named] = np.maximum(newest[is_named], parent_times)
         if table.dating_keys:
             times[rows] = np.where(newest == TIMELESS, NEVER, newest)
+            for group in table.dating.required if table.dating is not None else ():
+                places = [j for j, fk in enumerate(keys) if fk.column in group]
+                times[rows[(block[rows][:, places] < 0).all(axis=1)]] = NEVER
+        elif table.is_left_out:
+            times[rows] = NEVER
         elif table.time_col:
             times[rows], fraction = _seconds(batch.column(table.time_col), table)
             noticed.first_fraction = min(noticed.first_fraction, fraction)

@@ -40,6 +40,7 @@ from gelgt.history.lists import Lists
 from gelgt.history.pieces import in_order, lane_count
 from gelgt.history.task_data import EVERY_COLUMN, Choice, TaskData
 from gelgt.meter import Work
+from gelgt.sources.row_times import is_there
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,8 @@ class PathColumns:
     def columns(self, hops: int, siblings: bool) -> Iterator[Columns]:
         entity = self.data.task.entity_table
         # an entity that does not exist yet at its seed time has no columns
-        exists = row_times(self.data.graph, entity)[self.rows] <= self.times
+        created = row_times(self.data.graph, entity)[self.rows]
+        exists = is_there(self.data.db.table(entity), created, self.times)
         own = np.where(exists, self.rows, -1)
         yield from self._of_rows("", entity, own)
         for key in self.keys:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gelgt.errors import GelgtError, TaskError, some
-from gelgt.graph import NEVER, TIMELESS, Graph
+from gelgt.graph import NEVER, Graph
 from gelgt.inference.keys import find_rows, unknown_keys
 from gelgt.sources.database import Database
+from gelgt.sources.row_times import is_there
 from gelgt.tasks import predict
 from gelgt.tasks.events import newest_event
 from gelgt.tasks.frame import is_frame, read_frame
@@ -222,7 +223,7 @@ def _check_there(
 ) -> None:
     """Whether every entity exists at its seed time."""
     created = graph.node_time[graph.nodes(task.entity_table, rows)]
-    late = np.flatnonzero((created > times) & (created != TIMELESS))
+    late = np.flatnonzero(~is_there(db.table(task.entity_table), created, times))
     if len(late) == 0:
         return
     few = rows[late[:1000]]

@@ -14,6 +14,7 @@ from typing import Any
 from gelgt.errors import GelgtError
 from gelgt.inference.drift import Opened, about_tables, restrict
 from gelgt.runs.folder import Run
+from gelgt.schema.manifest import dating_entry
 from gelgt.schema.model import DatabaseSchema, TableSchema
 from gelgt.sources import open
 from gelgt.sources.address import HUB, absolute_source
@@ -122,10 +123,7 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
         if fkeys is not None:
             entry["fkeys"] = fkeys
             if table.dating is not None:
-                entry["dated_by"] = {
-                    "keys": list(table.dating.keys),
-                    "pointers": list(table.dating.pointers),
-                }
+                entry["dated_by"] = dating_entry(table.dating)
         chosen = {
             c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"
         }

@@ -6,6 +6,7 @@ every longer 1…m), so a foreign key needs a name that points to its table, or 
 between which most others are no keys.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -230,10 +231,11 @@ _CREATED = (
     *("at", "on", "when", "dt", "day", "since", "moment", "epoch"),
     *("order", "purchas", "paid", "regist", "signup", "sign", "join", "log", "sent", "receiv"),
     *("publish", "observ", "visit", "event", "open", "start", "admit", "enter", "submit", "issu"),
-    "add",
+    *("add", "hire"),
 )
+_LIFE = ("birth", "dob", "born", "death", "died", "found", "establish", "built", "manufactur")
 _OTHER = (
-    *("birth", "dob", "born", "death", "died", "found", "establish", "built", "manufactur"),
+    *_LIFE,
     *("expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish"),
     *("complet", "deliver", "arriv", "return", "cancel", "resol", "releas", "retir", "terminat"),
     *("updat", "modif", "chang", "edit", "last", "latest", "delet", "remov"),
@@ -245,40 +247,61 @@ _EVENTS = (
     *("deliver", "arriv", "return", "cancel", "resol", "updat", "modif", "chang", "edit"),
     *("delet", "remov", "terminat", "renew"),
 )
+# From when a version of a row holds: no version is older than that.
+_BEGINS = (("valid", "from"), ("effective", "from"), ("effective", "date"), ("valid", "since"))
+_GLUED = re.compile(r"^([a-z]{3,})(date|datetime|time|timestamp)$")
+
+
+def _time_words(name: str) -> tuple[str, ...]:
+    """The words of a column, `hiredate` taken apart like `HireDate`."""
+    parts: list[str] = []
+    for word in words(name):
+        glued = _GLUED.match(word)
+        parts += glued.groups() if glued else (word,)
+    return tuple(parts)
 
 
 def _says(name: str, prefixes: tuple[str, ...]) -> bool:
     """Whether a word of the name is, or for longer prefixes starts with, one of these."""
-    return any(w == p or (len(p) >= 4 and w.startswith(p)) for w in words(name) for p in prefixes)
+    return any(
+        w == p or (len(p) >= 4 and w.startswith(p)) for w in _time_words(name) for p in prefixes
+    )
 
 
-def infer_time_column(
+def time_candidates(
     table: str, columns: Sequence[ColumnFacts], key: PrimaryKey | None, probe: Probe
-) -> TimeColumn | None:
-    """The column that says since when a row exists; None where no column clearly does."""
+) -> list[TimeColumn]:
+    """The columns that may say since when a row exists, by their names: the likeliest first."""
     times = [c for c in columns if c.type == "timestamp" and c.nulls < max(c.rows, 1)]
+    # A date that identifies a row, together with what it is about: (employee, changed on).
+    of_key = set(key.columns) if key is not None and key.origin != "inferred" else set()
+    keyed = [c for c in times if c.name in of_key and not _says(c.name, _LIFE)]
     likely = [c for c in times if _says(c.name, _CREATED) and not _says(c.name, _OTHER)]
-    if likely:
-        # The best name first, then the fullest column, then the earliest time: a row exists from
-        # its first moment on.
-        best = min(
-            likely,
-            key=lambda c: (not _says(c.name, _STRONG), c.nulls, probe.median(table, c.name) or 0.0),
-        )
-        return _time_column(best, "named like the moment of an event")
-    events = [p for p in _EVENTS if _says(table, (p,))]
+    # The best name first, then the fullest column, then the earliest time: a row exists from its
+    # first moment on.
+    likely.sort(
+        key=lambda c: (not _says(c.name, _STRONG), c.nulls, probe.median(table, c.name) or 0.0)
+    )
+    found = [_time_column(c, "part of the primary key") for c in keyed]
+    found += [_time_column(c, "named like the moment of an event") for c in likely]
     # Filled in nearly every row: a delivery that waits for its `delivered_at` exists before.
     filled = [c for c in times if c.nulls <= c.rows / 20]
+    events = [p for p in _EVENTS if _says(table, (p,))]
     named = [c for c in filled if any(_says(c.name, (p,)) for p in events)]
     if len(named) == 1:
-        return _time_column(named[0], f"named after the events of '{table}'")
+        found.append(_time_column(named[0], f"named after the events of '{table}'"))
     number = _number_key(columns, key)
-    for column in times if number is not None else ():
+    for column in times if number is not None and not found else ():
         if not _says(column.name, _OTHER) and (
             probe.rank_correlation(table, column.name, str(number)) > 0.9
         ):
-            return TimeColumn(column.name, "inferred", f"grows with '{number}'")
-    return None
+            found.append(TimeColumn(column.name, "inferred", f"grows with '{number}'"))
+    begins = [c for c in filled if _time_words(c.name)[-2:] in _BEGINS]
+    found += [_time_column(c, "no version is older") for c in begins]
+    unique: dict[str, TimeColumn] = {}
+    for time in found:
+        unique.setdefault(time.column, time)
+    return list(unique.values())
 
 
 def _time_column(column: ColumnFacts, reason: str) -> TimeColumn:

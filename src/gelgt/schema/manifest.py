@@ -123,6 +123,7 @@ def parse_schema(
         test_timestamp=_text(content.get("test_timestamp")),
         split_origin=extra.get("split_origin", "declared"),
         description=str(content.get("description") or ""),
+        inferred_until=_text(extra.get("inferred_until")),
     )
 
 
@@ -240,7 +241,13 @@ def parse_dating(table: str, entry: Any, keys: Sequence[str], where: str) -> Dat
     if is_short:
         return Dating(columns, (), "manifest", "stated by the user")
     origin, evidence = full.get("origin", "manifest"), full.get("evidence", "")
-    return Dating(columns, pointers, origin, evidence, required, full.get("rule", "keys"))
+    rule, doubt = full.get("rule", "keys"), full.get("doubt", "")
+    return Dating(columns, pointers, origin, evidence, required, rule, doubt)
+
+
+def dating_entry(dating: Dating) -> dict[str, Any]:
+    """What dates a table, as `parse_dating` reads it."""
+    return _entry(dating)
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -300,6 +307,7 @@ def schema_to_dict(schema: DatabaseSchema) -> dict[str, Any]:
     }
     content["gelgt"] = {
         "split_origin": schema.split_origin,
+        "inferred_until": schema.inferred_until,
         "tables": {name: _provenance(t) for name, t in schema.tables.items()},
     }
     return content

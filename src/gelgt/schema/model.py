@@ -73,6 +73,7 @@ class Dating:
             without its order, a line must not be dated by its older product.
         rule: ``keys``; ``named``: a row exists from the first timed row that names it;
             ``unknown``: nothing says when, so the table is left out of the model.
+        doubt: Why labels over the rows are refused: there are two readings of their times.
     """
 
     keys: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ class Dating:
     evidence: str = ""
     required: tuple[tuple[str, ...], ...] = ()
     rule: DatingRule = "keys"
+    doubt: str = ""
 
 
 Rest = bool | float | int | str | None
@@ -196,6 +198,13 @@ class DatabaseSchema:
     test_timestamp: str | None = None
     split_origin: Origin = "declared"
     description: str = ""
+    inferred_until: str | None = None  # rows up to then decided what is inferred
+
+    @property
+    def is_relbench(self) -> bool:
+        """Whether the rows are read as RelBench reads them: those of a folder that gelgt did not
+        import."""
+        return self.inferred_until is None
 
 
 @dataclass(frozen=True)

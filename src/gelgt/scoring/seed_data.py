@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gelgt.config import ModelConfig, SamplingConfig
 from gelgt.features import Features, FeatureStatistics
-from gelgt.graph import TIMELESS, Graph
+from gelgt.graph import Graph
 from gelgt.history.seed_history import NO_HISTORY, HistoryPlan, seed_history
 from gelgt.history.task_data import TaskData
 from gelgt.nn import ModelInput
@@ -26,6 +26,7 @@ from gelgt.nn.target import Target
 from gelgt.sampling import Sampler, Seeds, SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
 from gelgt.sources.database import Database
+from gelgt.sources.row_times import is_there
 from gelgt.tasks.task import Definition
 
 CACHED_HISTORIES = 6  # training, validation, test, the parts of them that are scored now and then
@@ -71,8 +72,7 @@ class SeedData:
         """(S,) whether each entity exists at its seed time. In real label tables some do not:
         accounts that were created again under the same key."""
         created = self.graph.node_time[seeds.node]
-        exists: NDArray[np.bool_] = (created == TIMELESS) | (created <= seeds.time)
-        return exists
+        return is_there(self.db.table(self.task.entity_table), created, seeds.time)
 
     def loader(
         self, seeds: Seeds, batch_size: int, generator: torch.Generator | None = None

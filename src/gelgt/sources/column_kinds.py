@@ -21,7 +21,7 @@ def inferred_kinds(
     where `until` is None)."""
     schema = db.table(table)
     visible = None
-    if until is not None and schema.has_time:
+    if until is not None and schema.has_time and not schema.is_left_out:
         visible = (times or RowTimes(db)).of(table) <= instant(until)
     total = db.num_rows(table) if visible is None else int(np.count_nonzero(visible))
     sample = sample_batches(_visible(db.batches(table, list(columns)), visible), total)

@@ -67,8 +67,8 @@ def base_import(kept: Kept, source: Source, stated: Stated, only: list[str] | No
 
 
 def _same_splits(schema: DatabaseSchema, source: Source) -> bool:
-    times = (None, None) if source.splits is None else source.splits.times
-    return times == (schema.val_timestamp, schema.test_timestamp)
+    times = None if source.splits is None else source.splits.times
+    return (times or (None, None)) == (schema.val_timestamp, schema.test_timestamp)
 
 
 def _same_schema(schema: DatabaseSchema, read: Mapping[str, TableRead], stated: Stated) -> bool:
@@ -76,7 +76,8 @@ def _same_schema(schema: DatabaseSchema, read: Mapping[str, TableRead], stated: 
     if any(word not in stated.get(name, {}) for name in read for word in _STATED):
         return False
     nobody: Any = None  # nothing is left to be looked up in the rows
-    tables = resolve({name: table.staged(name) for name, table in read.items()}, stated, nobody)
+    staged = {name: table.staged(name) for name, table in read.items()}
+    tables, _ = resolve(staged, stated, nobody)
     return all(_is_same(table, schema.tables[name], schema) for name, table in tables.items())
 
 
@@ -88,7 +89,8 @@ def _is_same(stated: TableSchema, known: TableSchema, schema: DatabaseSchema) ->
         ]
 
     def dating(table: TableSchema) -> Any:
-        return table.dating and (set(table.dating.keys), set(table.dating.pointers))
+        known = table.dating
+        return known and (set(known.keys), set(known.pointers), set(known.required), known.rule)
 
     needs_dating = known.time_column is None and bool(known.foreign_keys)
     return (

@@ -42,7 +42,7 @@ from gelgt.sources.processes import Processes
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.reading import Reading, read_source, stage_tables, unread_tables
 from gelgt.sources.resolve import Stated, resolve, stated_kinds
-from gelgt.sources.row_times import RowTimes
+from gelgt.sources.row_times import RowTimes, text_of
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.state import SourceState
@@ -50,7 +50,7 @@ from gelgt.sources.table_file import batch_rows
 from gelgt.sources.unchanged import Import, Kept, Records, Watch, content_hash
 from gelgt.sources.write_tables import write_tables
 
-FORMAT = 6  # raise it when an import of the same rows would come out differently
+FORMAT = 7  # raise it when an import of the same rows would come out differently
 
 
 def import_source(
@@ -178,14 +178,16 @@ def _grow(
     return imported
 
 
-def _with_dating(db: Database, stated: Stated) -> DatabaseSchema:
+def _with_dating(
+    db: Database, stated: Stated, until: int | None, lost: Mapping[tuple[str, str], int]
+) -> DatabaseSchema:
     """The schema with what dates tables that have no time; their kinds then come from rows up to
     the validation time too."""
-    schema = with_dating(db)
+    schema = with_dating(db, until, lost)
     dated = Database(db.folder, schema, db.source)
     times, tables = RowTimes(dated), dict(schema.tables)
     for name, table in schema.tables.items():
-        if table.dating_keys:
+        if table.is_dated:
             columns = [c for c in table.kinds if c not in stated_kinds(stated, name)]
             kinds = inferred_kinds(dated, name, columns, db.val_timestamp, times)
             tables[name] = replace(table, kinds={**table.kinds, **kinds})
@@ -240,20 +242,23 @@ def _write_folder(
     staged, work = reading.tables, processes.folder
     with connect(work / "spill") as connection:
         probe = StagedProbe(connection, staged)
-        tables = resolve(staged, stated, probe)
+        splits = source.splits or Splits(None, "inferred")
+        tables, times = resolve(staged, stated, probe, splits.inferred_until)
         check_keys(tables, probe)
-        val, test = split_times(tables, probe) if source.splits is None else source.splits.times
+        val, test = splits.times or split_times(tables, probe)
         written = write_tables(Writing(tables, folder, work, val), probe, processes)
     findings = reading.left_out + [f for t in staged.values() for f in t.findings]
-    findings += [f for _, noticed in written.values() for f in noticed]
+    findings += times.findings + [f for _, noticed in written.values() for f in noticed]
     schema = DatabaseSchema(
         source.name,
         {name: table for name, (table, _) in written.items()},
         val,
         test,
-        split_origin=source.splits.origin if source.splits else "inferred",
+        split_origin=splits.origin if splits.times else "inferred",
+        inferred_until=None if times.until is None else text_of(times.until),
     )
-    schema = _with_dating(Database(folder, schema, source.address), stated)
+    lost = {(f.table, str(f.column)): f.count or 0 for f in findings if f.code == "dangling_key"}
+    schema = _with_dating(Database(folder, schema, source.address), stated, times.until, lost)
     content = schema_to_dict(schema)
     content["gelgt"] |= {
         "format": FORMAT,

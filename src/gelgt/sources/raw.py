@@ -45,10 +45,12 @@ def elsewhere() -> NoReturn:
 
 @dataclass(frozen=True)
 class Splits:
-    """Validation and test times as ISO text."""
+    """Times of the whole source, as ISO text: validation and test, and up to when rows decide what
+    is inferred."""
 
-    times: tuple[str | None, str | None]
+    times: tuple[str | None, str | None] | None
     origin: Origin
+    inferred_until: str | None = None
 
 
 class StaticSource:

@@ -27,7 +27,7 @@ from gelgt.sources.dating import needs_dating, with_dating
 from gelgt.sources.readable import parquet_schema
 from gelgt.sources.row_times import RowTimes
 
-DERIVED = 3  # raise it when what is derived from the same rows would come out differently
+DERIVED = 4  # raise it when what is derived from the same rows would come out differently
 
 
 def is_relbench_folder(path: Path) -> bool:
@@ -150,13 +150,14 @@ def _dating(entry: Mapping[str, Any] | None) -> Dating | None:
     if entry is None:
         return None
     keys, pointers = tuple(entry["keys"]), tuple(entry["pointers"])
-    return Dating(keys, pointers, entry["origin"], entry["evidence"])
+    required = tuple(tuple(group) for group in entry["required"])
+    return Dating(keys, pointers, entry["origin"], entry["evidence"], required, entry["rule"])
 
 
 def _derive(db: Database, folder: Path) -> None:
     contract = all(_follows_contract(db, table) for table in db.schema.tables.values())
     kinds: dict[str, dict[str, Any]] = {}
-    schema = with_dating(db) if contract else db.schema
+    schema = with_dating(db, is_relbench=True) if contract else db.schema
     dated = Database(db.folder, schema, db.source)
     times = RowTimes(dated)
     for name, table in db.schema.tables.items() if contract else ():

@@ -11,11 +11,11 @@ from gelgt.schema.infer import (
     infer_foreign_keys,
     infer_primary_key,
     infer_shared_key,
-    infer_time_column,
 )
 from gelgt.schema.manifest import parse_dating, parse_kind
 from gelgt.schema.model import (
     ColumnKind,
+    Dating,
     ForeignKey,
     PrimaryKey,
     TableSchema,
@@ -23,8 +23,10 @@ from gelgt.schema.model import (
     key_column,
 )
 from gelgt.sources.probe import StagedProbe
+from gelgt.sources.row_times import instant
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.stated import ENTRIES
+from gelgt.sources.time_columns import Times, choose_times
 
 Stated = Mapping[str, Mapping[str, Any]]
 
@@ -79,27 +81,50 @@ def stated_kinds(stated: Stated, table: str) -> dict[str, ColumnKind]:
 
 
 def resolve(
-    staged: Mapping[str, StagedTable], stated: Stated, probe: StagedProbe
-) -> dict[str, TableSchema]:
+    staged: Mapping[str, StagedTable],
+    stated: Stated,
+    probe: StagedProbe,
+    inferred_until: str | None = None,
+) -> tuple[dict[str, TableSchema], Times]:
     """Keys and times of every table; kinds are inferred later, when the rows are sorted."""
     facts = {name: _facts(table) for name, table in staged.items()}
-    keys = {
-        name: _primary_key(table, stated.get(name, {}), facts, probe)
-        for name, table in staged.items()
+    entries = {name: stated.get(name, {}) for name in staged}
+    keys = {n: _primary_key(table, entries[n], facts, probe) for n, table in staged.items()}
+    foreign = {
+        n: _foreign_keys(table, entries[n], facts, keys, staged, probe)
+        for n, table in staged.items()
     }
+    stated_times = {
+        name: _stated_time(table, entries[name]["time_col"])
+        for name, table in staged.items()
+        if "time_col" in entries[name]
+    }
+    until = None if inferred_until is None else instant(inferred_until)
+    times = choose_times(stated_times, facts, keys, foreign, probe, until)
     resolved = {}
     for name, table in staged.items():
-        entry = stated.get(name, {})
-        foreign = _foreign_keys(table, entry, facts, keys, staged, probe)
-        time = _time_column(table, entry, facts[name], keys[name], probe)
-        columns = [fk.column for fk in foreign]
-        dating = None
-        if "dated_by" in entry:
-            dating = parse_dating(name, entry["dated_by"], columns, "schema")
+        dating = _stated_dating(name, entries[name], foreign[name])
+        if dating is None and name in times.named:
+            evidence = f"exists from the first timed row that names it: {times.named[name]}"
+            dating = Dating(evidence=evidence, rule="named")
         resolved[name] = TableSchema(
-            name, table.types(), keys[name], time, foreign, stated_kinds(stated, name), dating
+            name,
+            table.types(),
+            keys[name],
+            times.chosen[name],
+            foreign[name],
+            stated_kinds(stated, name),
+            dating,
         )
-    return resolved
+    return resolved, times
+
+
+def _stated_dating(
+    name: str, entry: Mapping[str, Any], foreign: tuple[ForeignKey, ...]
+) -> Dating | None:
+    if "dated_by" not in entry:
+        return None
+    return parse_dating(name, entry["dated_by"], [fk.column for fk in foreign], "schema")
 
 
 def _facts(table: StagedTable) -> list[ColumnFacts]:
@@ -218,20 +243,7 @@ def _with_stored_names(
     return tuple(named)
 
 
-def _time_column(
-    table: StagedTable,
-    entry: Mapping[str, Any],
-    facts: list[ColumnFacts],
-    key: PrimaryKey | None,
-    probe: StagedProbe,
-) -> TimeColumn | None:
-    if "time_col" not in entry:
-        # The date of a folder counts from midnight, before most of its rows exist: a time of the
-        # rows themselves comes first, however it is called.
-        rows = [column for column in facts if column.name not in table.partitions]
-        inferred = infer_time_column(table.name, rows, key, probe)
-        return inferred or infer_time_column(table.name, facts, key, probe)
-    column = entry["time_col"]
+def _stated_time(table: StagedTable, column: str | None) -> TimeColumn | None:
     if column is None:
         return None
     _check_usable(table, [column], "the time column")

@@ -3,7 +3,9 @@
     a time column       the row's value; NEVER where it is null, because a row that is always
                         visible would be seen before it happened
     dated by its keys   the newest of the rows that it names (`Dating`); NEVER where it names none,
-                        for the same reason
+                        or lacks a key that is required, for the same reason
+    named               the first row with a time that names it; NEVER where none does
+    unknown             NEVER: the table is left out
     neither             TIMELESS: always visible
 
 Labels, graph, feature statistics and eligible entities all use these times.
@@ -46,10 +48,15 @@ class RowTimes:
         if table in self._cache:
             return self._cache[table]
         schema = self.db.table(table)
+        rows = self.db.num_rows(table)
         if schema.time_col is not None:
-            times = _joined(self._read(schema), self.db.num_rows(table))
+            times = _joined(self._read(schema), rows)
+        elif schema.is_left_out:
+            times = np.full(rows, NEVER, np.int64)
+        elif schema.is_named_first:
+            times = self.first_naming(table)
         else:
-            times = self.newest_parent(schema, schema.dating_keys)
+            times = self._by_keys(schema)
         if table in self._dating:
             self._cache[table] = times
         return times
@@ -63,6 +70,28 @@ class RowTimes:
         times = self.of(table)
         for start in range(0, len(times), _BLOCK):
             yield times[start : start + _BLOCK]
+
+    def first_naming(self, table: str) -> Times:
+        """(rows,) when a row with a time column first named each row; NEVER where none does."""
+        first = np.full(self.db.num_rows(table), NEVER, np.int64)
+        for other in self.db.schema.tables.values():
+            keys = [fk for fk in other.foreign_keys if fk.table == table]
+            if other.time_col is None or other.name == table or not keys:
+                continue
+            times = self.of(other.name)
+            for fk in keys:
+                parents = self.parents(other, fk)
+                is_named = parents >= 0
+                np.minimum.at(first, parents[is_named], times[is_named])
+        return first
+
+    def _by_keys(self, table: TableSchema) -> Times:
+        times = self.newest_parent(table, table.dating_keys)
+        for group in table.dating.required if table.dating is not None else ():
+            keys = [fk for fk in table.foreign_keys if fk.column in group]
+            names_none = np.all([self.parents(table, fk) < 0 for fk in keys], axis=0)
+            times[names_none] = NEVER
+        return times
 
     def newest_parent(self, table: TableSchema, keys: tuple[ForeignKey, ...]) -> Times:
         """(rows,) the newest time among the rows that each row names by some keys; NEVER where it
@@ -131,3 +160,17 @@ def parent_rows(
 def instant(time: Any) -> int:
     """A time as microseconds since 1970."""
     return int(np.datetime64(time, "us").astype(np.int64))
+
+
+def is_there(
+    table: TableSchema, created: NDArray[np.int64], times: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether rows exist at some times. One that exists from the first row that names it is also
+    there where none does: it has been asked for."""
+    exists: NDArray[np.bool_] = created <= times
+    return exists | (created == NEVER) if table.is_named_first else exists
+
+
+def text_of(micros: int) -> str:
+    """Microseconds since 1970 as ISO text."""
+    return str(np.datetime64(micros, "us")).replace("T", " ")

@@ -7,8 +7,9 @@ split times too.
 
 `pkey` may be a list, an fkey may name a column ("customers.email"), and null means that there is
 none and nothing is inferred. For a table without a time, `dated_by` names the foreign key or keys
-that date its rows, null for rows that are always visible. Kinds are inferred from rows up to the
-validation time, so split times are stated at the import and not afterwards.
+that date its rows, null for rows that are always visible. `inferred_until` says up to when rows
+decide what is inferred. Kinds are inferred from rows up to the validation time, so split times are
+stated at the import and not afterwards.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from gelgt.sources.raw import Splits
 
 ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by")
 _SPLITS = ("val_timestamp", "test_timestamp")
+_UNTIL = "inferred_until"
 
 
 def read_stated(
@@ -57,15 +59,17 @@ def _is_manifest(content: Mapping[str, Any]) -> bool:
     """A manifest has split times or a 'tables' whose entries are tables; a table may itself be
     called 'tables'."""
     tables = content.get("tables")
-    return any(word in content for word in _SPLITS) or (
+    return any(word in content for word in (*_SPLITS, _UNTIL)) or (
         isinstance(tables, Mapping) and not set(tables) <= set(ENTRIES)
     )
 
 
 def _splits(content: Mapping[str, Any]) -> Splits | None:
     given = [content.get(word) for word in _SPLITS]
+    until = content.get(_UNTIL)
+    until = None if until is None else _text(_time(_UNTIL, until))
     if given == [None, None]:
-        return None
+        return None if until is None else Splits(None, "manifest", until)
     val, test = (_time(word, value) for word, value in zip(_SPLITS, given))
     if val >= test:
         raise SourceError(
@@ -73,7 +77,7 @@ def _splits(content: Mapping[str, Any]) -> Splits | None:
             f"schema: the validation time {val} is not before the test time {test}.",
             hint="Swap them.",
         )
-    return Splits((_text(val), _text(test)), "manifest")
+    return Splits((_text(val), _text(test)), "manifest", until)
 
 
 def _time(word: str, value: Any) -> datetime:
@@ -86,7 +90,7 @@ def _time(word: str, value: Any) -> datetime:
         raise SourceError(
             "bad_time",
             f"schema: {word} must be a time, got {value!r}.",
-            hint="State both split times, like '2025-09-01'.",
+            hint="Write it like '2025-09-01', and state both split times or none.",
         ) from None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 

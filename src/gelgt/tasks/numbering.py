@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gelgt.errors import TaskError, some
+from gelgt.schema.model import TableSchema
 from gelgt.sources.readable import read_parquet
 from gelgt.sources.relbench_folder import is_relbench_folder
 from gelgt.tasks.keys import row_numbers
@@ -120,8 +121,14 @@ def _times(db: Database) -> dict[str, Any]:
     """By table: its time column, else the keys that date its rows."""
     tables = db.schema.tables.values()
     return {
-        table.name: table.time_col or [fk.column for fk in table.dating_keys] for table in tables
+        table.name: table.time_col or [fk.column for fk in table.dating_keys] or _rule(table)
+        for table in tables
     }
+
+
+def _rule(table: TableSchema) -> list[str]:
+    """What says since when rows exist that no key of theirs dates."""
+    return [table.dating.rule] if table.is_dated and table.dating is not None else []
 
 
 def database_of(folder: Path) -> Path | None:

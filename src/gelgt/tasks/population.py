@@ -53,8 +53,12 @@ def population_sql(task: Definition, db: Database) -> str | None:
 
 def existing(db: Database, table: str, time: np.datetime64) -> Rows:
     """Rows that exist at `time`, by their time column or by the rows that date them; all rows of a
-    table that is always visible."""
+    table that is always visible, or whose rows exist from the first that names them where `time` is
+    not before the newest of these."""
     if not db.table(table).has_time:
         return np.arange(db.num_rows(table), dtype=np.int64)
-    times = RowTimes(db).of(table)
-    return np.flatnonzero((times <= instant(time)) & (times != NEVER)).astype(np.int64)
+    times, moment = RowTimes(db).of(table), instant(time)
+    exists = (times <= moment) & (times != NEVER)
+    if db.table(table).is_named_first and times[times != NEVER].max(initial=moment + 1) <= moment:
+        exists |= times == NEVER  # no row names it so far, but it is there
+    return np.flatnonzero(exists).astype(np.int64)

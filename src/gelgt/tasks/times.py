@@ -178,7 +178,7 @@ def row_times(db: Database, table: str) -> Iterator[np.ndarray[Any, np.dtype[np.
     Rows without a time are left out.
     """
     schema = db.table(table)
-    if schema.time_col is None and schema.dating_keys:
+    if schema.is_dated:
         times = RowTimes(db).of(table)
         yield times[(times != NEVER) & (times != TIMELESS)]
     for batch in db.batches(table, [schema.time_col]) if schema.time_col is not None else ():

@@ -1,8 +1,10 @@
 """The tables of a database as views for label SQL, cut at a time.
 
-Rows after the time do not exist for the SQL, and references to them are null. Rows with a time
-column are sorted by it; rows that others date (`sources/row_times.py`) are in no order of time, and
-their times are laid beside them in a relation (row, time).
+Rows after the time do not exist for the SQL, and references to them are null. A row whose time is
+not known stays: no window holds it, but what names it counts the same in every split. (RelBench
+leaves it out where it cuts, and so do the views of its folders.) Rows with a time column are sorted
+by it; rows that others date (`sources/row_times.py`) are in no order of time, and their times are
+laid beside them in a relation (row, time).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def create_views(con: Any, db: Database, until: pd.Timestamp | None, numbered: s
     """
     columns = {name: _columns(db, name) for name in db.table_names}
     _date_rows(con, db)
-    exists = {name: rows_until(db, name, until) for name in db.table_names}
+    undated = not db.schema.is_relbench
+    exists = {name: rows_until(db, name, until, undated=undated) for name in db.table_names}
     for name in db.table_names:
         con.execute(_view(db, name, columns[name], exists, until, name == numbered))
 
@@ -41,7 +44,7 @@ def _date_rows(con: Any, db: Database) -> None:
     """Create a relation (row, time) for every table whose rows are dated by others."""
     times = RowTimes(db)
     for name in db.table_names:
-        if db.table(name).dating_keys:
+        if db.table(name).is_dated:
             moments = times.of(name)
             column = pa.array(moments, mask=moments == NEVER).cast(pa.timestamp("us"))
             relation = pa.table({"row": np.arange(len(moments)), "time": column})
@@ -56,32 +59,41 @@ def _dates(db: Database, table: str) -> str:
     return f"gelgt_dates_{db.table_names.index(table)}"
 
 
-def rows_until(db: Database, table: str, until: Any) -> str:
+def rows_until(db: Database, table: str, until: Any, *, undated: bool = False) -> str:
     """The condition, on a row number `{row}`, that a row exists at a time (None: at any); for use
     with `str.format`.
 
-    Rows with a time column are ordered by it, so those up to a time are the first ones.
+    Rows with a time column are ordered by it, those without a time last.
+
+    Args:
+        db: The database.
+        table: The table.
+        until: The time.
+        undated: Whether rows count as existing whose time is not known.
     """
-    schema = db.table(table)
+    schema, rows = db.table(table), db.num_rows(table)
     if until is None or not schema.has_time:
-        return f"{{row}} < {db.num_rows(table)}"
+        return f"{{row}} < {rows}"
     if schema.time_col is None:
-        is_late = f"time IS NULL OR time > {time_literal(until)}"
-        late = f"SELECT row FROM {_dates(db, table)} WHERE {is_late}"
-        return f"({{row}} < {db.num_rows(table)} AND {{row}} NOT IN ({late}))"
+        late = f"time > {time_literal(until)}" + " OR time IS NULL" * (not undated)
+        gone = f"SELECT row FROM {_dates(db, table)} WHERE {late}"
+        return f"({{row}} < {rows} AND {{row}} NOT IN ({gone}))"
     limit = pa.scalar(np.datetime64(until, "us"))
-    count = sum(
-        int(pc.sum(pc.less_equal(b.column(0), limit)).as_py() or 0)
-        for b in db.batches(table, [schema.time_col])
-    )
-    return f"{{row}} < {count}"
+    early, nulls = 0, 0
+    for batch in db.batches(table, [schema.time_col]):
+        early += int(pc.sum(pc.less_equal(batch.column(0), limit)).as_py() or 0)
+        nulls += batch.column(0).null_count
+    if not (nulls and undated):
+        return f"{{row}} < {early}"
+    return f"({{row}} < {early} OR {{row}} BETWEEN {rows - nulls} AND {rows - 1})"
 
 
 def lists_until(db: Database, table: str, until: Any) -> str:
     """The rows of a list `{rows}` that exist at a time; for use with `str.format`. DuckDB takes no
     subquery inside a comprehension."""
-    if until is None or not db.table(table).dating_keys:
-        return f"[x FOR x IN {{rows}} IF {rows_until(db, table, until).format(row='x')}]"
+    if not db.table(table).is_dated:
+        condition = rows_until(db, table, until).format(row="x")
+        return f"[x FOR x IN {{rows}} IF {condition}]"
     existing = f"SELECT list(row) FROM {_dates(db, table)} WHERE time <= {time_literal(until)}"
     return f"list_intersect({{rows}}, ({existing}))"
 
@@ -105,7 +117,7 @@ def _view(
         for name, expression in columns.items()
     ]
     number = "file_row_number"
-    is_cut = until is not None and bool(schema.dating_keys)
+    is_cut = until is not None and schema.is_dated
     if is_numbered:
         chosen.append(f"{number} AS {ROW_NUMBER}")
     source = _rows(db, table)
@@ -116,7 +128,10 @@ def _view(
     if is_cut:
         text += f" WHERE {exists[table].format(row=number)}"
     elif until is not None and schema.time_col is not None:
-        text += f" WHERE {columns[schema.time_col]} <= {time_literal(until)}"
+        time = columns[schema.time_col]
+        text += f" WHERE {time} <= {time_literal(until)}"
+        if not db.schema.is_relbench:
+            text += f" OR {time} IS NULL"
     return text
 
 

@@ -47,7 +47,15 @@ class Binding:
                 "bad_entity",
                 f"The table '{table.name}' has no primary key.",
                 column.span,
-                "Name one in the manifest.",
+                f"State one in a schema file: tables: {{{table.name}: {{pkey: …}}}}.",
+            )
+        if table.is_left_out:
+            raise self.scope.error(
+                "no_time",
+                f"Nothing says since when the rows of '{table.name}' exist "
+                f"({table.dating.evidence if table.dating else ''}).",
+                column.span,
+                _stating(table),
             )
         if column.name != "*" and self.scope.column(column, table, "here") != table.pkey:
             raise self.scope.error(
@@ -168,17 +176,19 @@ class Binding:
                 "no_time",
                 f"The rows of '{table.name}' {self._undated(table)}, so no window can hold them.",
                 aggregate.column.span,
-                "Name a time column (time_col), or the foreign keys that date its rows "
-                "(dated_by), in the manifest.",
+                _stating(table),
             )
         return linked
 
     def _undated(self, table: TableSchema) -> str:
-        return (
-            f"are as old as their row of '{self.entity.name}', which dates them"
-            if table.dating_keys
-            else "have no time"
-        )
+        dating = table.dating
+        if table.is_left_out or table.is_named_first:
+            return f"have no time of their own ({dating.evidence if dating else ''})"
+        if dating is not None and dating.doubt and table.dating_keys:
+            return f"have two readings of their time ({dating.doubt})"
+        if table.dating_keys:
+            return f"are as old as their row of '{self.entity.name}', which dates them"
+        return "have no time"
 
     def _via(self, aggregate: Aggregate, table: TableSchema) -> tuple[str, str] | None:
         if aggregate.via is None:
@@ -209,3 +219,12 @@ class Binding:
             aggregate.column.span,
             f"Say which: {aggregate.function}({shown} VIA {via}, …).",
         )
+
+
+def _stating(table: TableSchema) -> str:
+    """How to state what dates the rows of a table."""
+    keys = " or ".join(fk.column for fk in table.foreign_keys) or "a foreign key"
+    return (
+        f"State it in a schema file: tables: {{{table.name}: {{time_col: …}}}}, or dated_by: with "
+        f"{keys}; dated_by: null makes its rows visible at every time."
+    )

@@ -167,7 +167,7 @@ class _Writer:
             joins = Joins(self.binding.tables)
             if time is not None:
                 select += f"{seeds} t JOIN {table} e ON e.{quote(time)} <= t.timestamp"
-            elif self.entity.dating_keys:
+            elif self.entity.is_dated:
                 since = joins.time("e", self.entity)
                 select += "\n  ".join(
                     [f"{table} e", *joins.lines, f"JOIN {seeds} t ON {since} <= t.timestamp"]

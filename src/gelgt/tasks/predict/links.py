@@ -72,10 +72,10 @@ def link(tables: Mapping[str, TableSchema], start: str, chain: Chain) -> Link | 
 
     A row has the time of its time column, or of the newest row that dates it (the lines of an
     order, counted for each product, are dated by the order). The time of the entity does not count:
-    it says nothing about when a row of it came.
+    it says nothing about when a row of it came. Where there are two readings of the time, there is
+    none.
     """
-    goal = chain[-1].parent
-    has_time = tables[start].time_col is not None or any(
-        fk.table != goal for fk in tables[start].dating_keys
-    )
-    return Link(chain[-1], chain[:-1]) if has_time else None
+    goal, table = chain[-1].parent, tables[start]
+    is_doubtful = table.dating is not None and bool(table.dating.doubt)
+    has_time = table.time_col is not None or any(fk.table != goal for fk in table.dating_keys)
+    return Link(chain[-1], chain[:-1]) if has_time and not is_doubtful else None
