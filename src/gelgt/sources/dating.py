@@ -10,6 +10,8 @@ next month's orders would tell every prediction what will be sold.
     required      a key decides if it names the newest row in some rows. A row without it is never
                   visible: a line without its order must not be dated by its older product. A value
                   that names no row counts as filled: the order was there once.
+    named         a table that lost its time column (`time_columns.py`) and that no key dates: its
+                  rows exist from the first timed row that names them.
     overwritten   a key to newer rows from which keys lead back (`users.last_order_id`) is changed
                   as time goes on, and so is one to rows that came after the row was first named
                   (`customers.manager_id`). It neither dates nor is followed, whatever its table is
@@ -69,10 +71,17 @@ def with_dating(
     if until is None:
         until = NEVER - 1 if db.val_timestamp is None else instant(db.val_timestamp)
     schema = db.schema
+    vetoed = {
+        t.name: replace(t.dating, evidence=f"from the first row that names it: {t.dating.evidence}")
+        for t in schema.tables.values()
+        if t.dating is not None and t.is_named_first and t.dating.origin == "inferred"
+    }
+    plain = {name: replace(schema.tables[name], dating=None) for name in vetoed}
+    schema = replace(schema, tables={**schema.tables, **plain})
     undecided = [
         t.name
         for t in schema.tables.values()
-        if t.time_column is None and t.dating is None and t.foreign_keys
+        if t.time_column is None and t.dating is None and (t.foreign_keys or t.name in vetoed)
     ]
     reachable = _reachable(schema)
     while undecided:
@@ -85,7 +94,10 @@ def with_dating(
             ready = [n for n in undecided if _candidates(schema, schema.tables[n])] or undecided
         name = ready[0]
         evidence = _Evidence(Database(db.folder, schema, db.source), until, lost or {}, is_relbench)
-        decided = replace(schema.tables[name], dating=_decide(evidence, schema.tables[name]))
+        dating = _decide(evidence, schema.tables[name])
+        if name in vetoed and not dating.keys and evidence.is_named(name):
+            dating = replace(vetoed[name], pointers=dating.pointers)
+        decided = replace(schema.tables[name], dating=dating)
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
     evidence = _Evidence(Database(db.folder, schema, db.source), until, lost or {}, is_relbench)
@@ -172,6 +184,10 @@ class _Evidence:
             for fk in other.foreign_keys:
                 if fk.table == table and other.name != table and other.has_time:
                     yield other, fk
+
+    def is_named(self, table: str) -> bool:
+        """Whether rows with a time column name rows of a table."""
+        return any(other.time_column is not None for other, _ in self.namers(table))
 
     def first_named(self, table: str) -> Times:
         """(rows,) when a row with a time column first named each row; NEVER for none."""

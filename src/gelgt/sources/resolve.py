@@ -104,9 +104,8 @@ def resolve(
     resolved = {}
     for name, table in staged.items():
         dating = _stated_dating(name, entries[name], foreign[name])
-        if dating is None and name in times.named:
-            evidence = f"exists from the first timed row that names it: {times.named[name]}"
-            dating = Dating(evidence=evidence, rule="named")
+        if dating is None and name in times.vetoed:
+            dating = Dating(evidence=times.vetoed[name], rule="named")
         resolved[name] = TableSchema(
             name,
             table.types(),

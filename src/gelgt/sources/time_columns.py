@@ -10,8 +10,8 @@ Vetoed is a date
     late        after the rows that name it, in most tables that do, where these go on for long:
                 the rows were there before (`customers.snapshot_date`)
 
-Of an empty or late date it is known that the rows exist without it: they exist from the first timed
-row that names them. A constant or a copied date says nothing, and the table is one without a time.
+A row without its date exists no later than the first timed row that names it, so where its foreign
+keys do not date the table (`dating.py`), rows exist from that one on.
 
 Rows up to `inferred_until` decide; later ones can only add a veto.
 """
@@ -43,13 +43,13 @@ class Times:
 
     Attributes:
         chosen: For each table its time column, or none.
-        named: Tables whose rows exist from the first timed row that names them, and why.
+        vetoed: Tables that lost their time column, and why.
         until: `inferred_until` in microseconds since 1970; None for a source without times.
         findings: The vetoes.
     """
 
     chosen: dict[str, TimeColumn | None]
-    named: dict[str, str] = field(default_factory=dict)
+    vetoed: dict[str, str] = field(default_factory=dict)
     until: int | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -172,13 +172,13 @@ class _Veto:
 
     def apply(self) -> None:
         for name in self._order():
-            reasons = []
+            reasons = {}
             for time in self.candidates.get(name, []):
-                reason, is_there = self._reason(name, time.column)
+                reason = self._reason(name, time.column)
                 if not reason:
                     self.times.chosen[name] = time
                     break
-                reasons.append((time.column, reason, is_there))
+                reasons[time.column] = reason
                 self.times.chosen[name] = None
             if reasons:
                 self._tell(name, reasons)
@@ -200,39 +200,32 @@ class _Veto:
             order += ready or [min(left, key=lambda name: len(namers[name] - set(order)))]
         return order
 
-    def _tell(self, name: str, reasons: list[tuple[str, str, bool]]) -> None:
+    def _tell(self, name: str, reasons: Mapping[str, str]) -> None:
         chosen = self.times.chosen[name]
-        is_named = chosen is None and any(is_there for _, _, is_there in reasons)
-        if is_named:
-            self.times.named[name] = "; ".join(f"'{c}' is {reason}" for c, reason, _ in reasons)
-        instead = "its rows are dated as those of a table without a time column"
-        if chosen is not None:
-            instead = f"'{chosen.column}' is taken instead"
-        elif is_named:
-            instead = "its rows exist from the first timed row that names them"
-        for column, reason, _ in reasons:
-            message = f"no time of its rows, because it is {reason}; {instead}"
+        if chosen is None:
+            told = "; ".join(f"'{column}' is {reason}" for column, reason in reasons.items())
+            self.times.vetoed[name] = told
+        instead = f"; '{chosen.column}' is taken" if chosen is not None else ""
+        for column, reason in reasons.items():
+            message = f"no time of its rows, because it is {reason}{instead}"
             self.times.findings.append(Finding("vetoed_time", name, column, message=message))
 
-    def _reason(self, name: str, column: str) -> tuple[str, bool]:
-        """Why a date is no time of its rows, empty where it may be; and whether the rows are known
-        to exist without it."""
+    def _reason(self, name: str, column: str) -> str:
+        """Why a date is no time of its rows; empty where it may be."""
         facts = self.probe.tables[name].columns[column]
         if facts.low == facts.high and self.probe.tables[name].rows > 1:
-            return "the same in all rows", False
+            return "the same in all rows"
         namings = self._namings(name, column)
         named, empty = sum(n.named for n in namings), sum(n.empty for n in namings)
         if named >= FEWEST and empty > EMPTY * named:
-            share = f"{empty:,} of {named:,}"
             tables = ", ".join(n.table for n in namings if n.empty)
-            return f"empty in {share} rows that timed rows name ({tables})", True
+            return f"empty in {empty:,} of {named:,} rows that timed rows name ({tables})"
         late = [n for n in namings if n.before > LATE * n.rows and n.lasting > LASTING]
         if late and 2 * len(late) > len(namings):
             most = max(late, key=lambda n: n.before / n.rows)
-            share = f"{most.before / most.rows:.0%}"
-            return f"later than {share} of the rows of '{most.table}' that name it", True
+            return f"later than {most.before / most.rows:.0%} of the rows of '{most.table}' that name it"
         copy = self._copied_from(name, column)
-        return (f"a copy of '{copy}'", False) if copy else ("", False)
+        return f"a copy of '{copy}'" if copy else ""
 
     def _namings(self, name: str, column: str) -> list[_Naming]:
         """What each table says whose timed rows name the rows of a table."""
