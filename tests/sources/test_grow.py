@@ -1,7 +1,9 @@
 """New rows of a source are added to its import: what comes out is what a whole import gives."""
 
+import gc
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -228,6 +230,24 @@ def test_rows_that_changed_are_read_whole(
     whole = gelgt.open(source, **options)
     assert read_growth(whole.folder) is None
     same(whole, gelgt.open(source, fresh=True, **options))
+
+
+def test_an_update_of_sqlite_leaves_no_traceback(
+    sqlite_rows: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with the older rows ends at the first difference, and closes the file."""
+    old, new = rows(4)
+    source = sqlite_rows(old, {})
+    base = gelgt.open(source, schema=SCHEMA)
+    options: dict[str, Any] = {"schema": stated(base.schema), "tables": base.table_names}
+    gelgt.open(source, **options)
+    with closing(sqlite3.connect(source.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("UPDATE users SET name = 'eve' WHERE id = 0")
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    gelgt.open(source, **options)
+    gc.collect()
+    assert [entry.exc_value for entry in told] == []
 
 
 @pytest.mark.parametrize(
