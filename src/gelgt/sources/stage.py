@@ -43,6 +43,7 @@ class StagedColumn:
     text: TextProfile | None = None
     epoch: EpochProfile | None = None  # where its name or declared type is that of a time
     how: str = ""  # how times were read: the unit of an epoch, or whether texts have a zone
+    stated: str | None = None  # the kind that the user states
 
     def add(self, values: pa.Array) -> None:
         self.nulls += values.null_count
@@ -138,6 +139,8 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     staged.delivered = {name: str(raw.columns[name]) for name in columns}
     staged.digests, staged.partitions = digest.result(), raw.partitions
     _settle(staged, raw, forced)
+    for name, column in staged.columns.items():
+        column.stated = forced.get(name)
     return staged
 
 
