@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gelgt.errors import SourceError, some
+from gelgt.errors import SourceError, in_schema, some
 from gelgt.sources.canonical import TIME
 
 _INT = r"^[+-]?(0|[1-9][0-9]{0,18})$"
@@ -171,8 +171,8 @@ class TextProfile:
             "unparseable_date",
             f"'{self.table}.{self.column}': {why}"
             + (f": {some(self.misfits)}." if self.misfits else "."),
-            hint="Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or set the kind of "
-            f"'{self.column}' to text.",
+            hint="Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or state the kind text "
+            f"{in_schema(self.table, f'kinds: {{{self.column}: text}}')}.",
         )
 
 
@@ -233,7 +233,8 @@ def _parse_times(values: pa.Array, table: str, column: str) -> pa.Array:
         raise SourceError(
             "unparseable_date",
             f"'{table}.{column}': {len(bad):,} values look like times but are none: {some(bad)}.",
-            hint=f"Repair them, or set the kind of '{column}' to text.",
+            hint="Repair them, or state the kind text "
+            f"{in_schema(table, f'kinds: {{{column}: text}}')}.",
         ) from None
 
 

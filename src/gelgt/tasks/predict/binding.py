@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gelgt.errors import TaskError
+from gelgt.errors import TaskError, in_schema
 from gelgt.schema.model import TableSchema
 from gelgt.tasks.predict.links import Chain, Link, chains, link
 from gelgt.tasks.predict.scope import Meaning, Scope
@@ -47,7 +47,7 @@ class Binding:
                 "bad_entity",
                 f"The table '{table.name}' has no primary key.",
                 column.span,
-                "Name one in the manifest.",
+                f"State one {in_schema(table.name, 'pkey: …')}.",
             )
         if column.name != "*" and self.scope.column(column, table, "here") != table.pkey:
             raise self.scope.error(
@@ -168,8 +168,8 @@ class Binding:
                 "no_time",
                 f"The rows of '{table.name}' {self._undated(table)}, so no window can hold them.",
                 aggregate.column.span,
-                "Name a time column (time_col), or the foreign keys that date its rows "
-                "(dated_by), in the manifest.",
+                "State a time column (time_col), or the foreign keys that date its rows "
+                f"(dated_by), {in_schema(table.name, 'dated_by: …')}.",
             )
         return linked
 
