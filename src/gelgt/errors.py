@@ -104,6 +104,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"There {'is' if len(known) == 1 else 'are'}: {shown}{', …' if len(known) > 12 else ''}."
 
 
+def in_schema(table: str, entry: str) -> str:
+    """Where a user states something about a table, whatever the source: the end of a hint.
+
+    >>> in_schema("orders", "time_col: …")
+    'in a file for --schema (Python: schema=): orders: {time_col: …}'
+    """
+    name = table if table.isidentifier() else f'"{table}"'
+    return f"in a file for --schema (Python: schema=): {name}: {{{entry}}}"
+
+
 def some(values: Iterable[object], limit: int = 5) -> str:
     """The first few offending values, for a message."""
     listed = list(values)

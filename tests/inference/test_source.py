@@ -171,6 +171,20 @@ def test_columns_of_nulls_have_no_type(binary_run: Run, twins: Twins, tmp_path: 
     )
 
 
+def test_an_import_by_another_schema_changes_no_run(
+    binary_run: Run, twins: Twins, tmp_path: Path
+) -> None:
+    """As after `gelgt inspect SOURCE --schema other.yaml`."""
+    cut = Shop(twins.folder / "cut.db", "", "", (), (), NO_TASTE)
+    folder = to_csv(cut, tmp_path / "files")
+    other = stated(twins.cut.schema)
+    other["tables"]["page_pings"]["kinds"] = {"latency_ms": "text"}
+    gelgt.open(folder, schema=other, tables=twins.cut.table_names)
+    opened = open_for(binary_run, folder)
+    assert opened.db.table("page_pings").columns["latency_ms"] == "float64"
+    assert opened.notices == ()
+
+
 def test_other_keys(binary_run: Run, twins: Twins, tmp_path: Path) -> None:
     """A database that was opened with other keys or times is refused; its address would be opened
     with the run's."""

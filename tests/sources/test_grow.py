@@ -1,7 +1,10 @@
 """New rows of a source are added to its import: what comes out is what a whole import gives."""
 
+import copy
+import gc
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -230,6 +233,23 @@ def test_rows_that_changed_are_read_whole(
     same(whole, gelgt.open(source, fresh=True, **options))
 
 
+def test_an_update_of_sqlite_leaves_no_traceback(
+    sqlite_rows: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with the older rows ends at the first difference, and closes the file."""
+    source = sqlite_rows(rows(4)[0], {})
+    base = gelgt.open(source, schema=SCHEMA)
+    options: dict[str, Any] = {"schema": stated(base.schema), "tables": base.table_names}
+    gelgt.open(source, **options)
+    with closing(sqlite3.connect(source.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("UPDATE users SET name = 'eve' WHERE id = 0")
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    gelgt.open(source, **options)
+    gc.collect()
+    assert [entry.exc_value for entry in told] == []
+
+
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [("lines", "units", "many"), ("lines", "units", 1.5), ("orders", "placed_at", "1e9")],
@@ -250,6 +270,36 @@ def test_values_of_another_type_are_read_whole(
     whole = gelgt.open(source, **options)
     assert read_growth(whole.folder) is None
     assert whole.read(table).column(column).type == ("double" if value == 1.5 else "string")
+
+
+def with_kind(table: str, column: str, kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = copy.deepcopy(SCHEMA)
+    schema[table]["kinds"] = {column: kind}
+    return schema
+
+
+@pytest.mark.parametrize("kind", ["text", "ignored", "categorical"])
+@pytest.mark.parametrize("column", ["user", "amount"])
+def test_an_import_with_other_kinds_is_no_base(kind: str, column: str, csv_files: Write) -> None:
+    """As when somebody inspects a source with `--schema`, and then predicts by an older run."""
+    old, new = rows(4)
+    source = csv_files(old, {})
+    base = gelgt.open(source, schema=SCHEMA)
+    options: dict[str, Any] = {"schema": stated(base.schema), "tables": base.table_names}
+    other = with_kind("orders", column, kind)
+    gelgt.open(source, schema=other)
+    again = gelgt.open(source, **options)
+    assert again.table("orders").columns == base.table("orders").columns
+    gelgt.open(source, schema=other)
+    csv_files(old, new)
+    same(gelgt.open(source, **options), gelgt.open(source, fresh=True, **options))
+
+
+def test_an_import_with_other_kinds_has_its_own_growth(csv_files: Write) -> None:
+    old, new = rows(4)
+    grown = check(csv_files, old, new, with_kind("orders", "amount", "text"))
+    assert read_growth(grown.folder) is not None
+    assert grown.table("orders").columns["amount"] == "string"
 
 
 def test_a_repeated_key_is_an_error(csv_files: Write) -> None:

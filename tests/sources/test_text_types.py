@@ -96,7 +96,7 @@ def test_a_nearly_time_column_is_an_error() -> None:
         profile(*days, "soon").verdict()
     assert caught.value.code == "unparseable_date"
     assert "'t.c': 1 of 20 values are no ISO dates: 'soon'." in caught.value.message
-    assert "set the kind of 'c' to text" in caught.value.hint
+    assert "t: {kinds: {c: text}}" in caught.value.hint
     assert profile(*days[:8], "soon", "later").verdict() == pa.string()
 
 

@@ -172,5 +172,6 @@ def test_too_many_windows(hundred: Callable[..., Database]) -> None:
 
 def test_no_time_at_all(make_db: Make) -> None:
     db = make_db({"people": {"columns": {"id": [0], "x": [1]}, "pkey": "id"}})
-    with pytest.raises(TaskError, match="No table of 'tiny' has a row with a time"):
+    with pytest.raises(TaskError, match="No table of 'tiny' has a row with a time") as no:
         seed_times(db, split_times(db), DAY, None)
+    assert no.value.hint.endswith("for --schema (Python: schema=): TABLE: {time_col: …}.")

@@ -9,10 +9,19 @@ between which most others are no keys.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import groupby
+from typing import NamedTuple, Protocol
 
 from gelgt.schema.model import ForeignKey, PrimaryKey, TimeColumn
-from gelgt.schema.names import SELF_WORDS, is_keylike, names_own_table, points_to, stem, words
+from gelgt.schema.names import (
+    NAMESAKE,
+    SELF_WORDS,
+    is_keylike,
+    names_own_table,
+    points_to,
+    stem,
+    words,
+)
 
 
 @dataclass(frozen=True)
@@ -147,23 +156,43 @@ def infer_foreign_keys(
     keys: Mapping[str, PrimaryKey | None],
     declared: set[str],
     probe: Probe,
+    *,
+    is_strict: bool = False,
 ) -> list[ForeignKey]:
-    """Foreign keys of a table, besides the columns of `declared` ones."""
+    """Foreign keys of a table, besides the columns of `declared` ones.
+
+    Args:
+        is_strict: The source declares keys; what it leaves out needs the name of a table or of its
+            key, and a primary key the name of a table.
+    """
     primary = keys.get(table)
     inferred = []
     for column in facts[table]:
         if column.name in declared or not column.is_key_type or column.nulls == column.rows:
             continue
         is_primary = primary is not None and primary.columns == (column.name,)
-        for candidate in _candidates(table, column, facts, keys, is_primary):
-            foreign = _by_values(table, column, candidate, is_primary, probe)
-            if foreign is not None:
-                inferred.append(foreign)
+        candidates = _candidates(table, column, facts, keys, is_primary)
+        if is_strict:
+            least = NAMESAKE + 1 if is_primary else 1
+            candidates = [c for c in candidates if c.score >= least]
+        for score, group in groupby(candidates, lambda c: c.score):
+            matches = (_by_values(table, column, c, is_primary, is_strict, probe) for c in group)
+            passing = (match for match in matches if match is not None)
+            # Of tables whose keys have one name, the one that holds the keys of the others.
+            best = max(passing, key=lambda m: m[:2], default=None) if score else next(passing, None)
+            if best is not None:
+                inferred.append(best[2])
                 break
     return inferred
 
 
-Candidate = tuple[int, str, str]  # score of the name, parent table, its key column
+class Candidate(NamedTuple):
+    """A table that a column may refer to."""
+
+    score: int  # of the name
+    parent: str
+    key: str
+    rows: int
 
 
 def _candidates(
@@ -183,30 +212,39 @@ def _candidates(
         if key_facts.family != column.family:
             continue
         score = points_to(column.name, parent, key.columns[0])
-        if is_primary and (score < 20 or names_own_table(column.name, table)):
+        if is_primary and (score < NAMESAKE or names_own_table(column.name, table)):
             continue
         is_self_word = bool(set(stem(column.name)) & SELF_WORDS) and is_keylike(column.name)
         if parent == table and is_self_word:
             score = max(score, 10)
-        candidates.append((score, parent, key.columns[0]))
+        candidates.append(Candidate(score, parent, key.columns[0], key_facts.rows))
     return sorted(candidates, reverse=True)
 
 
 def _by_values(
-    table: str, column: ColumnFacts, candidate: Candidate, is_primary: bool, probe: Probe
-) -> ForeignKey | None:
-    """The foreign key to a candidate, if enough values are keys there."""
-    score, parent, key_column = candidate
+    table: str,
+    column: ColumnFacts,
+    candidate: Candidate,
+    is_primary: bool,
+    is_strict: bool,
+    probe: Probe,
+) -> tuple[int, int, ForeignKey] | None:
+    """The foreign key to a candidate, if enough values are keys there, after the numbers of these
+    values and of all keys."""
+    score, parent, key_column, keys = candidate
     is_number = column.family == "number"
     if score == 0 and (is_primary or (is_number and not is_keylike(column.name))):
         return None
     distinct = probe.distinct(table, column.name)
-    inside = probe.contained(table, column.name, parent, key_column)
-    if score == 0 and (
-        distinct < 3 or not _holds(inside, distinct, probe.distinct(parent, key_column))
-    ):
+    # Tables that share their key: each names the rows of one that has more.
+    is_shared = is_primary and score == NAMESAKE
+    if is_shared and keys <= distinct:
         return None
-    if distinct == 0 or inside / distinct < (0.8 if score >= 20 else 0.95):
+    inside = probe.contained(table, column.name, parent, key_column)
+    if score == 0 and (distinct < 3 or not _holds(inside, distinct, keys)):
+        return None
+    is_named = score >= NAMESAKE and not (is_shared or is_strict)
+    if distinct == 0 or inside / distinct < (0.8 if is_named else 0.95):
         return None
     if score == 0 and parent == table and probe.repeats(table, column.name, key_column) > COPIED:
         return None  # a second name of the row itself
@@ -217,7 +255,7 @@ def _by_values(
             return None
         gaps = f", and {density:.0%} of all numbers between them"
     evidence = f"{reason}{inside:,} of {distinct:,} distinct values are keys there{gaps}"
-    return ForeignKey((column.name,), parent, (), "inferred", evidence)
+    return inside, keys, ForeignKey((column.name,), parent, (), "inferred", evidence)
 
 
 # A row exists from its creation on; planned, final and changed times and those of a person's past

@@ -12,6 +12,7 @@ SELF_WORDS = frozenset(
     {"parent", "root", "ancestor", "manager", "supervisor", "boss", "reply", "original"}
     | {"previous", "prev", "next", "predecessor", "successor"}
 )
+NAMESAKE = 30  # of a column that is called like the key of a table, but not after the table
 _TABLE_PREFIXES = frozenset({"dim", "fact", "fct", "tbl", "tb", "stg", "t", "d", "f"})
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W\d_A-Za-z]+")
 
@@ -70,21 +71,30 @@ def points_to(column: str, table: str, table_key: str | None) -> int:
     0
     >>> points_to("order", "orders", "id") > points_to("orders", "orders", "id")  # a number of them
     True
+    >>> points_to("user_id", "users", "id") > points_to("user_id", "profiles", "user_id")
+    True
     """
     names, tables = stem(column), table_words(table)
     if not names:
         return 0
-    score = 0
-    if table_key is not None and column.lower() == table_key.lower():
-        score += 30
-    ends_in_table = bool(tables) and len(names) > len(tables) and names[-len(tables) :] == tables
-    if names == tables and (is_keylike(column) or not _is_plural(column)):
-        score += 20
-    elif is_keylike(column) and (
-        ends_in_table or (table_key is not None and names == stem(table_key))
+    is_same = table_key is not None and column.lower() == table_key.lower()
+    is_end = bool(tables) and len(names) > len(tables) and names[-len(tables) :] == tables
+    score = NAMESAKE if is_same else 0
+    if _is_glued(column, tables) or (
+        names == tables and (is_keylike(column) or not _is_plural(column))
     ):
+        score += 50 + len(tables)
+    elif is_keylike(column) and is_end:
+        score += 10 + len(tables)
+    elif not is_same and is_keylike(column) and table_key is not None and names == stem(table_key):
         score += 10
-    return score + len(tables) if score else 0
+    return score
+
+
+def _is_glued(column: str, tables: tuple[str, ...]) -> bool:
+    """Whether a name is a table's and a key word, with nothing between them: `customerid`."""
+    name, table = "".join(words(column)), "".join(tables)
+    return bool(table) and name in (f"{table}id", f"{table}key", f"{table}code")
 
 
 def _is_plural(column: str) -> bool:
@@ -96,6 +106,8 @@ def names_own_table(column: str, table: str) -> bool:
     """Whether a key column is named after its own table: `qualifyId` in `qualifying`,
     `driverStandingsId` in `standings`."""
     names, tables = stem(column), table_words(table)
+    if _is_glued(column, tables):
+        return True
     if not names or not tables or not is_keylike(column):
         return False
     last, table_last = names[-1], tables[-1]

@@ -33,15 +33,17 @@ class ColumnRead:
     is_whole: bool
     non_finite: int
     how: str
+    stated: str | None  # the kind that was stated: it may decide the type
 
     @classmethod
     def of(cls, column: StagedColumn) -> "ColumnRead":
-        facts = (column.nulls, column.is_whole, column.non_finite, column.how)
+        facts = (column.nulls, column.is_whole, column.non_finite, column.how, column.stated)
         return cls(column.stored, canonical_name(column.type), *facts)
 
     def staged(self) -> StagedColumn:
         """The column with what is known of its values."""
         column = StagedColumn(self.stored, ARROW_TYPES[self.type], self.nulls, how=self.how)
+        column.stated = self.stated
         column.is_whole, column.non_finite = self.is_whole, self.non_finite
         return column
 
@@ -54,6 +56,7 @@ class ColumnRead:
             self.is_whole and new.is_whole,
             self.non_finite + new.non_finite,
             self.how,
+            self.stated,
         )
 
 

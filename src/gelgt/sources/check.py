@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from gelgt.errors import SchemaError, some
+from gelgt.errors import SchemaError, in_schema, some
 from gelgt.schema.model import ForeignKey, TableSchema
 from gelgt.sources.probe import StagedProbe
 
@@ -37,7 +37,7 @@ def referred_columns(fk: ForeignKey, parent: TableSchema) -> tuple[str, ...]:
             "no_primary_key",
             f"The foreign key '{fk.column}' refers to table '{parent.name}', which has no primary "
             "key.",
-            hint=f"State one: schema={{'{parent.name}': {{'pkey': …}}}}.",
+            hint=f"State one {in_schema(parent.name, 'pkey: …')}.",
         )
     return parent.primary_key.columns
 

@@ -72,9 +72,16 @@ def _same_splits(schema: DatabaseSchema, source: Source) -> bool:
 
 
 def _same_schema(schema: DatabaseSchema, read: Mapping[str, TableRead], stated: Stated) -> bool:
-    """Whether a statement names the keys, times and kinds that an import has, all of them."""
+    """Whether a statement names the keys and times that an import has, all of them, and the kinds
+    that it was made with."""
     if any(word not in stated.get(name, {}) for name in read for word in _STATED):
         return False
+    for name, table in read.items():
+        kinds = stated_kinds(stated, name)
+        if any(
+            c.stated != (kinds[n].kind if n in kinds else None) for n, c in table.columns.items()
+        ):
+            return False  # its columns may have been read otherwise
     nobody: Any = None  # nothing is left to be looked up in the rows
     staged = {name: table.staged(name) for name, table in read.items()}
     tables, _ = resolve(staged, stated, nobody)

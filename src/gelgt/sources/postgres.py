@@ -15,7 +15,8 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.engine.reflection import Inspector
 from sqlalchemy.exc import SQLAlchemyError
 
-from gelgt.errors import SourceError
+from gelgt.errors import SourceError, some
+from gelgt.schema.model import Finding
 from gelgt.sources.canonical import STRINGS, TIME
 from gelgt.sources.duckdb_engine import quote
 from gelgt.sources.postgres_state import (
@@ -24,7 +25,13 @@ from gelgt.sources.postgres_state import (
     take_census,
     take_snapshot,
 )
-from gelgt.sources.postgres_tables import base_type, catalogue_entries, dropped_tables
+from gelgt.sources.postgres_tables import (
+    Family,
+    base_type,
+    catalogue_entries,
+    dropped_tables,
+    read_family,
+)
 from gelgt.sources.raw import RawTable
 from gelgt.sources.sql import PARTITION, UNREADABLE, SQLSource
 from gelgt.sources.state import SourceState
@@ -34,12 +41,10 @@ LEAST_SHARED = 1 << 30  # bytes from which several processes read it
 _CASTS = {pa.float64(): "float8", pa.int64(): "int8", pa.string(): "text", STRINGS: "text[]"}
 
 
-# The rows of a partition come with the table that it is a part of.
-_HIDDEN = """
-    SELECT c.relname, c.relispartition
+_UNREADABLE = """
+    SELECT c.relname
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-      AND (c.relispartition OR NOT has_table_privilege(c.oid, 'SELECT'))
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT has_table_privilege(c.oid, 'SELECT')
       AND CASE WHEN :namespace IS NULL THEN pg_table_is_visible(c.oid)
                ELSE n.nspname = :namespace END"""
 
@@ -54,6 +59,7 @@ class PostgresSource(SQLSource):
         self._snapshot: str | None = None
         self._given: str | None = None  # the snapshot of another process
         self._intervals: set[tuple[str, str]] = set()  # read as seconds
+        self._family_: Family | None = None
 
     def state(self) -> SourceState | None:
         snapshot = self._ask(take_snapshot)
@@ -125,6 +131,7 @@ class PostgresSource(SQLSource):
         return self._table(sa.inspect(self._connection), table.name).batches()
 
     def _begin(self) -> None:
+        self._family_ = None
         self._connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         if self._given is not None:
             self._connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{self._given}'")
@@ -148,11 +155,28 @@ class PostgresSource(SQLSource):
         return tables
 
     def _hidden(self) -> dict[str, str]:
-        query = sa.text(_HIDDEN).bindparams(sa.bindparam("namespace", self.namespace, sa.Text))
-        return {
-            name: PARTITION if is_part else UNREADABLE
-            for name, is_part in self._connection.execute(query)
-        }
+        query = sa.text(_UNREADABLE).bindparams(sa.bindparam("namespace", self.namespace, sa.Text))
+        hidden = dict.fromkeys(self._connection.execute(query).scalars(), UNREADABLE)
+        parts = (name for names in self._family.parts.values() for name in names)
+        return hidden | dict.fromkeys([*parts, *self._family.partitions], PARTITION)
+
+    @property
+    def _family(self) -> Family:
+        if self._family_ is None:
+            self._family_ = self._ask(lambda server: read_family(server, self.namespace))
+        return self._family_ or Family()
+
+    def _table(self, inspector: Inspector, name: str) -> RawTable:
+        raw, family = super()._table(inspector, name), self._family
+        told = []
+        if name in family.parts:
+            parts = some(family.parts[name])
+            told.append(f"its rows include those of {parts}, which inherit its columns")
+        if name in family.heirs:
+            heirs = some(family.heirs[name])
+            told.append(f"its rows leave out those of {heirs}, which have columns of their own")
+        findings = (Finding("inherited_rows", name, message=text) for text in told)
+        return replace(raw, findings=(*raw.findings, *findings))
 
     def _arrow_type(self, table: str, column: Any) -> pa.DataType | None:
         kind = column["type"]
@@ -193,7 +217,7 @@ class PostgresSource(SQLSource):
         except ModuleNotFoundError:
             yield from self._cursor_rows(table, columns, condition)
             return
-        query = f"{self._select(table, columns)} WHERE {condition}"
+        query = self._query(table, columns, condition)
         try:
             with dbapi.connect(self._adbc_uri()) as connection, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -230,7 +254,7 @@ class PostgresSource(SQLSource):
     def _cursor_rows(
         self, table: str, columns: dict[str, pa.DataType], condition: str = "true"
     ) -> Iterator[pa.RecordBatch]:
-        query = f"{self._select(table, columns)} WHERE {condition}"
+        query = self._query(table, columns, condition)
         # Options of the connection would hold for the questions after this one too.
         result = self._connection.execute(
             sa.text(query.replace(":", "\\:")), execution_options={"stream_results": True}
@@ -238,6 +262,11 @@ class PostgresSource(SQLSource):
         for rows in result.partitions(50_000):
             arrays = [self._array(table, c, t, v) for (c, t), v in zip(columns.items(), zip(*rows))]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def _query(self, table: str, columns: dict[str, pa.DataType], condition: str) -> str:
+        if left_out := self._family.left_out.get(table):
+            condition = f"{condition} AND tableoid NOT IN ({', '.join(map(str, left_out))})"
+        return f"{self._select(table, columns)} WHERE {condition}"
 
     def _select(self, table: str, columns: dict[str, pa.DataType]) -> str:
         """Every column is cast on the server to the type it arrives in, so enums, UUIDs, JSON and

@@ -180,8 +180,10 @@ def _foreign_keys(
             for fk in table.foreign_keys
             if fk.table in staged and set(fk.columns) <= set(table.columns)
         ]
-        declared = {c for fk in foreign for c in fk.columns}
-        foreign += infer_foreign_keys(table.name, facts, keys, declared, probe)
+        outside = [f.column for f in table.findings if f.code == "outside_key" and f.column]
+        declared = {c for fk in foreign for c in fk.columns}.union(*(o.split("+") for o in outside))
+        is_strict = bool(outside) or any(other.foreign_keys for other in staged.values())
+        foreign += infer_foreign_keys(table.name, facts, keys, declared, probe, is_strict=is_strict)
     position = {c: i for i, c in enumerate(table.columns)}
     foreign.sort(key=lambda fk: (position[fk.columns[0]], len(fk.columns), fk.table))
     return _with_stored_names(foreign, keys[table.name], set(table.columns))

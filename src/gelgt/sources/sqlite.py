@@ -3,6 +3,7 @@ read."""
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,7 +193,9 @@ class SQLiteSource(SQLSource):
         except sqlite3.Error as error:
             raise self._decode_error(table, None, error) from None
         finally:
-            cursor.close()
+            # rows that nobody reads to the end may outlive the connection, which closed the cursor
+            with suppress(sqlite3.ProgrammingError):
+                cursor.close()
 
     def _array(
         self, table: str, column: str, arrow: pa.DataType, values: tuple[Any, ...]

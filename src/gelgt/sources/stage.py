@@ -1,13 +1,12 @@
 """First pass over a source: rows stream to an Arrow file in canonical types, and the ranges, nulls
 and texts of whole columns are noted.
 
-Types that only a whole column shows (text that holds times, numbers that are epoch seconds) are
+Types that only a whole column shows (text that holds times, numbers that count from 1970) are
 decided afterwards; a table that needs it is rewritten once. Memory stays bounded by a batch.
 """
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,19 +20,13 @@ from gelgt.meter import Work
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import STRINGS, TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.digest import Digest, RowDigest
+from gelgt.sources.epoch import EpochProfile, from_epoch, is_timelike
 from gelgt.sources.raw import RawTable
 from gelgt.sources.table_file import TableFile, read_batches
 from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
 
-# Names of whole-number columns that may hold epoch times.
-_TIMELIKE = re.compile(
-    r"(^|_)(ts|time|timestamp|date|datetime|epoch|at|on|created|updated|modified)$"
-    r"|[a-z](At|Time|Timestamp|Date)$|timestamp|epoch",
-    re.ASCII,
-)
-_EPOCH_FROM, _EPOCH_TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
+_AS_IT_IS = ("text", "categorical", "multicategorical", "ignored")  # kinds that keep a type
 _HEAD = 1000  # values that mostly tell already that a column has fractions
-_UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 @dataclass
@@ -48,10 +41,14 @@ class StagedColumn:
     is_whole: bool = True  # no fraction, nothing infinite
     non_finite: int = 0
     text: TextProfile | None = None
+    epoch: EpochProfile | None = None  # where its name or declared type is that of a time
     how: str = ""  # how times were read: the unit of an epoch, or whether texts have a zone
+    stated: str | None = None  # the kind that the user states
 
     def add(self, values: pa.Array) -> None:
         self.nulls += values.null_count
+        if self.epoch is not None:
+            self.epoch.add(values)
         if self.text is not None:
             self.text.add(values)
         elif self.type in (pa.int64(), pa.float64(), TIME):
@@ -142,6 +139,8 @@ def stage_table(raw: RawTable, folder: Path, number: int, forced: Mapping[str, s
     staged.delivered = {name: str(raw.columns[name]) for name in columns}
     staged.digests, staged.partitions = digest.result(), raw.partitions
     _settle(staged, raw, forced)
+    for name, column in staged.columns.items():
+        column.stated = forced.get(name)
     return staged
 
 
@@ -161,8 +160,13 @@ def _array(batch: pa.RecordBatch, table: str, column: str) -> pa.Array:
 
 
 def _column(raw: RawTable, name: str, arrow: pa.DataType, position: int) -> StagedColumn:
-    text = TextProfile(raw.name, name, numbers=raw.is_text) if arrow == pa.string() else None
-    return StagedColumn(f"c{position}", arrow, text=text)
+    column = StagedColumn(f"c{position}", arrow)
+    if arrow == pa.string():
+        column.text = TextProfile(raw.name, name, numbers=raw.is_text)
+    is_number = arrow in (pa.int64(), pa.float64(), pa.string())  # strings may hold numbers
+    if is_number and (name in raw.time_columns or is_timelike(name)):
+        column.epoch = EpochProfile()
+    return column
 
 
 def _file_schema(columns: Mapping[str, StagedColumn]) -> pa.Schema:
@@ -173,37 +177,24 @@ def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> No
     """Decide the types that only whole columns show, and rewrite the file if any changed."""
     changes: dict[str, tuple[pa.DataType, str]] = {}
     for name, column in staged.columns.items():
-        is_forced = forced.get(name) in ("text", "categorical", "multicategorical", "ignored")
-        if column.text is not None:
+        kind = forced.get(name)
+        is_forced = kind in _AS_IT_IS
+        if column.epoch is not None and column.epoch.unit and kind not in (*_AS_IT_IS, "numerical"):
+            changes[name] = (TIME, column.epoch.unit)
+            message = f"numbers read as {column.epoch.unit} since 1970"
+            staged.findings.append(Finding("epoch_time", staged.name, name, message=message))
+        elif column.text is not None:
             if is_forced and not raw.is_text:
                 continue
             verdict = pa.string() if is_forced else column.text.verdict(name in raw.time_columns)
             if verdict != pa.string():
                 changes[name] = (verdict, "")
-            elif forced.get(name) == "numerical":
+            elif kind == "numerical":
                 changes[name] = (pa.float64(), "")
             elif not is_forced and (doubt := column.text.doubts()):
                 staged.findings.append(Finding(doubt[0], staged.name, name, message=doubt[1]))
-        elif not is_forced and (unit := _epoch_unit(name, column, name in raw.time_columns)):
-            changes[name] = (TIME, unit)
-            message = f"whole numbers read as {unit} since 1970"
-            staged.findings.append(Finding("epoch_time", staged.name, name, message=message))
     if changes:
         _rewrite(staged, changes)
-
-
-def _epoch_unit(name: str, column: StagedColumn, declared_time: bool) -> str | None:
-    """The unit in which a column of whole numbers counts from 1970, if all values fit and its name
-    or its declared type is one of a time."""
-    is_whole = column.is_whole and column.type in (pa.int64(), pa.float64())
-    if column.low is None or column.high is None or not is_whole:
-        return None
-    if not (declared_time or _TIMELIKE.search(name) or _TIMELIKE.search(name.lower())):
-        return None
-    for unit, scale in _UNITS.items():
-        if _EPOCH_FROM * scale <= column.low and column.high < _EPOCH_TO * scale:
-            return unit
-    return None
 
 
 def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]) -> None:
@@ -224,7 +215,7 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
                     arrow, unit = changes[name]
                     text, before = texts[name], array.null_count
                     if unit or text is None:
-                        array = _from_epoch(array, unit)
+                        array = from_epoch(array, unit)
                     elif arrow == pa.float64() and not (text.numbers and text.maybe["float"]):
                         # only because the user says so
                         array = parse_numbers(array)
@@ -237,20 +228,12 @@ def _rewrite(staged: StagedTable, changes: Mapping[str, tuple[pa.DataType, str]]
     os.replace(target, staged.path)
     for name, count in lost.items():
         if count:
-            message = "words among numbers or times count as missing"
+            zeros = "0, -1 and " if changes[name][1] else ""
+            message = f"{zeros}words among numbers or times count as missing"
             staged.findings.append(Finding("missing_words", staged.name, name, count, message))
 
 
 def _how(text: TextProfile | None, arrow: pa.DataType, unit: str) -> str:
-    if text is None or arrow != TIME:
+    if unit or text is None or arrow != TIME:
         return unit
     return "zoned" if text.zoned else "naive"
-
-
-def _from_epoch(values: pa.Array, unit: str) -> pa.Array:
-    whole = values.cast(pa.int64())
-    scale = _UNITS[unit]
-    micros = (
-        pc.multiply(whole, 10**6 // scale) if scale <= 10**6 else pc.divide(whole, scale // 10**6)
-    )
-    return micros.cast(TIME)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gelgt.errors import SourceError, some
+from gelgt.errors import SourceError, in_schema, some
 from gelgt.sources.canonical import TIME
 
-_INT = r"^[+-]?(0|[1-9][0-9]{0,17})$"
+_INT = r"^[+-]?(0|[1-9][0-9]{0,18})$"
+_SAFE_DIGITS = 18  # numbers of more may be too large for int64
 _FLOAT = (
     r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
     r"|^[+-]?(nan|NaN|inf|Inf|Infinity)$"
@@ -77,7 +78,8 @@ class TextProfile:
         if len(self.head) < HEAD:
             self.head += values[: HEAD - len(self.head)].to_pylist()
         if self.numbers:
-            for name, pattern in (("int", _INT), ("float", _FLOAT), ("bool", _BOOL)):
+            self.maybe["int"] = self.maybe["int"] and _are_integers(values)
+            for name, pattern in (("float", _FLOAT), ("bool", _BOOL)):
                 self.maybe[name] = self.maybe[name] and _all_match(values, pattern)
         if self.maybe["time"]:
             self._add_times(values)
@@ -169,8 +171,8 @@ class TextProfile:
             "unparseable_date",
             f"'{self.table}.{self.column}': {why}"
             + (f": {some(self.misfits)}." if self.misfits else "."),
-            hint="Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or set the kind of "
-            f"'{self.column}' to text.",
+            hint="Write times as 2024-05-31 or 2024-05-31 17:04:05+02:00, or state the kind text "
+            f"{in_schema(self.table, f'kinds: {{{self.column}: text}}')}.",
         )
 
 
@@ -199,6 +201,16 @@ def parse_numbers(values: pa.Array) -> pa.Array:
     )
 
 
+def parse_all_numbers(values: pa.Array) -> pa.Array | None:
+    """Strings as numbers, words for a missing value as null; None where a value is neither."""
+    values = pc.if_else(_is_missing(values), pa.scalar(None, pa.string()), values)
+    filled = values.drop_null()
+    if len(filled) and not _all_match(filled, _FLOAT):
+        return None
+    is_whole = len(filled) and _are_integers(filled)
+    return pc.utf8_ltrim(values, "+").cast(pa.int64() if is_whole else pa.float64())
+
+
 def _is_missing(values: pa.Array) -> pa.Array:
     return pc.is_in(values, value_set=pa.array(MISSING, pa.string()))
 
@@ -221,7 +233,8 @@ def _parse_times(values: pa.Array, table: str, column: str) -> pa.Array:
         raise SourceError(
             "unparseable_date",
             f"'{table}.{column}': {len(bad):,} values look like times but are none: {some(bad)}.",
-            hint=f"Repair them, or set the kind of '{column}' to text.",
+            hint="Repair them, or state the kind text "
+            f"{in_schema(table, f'kinds: {{{column}: text}}')}.",
         ) from None
 
 
@@ -237,6 +250,18 @@ def _parses(value: str) -> bool:
 
 def _share(values: pa.Array, pattern: str) -> float:
     return float(pc.mean(pc.match_substring_regex(values, pattern).cast(pa.float64())).as_py())
+
+
+def _are_integers(values: pa.Array) -> bool:
+    """Whether strings are whole numbers that int64 can hold."""
+    if not _all_match(values, _INT):
+        return False
+    long = values.filter(pc.greater(pc.utf8_length(values), _SAFE_DIGITS))
+    try:
+        pc.utf8_ltrim(long, "+").cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _all_match(values: pa.Array, pattern: str) -> bool:

@@ -223,7 +223,8 @@ class _Veto:
         late = [n for n in namings if n.before > LATE * n.rows and n.lasting > LASTING]
         if late and 2 * len(late) > len(namings):
             most = max(late, key=lambda n: n.before / n.rows)
-            return f"later than {most.before / most.rows:.0%} of the rows of '{most.table}' that name it"
+            share = f"{most.before / most.rows:.0%}"
+            return f"later than {share} of the rows of '{most.table}' that name it"
         copy = self._copied_from(name, column)
         return f"a copy of '{copy}'" if copy else ""
 

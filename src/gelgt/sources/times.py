@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gelgt.errors import SchemaError
+from gelgt.errors import SchemaError, in_schema
 from gelgt.schema.model import TableSchema
 
 
@@ -24,8 +24,7 @@ def microseconds(
             "bad_time",
             f"The time column '{table.name}.{table.time_col}' holds {column.type} values, not "
             "times.",
-            hint="Name another column under 'time_col:' in the manifest, or null for a table "
-            "without time.",
+            hint=f"State another column, or null, {in_schema(table.name, 'time_col: …')}.",
         )
     values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return values, column.is_valid().to_numpy(zero_copy_only=False)

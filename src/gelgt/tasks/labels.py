@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gelgt.errors import TaskError, some
+from gelgt.errors import TaskError, in_schema, some
 from gelgt.tasks.engine import Engine, engine, find_column
 from gelgt.tasks.sampling import key_codes, sample
 from gelgt.tasks.split import Split, Times
@@ -100,7 +100,7 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
         raise TaskError(
             "no_time",
             f"The table '{table}' has no time column, so its rows cannot be split.",
-            hint="Name one in the manifest.",
+            hint=f"State one {in_schema(table, 'time_col: …')}.",
         )
     if target not in schema.columns or target in schema.key_columns:
         raise TaskError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from gelgt.errors import TaskError
+from gelgt.errors import TaskError, in_schema
 from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
         raise TaskError(
             "no_time",
             f"{where} has a row with a time{when}.",
-            hint="Name a time column in the manifest.",
+            hint=f"State a time column {in_schema(next(iter(tables), 'TABLE'), 'time_col: …')}.",
         )
     ends = np.sort(np.concatenate(newest))[-few - 1 :]
     jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))

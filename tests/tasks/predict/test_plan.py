@@ -112,7 +112,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
         (
             "PREDICT COUNT(items.*, 0, 30, days) FOR EACH orders.id",
             "no_time",
-            "The rows of 'items' are as old as their row of 'orders'",
+            "(dated_by), in a file for --schema (Python: schema=): items: {dated_by: …}.",
         ),
         (
             "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers",
@@ -127,7 +127,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
         (
             "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH items.order_id",
             "bad_entity",
-            "The table 'items' has no primary key.",
+            "State one in a file for --schema (Python: schema=): items: {pkey: …}.",
         ),
         (
             "PREDICT customers.country = 'DE' FOR EACH customers.id",

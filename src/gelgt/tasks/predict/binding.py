@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gelgt.errors import TaskError
+from gelgt.errors import TaskError, in_schema
 from gelgt.schema.model import TableSchema
 from gelgt.tasks.predict.links import Chain, Link, chains, link
 from gelgt.tasks.predict.scope import Meaning, Scope
@@ -47,7 +47,7 @@ class Binding:
                 "bad_entity",
                 f"The table '{table.name}' has no primary key.",
                 column.span,
-                f"State one in a schema file: tables: {{{table.name}: {{pkey: …}}}}.",
+                f"State one {in_schema(table.name, 'pkey: …')}.",
             )
         if table.is_left_out:
             raise self.scope.error(
@@ -225,6 +225,6 @@ def _stating(table: TableSchema) -> str:
     """How to state what dates the rows of a table."""
     keys = " or ".join(fk.column for fk in table.foreign_keys) or "a foreign key"
     return (
-        f"State it in a schema file: tables: {{{table.name}: {{time_col: …}}}}, or dated_by: with "
-        f"{keys}; dated_by: null makes its rows visible at every time."
+        f"State a time column {in_schema(table.name, 'time_col: …')}, or what dates its rows: "
+        f"dated_by: {keys}; null, if they are always visible."
     )
