@@ -112,7 +112,7 @@ def test_horizon_is_that_of_the_farthest_window(shop_db: Database) -> None:
         (
             "PREDICT COUNT(items.*, 0, 30, days) FOR EACH orders.id",
             "no_time",
-            "(dated_by), in a file for --schema (Python: schema=): items: {dated_by: …}.",
+            "in a file for --schema (Python: schema=): items: {time_col: …}, or what dates",
         ),
         (
             "PREDICT COUNT(orders.*, 0, 30, days) FOR EACH customers",
