@@ -19,8 +19,9 @@ next month's orders would tell every prediction what will be sold.
     lasting       a row under a parent that timed rows name for long after its own time (customers,
                   accounts) may have been written at any moment. It is visible from the parent's
                   time only where nearly every parent has the same number of such rows (a profile);
-                  otherwise the table is left out until somebody states what dates it. The same
-                  holds under one parent without a time, if nothing names the row.
+                  otherwise the table is left out until somebody states what dates it, or if timed
+                  rows name its rows, these exist from the first that does. The same holds under
+                  such a parent without a time, if nothing names the row.
 
 Inference reads the rows up to `inferred_until`; later rows can only make a rule stricter. A
 RelBench folder is read as RelBench reads it: there, no table is left out.
@@ -46,6 +47,7 @@ OWN = 0.99  # share of rows to which a key leads back that leads back to the own
 LASTING = 0.25  # share of a parent's rows that are named for long after they came
 RARELY_LASTING = 0.01  # share from which every parent must have a row
 SAME_NUMBER = 0.98  # share of parents with the same number of rows in a profile
+_FIRST = "exists from the first timed row that names it: "
 _MOST_HOPS, _MOST_KEYS = 4, 5
 _DAY = 86_400 * 10**6
 
@@ -72,7 +74,7 @@ def with_dating(
         until = NEVER - 1 if db.val_timestamp is None else instant(db.val_timestamp)
     schema = db.schema
     vetoed = {
-        t.name: replace(t.dating, evidence=f"from the first row that names it: {t.dating.evidence}")
+        t.name: replace(t.dating, evidence=_FIRST + t.dating.evidence)
         for t in schema.tables.values()
         if t.dating is not None and t.is_named_first and t.dating.origin == "inferred"
     }
@@ -95,8 +97,10 @@ def with_dating(
         name = ready[0]
         evidence = _Evidence(Database(db.folder, schema, db.source), until, lost or {}, is_relbench)
         dating = _decide(evidence, schema.tables[name])
-        if name in vetoed and not dating.keys and evidence.is_named(name):
-            dating = replace(vetoed[name], pointers=dating.pointers)
+        is_unknown = dating.rule == "unknown" or (name in vetoed and not dating.keys)
+        if is_unknown and evidence.is_named(name):
+            why = vetoed[name].evidence if name in vetoed else _FIRST + dating.evidence
+            dating = Dating((), dating.pointers, evidence=why, rule="named")
         decided = replace(schema.tables[name], dating=dating)
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
@@ -179,32 +183,37 @@ class _Evidence:
         return named
 
     def namers(self, table: str) -> Iterator[tuple[TableSchema, ForeignKey]]:
-        """The keys of other tables with a time that name rows of a table."""
+        """The keys of other tables that name rows of a table."""
         for other in self.db.schema.tables.values():
             for fk in other.foreign_keys:
-                if fk.table == table and other.name != table and other.has_time:
+                if fk.table == table and other.name != table:
                     yield other, fk
 
     def is_named(self, table: str) -> bool:
         """Whether rows with a time column name rows of a table."""
         return any(other.time_column is not None for other, _ in self.namers(table))
 
-    def first_named(self, table: str) -> Times:
-        """(rows,) when a row with a time column first named each row; NEVER for none."""
+    def first_named(self, table: str, hops: int = 2) -> Times:
+        """(rows,) when a row with a time column first named each row, or one that names it; NEVER
+        for none."""
         first = np.full(self.db.num_rows(table), NEVER, np.int64)
         for other, fk in self.namers(table):
             if other.time_column is not None:
-                parents = self.parents(other, fk)
-                is_named = parents >= 0
-                np.minimum.at(first, parents[is_named], self.times.of(other.name)[is_named])
+                times = self.times.of(other.name)
+            elif hops:
+                times = self.first_named(other.name, hops - 1)
+            else:
+                continue
+            parents = self.parents(other, fk)
+            is_named = parents >= 0
+            np.minimum.at(first, parents[is_named], times[is_named])
         return first
 
     def last_named(self, table: str, hops: int = 2) -> Times:
         """(rows,) when a timed row last named each row, or one that names it; TIMELESS for none."""
         last = np.full(self.db.num_rows(table), TIMELESS, np.int64)
         for other, fk in self.namers(table):
-            parents = self.parents(other, fk)
-            times = self.times.of(other.name).copy()
+            parents, times = self.parents(other, fk), self.times.of(other.name)
             if other.time_column is None and hops:
                 times = np.maximum(times, self.last_named(other.name, hops - 1))
             is_named = (parents >= 0) & (times != NEVER) & (times != TIMELESS)
@@ -217,11 +226,15 @@ class _Evidence:
         own, last = self.times.of(table), self.last_named(table)
         if not self.db.table(table).has_time:
             own = self.first_named(table)
+        return self.long_after(own, last)
+
+    def long_after(self, one: Times, other: Times) -> float:
+        """The share of rows whose second time lies long after the first, of those that are old
+        enough for it and have both."""
         low, high = self._span()
         long = for_long(low, high)
-        is_old = (own <= high - long) & (own != TIMELESS)
-        is_named = is_old & (last != TIMELESS)
-        return float(np.mean(last[is_named] - own[is_named] > long)) if is_named.any() else 0.0
+        has_both = (one <= high - long) & (one != TIMELESS) & (other != NEVER) & (other != TIMELESS)
+        return float(np.mean(other[has_both] - one[has_both] > long)) if has_both.any() else 0.0
 
     def _span(self) -> tuple[int, int]:
         """When most of the timed rows came: from the first to the last hundredth."""
@@ -406,18 +419,20 @@ def _decide(evidence: _Evidence, table: TableSchema) -> Dating:
 
 def _is_leaf_of_lasting(evidence: _Evidence, table: TableSchema, pointers: Sequence[str]) -> str:
     """Why rows may have been written at any time, although they name no row with a time: nothing
-    names them, and they belong to rows of one table that timed rows go on to name. Empty where that
-    is not so."""
-    tables = evidence.db.schema.tables
-    is_named = any(fk.table == table.name for t in tables.values() for fk in t.foreign_keys)
-    parents = [fk for fk in table.foreign_keys if fk.column not in pointers]
-    if is_named or len(parents) != 1 or parents[0].table == table.name:
+    names them, and timed rows go on to name what they belong to. Empty where that is not so."""
+    if next(evidence.namers(table.name), None) is not None:
         return ""
-    parent, rows = parents[0], evidence.parents(table, parents[0])
-    counts = np.bincount(rows[rows >= 0], minlength=evidence.db.num_rows(parent.table))
-    if evidence.lasting(parent.table) <= RARELY_LASTING or _is_profile(counts):
-        return ""
-    return _any_time(parent.table)
+    lasting = []
+    for fk in table.foreign_keys:
+        if fk.column in pointers or fk.table == table.name or not evidence.is_named(fk.table):
+            continue
+        rows = evidence.parents(table, fk)
+        counts = np.bincount(rows[rows >= 0], minlength=evidence.db.num_rows(fk.table))
+        if _is_profile(counts):
+            return ""
+        if evidence.lasting(fk.table) > RARELY_LASTING:
+            lasting.append(fk.table)
+    return _any_time(", ".join(sorted(set(lasting)))) if lasting else ""
 
 
 def _any_time(names: str) -> str:
@@ -432,7 +447,7 @@ def _unknown(
 ) -> Dating:
     if evidence.is_relbench:
         return Dating((), pointers, evidence=f"always visible: {why}")
-    return Dating((), pointers, evidence=f"left out: {why}", rule="unknown")
+    return Dating((), pointers, evidence=why, rule="unknown")
 
 
 def _evidence_text(schema: DatabaseSchema, table: TableSchema, dating: Dating) -> str:
@@ -482,8 +497,15 @@ def _written_later(keys: _Keys, groups: Sequence[tuple[str, ...]]) -> str:
 
     One group of keys to rows that do not last is enough: a row is as new as the newest of them.
     """
+    # A row that is itself named only long after its parent came was hardly written with it.
+    first = keys.evidence.first_named(keys.table.name)
     shares = {
-        column: keys.evidence.lasting(keys.parents[column]) for group in groups for column in group
+        column: max(
+            keys.evidence.lasting(keys.parents[column]),
+            keys.evidence.long_after(keys.times[column], first),
+        )
+        for group in groups
+        for column in group
     }
     lasting = [max(shares[column] for column in group) for group in groups]
     if min(lasting) <= RARELY_LASTING:
