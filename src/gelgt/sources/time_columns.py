@@ -5,8 +5,8 @@ Vetoed is a date
     empty       in more than 2 % of the rows that timed rows name: these exist without it
                 (`customers.churn_date`)
     constant    the same in all rows, such as the day of a load
-    copied      from a row that it names and that goes on for long, where it does not ascend with
-                the rows' own numbers: these came later (`payments.customer_since`)
+    copied      from a row that it names, where it does not ascend with the rows' own numbers: these
+                came later (`payments.customer_since`)
     late        after the rows that name it, in most tables that do, where these go on for long:
                 the rows were there before (`customers.snapshot_date`)
 
@@ -26,7 +26,7 @@ from gelgt.sources.probe import StagedProbe
 
 EMPTY = 0.02  # share of the named rows that may lack the date
 LATE = 0.5  # share of the naming rows that may come before it
-COPIED = 0.98
+COPIED = 0.9  # share of the rows that repeat a date of what they name
 ASCENDING = 0.9  # correlation of ranks
 LASTING = 0.1  # share of a table's rows that are named for long, from which it goes on for long
 FEWEST = 5  # rows below which shares say nothing
@@ -273,16 +273,12 @@ class _Veto:
         return f"t <= make_timestamp({self.times.until}::BIGINT)", "t IS NOT NULL"
 
     def _copied_from(self, name: str, column: str) -> str:
-        """The date of a lasting parent that a date repeats, as ``table.column``."""
+        """The date of a named row that a date repeats, as ``table.column``."""
         for fk in self.foreign[name]:
             types = self.probe.tables[fk.table].types()
             dates = [date for date, kind in types.items() if kind == "timestamp"]
             for date in dates if fk.table != name else ():
-                if (
-                    self._is_copy(name, column, fk, date)
-                    and self._lasts(fk.table)
-                    and not self._ascends(name, column)
-                ):
+                if self._is_copy(name, column, fk, date) and not self._ascends(name, column):
                     return f"{fk.table}.{date}"
         return ""
 
@@ -305,21 +301,7 @@ class _Veto:
             "SELECT count(*), count(*) FILTER (t = d), count(DISTINCT parent) "
             f"FROM ({rows}) WHERE t IS NOT NULL"
         )
-        return bool(count >= FEWEST and equal >= COPIED * count and parents < COPIED * count)
-
-    def _lasts(self, name: str) -> bool:
-        """Whether timed rows name the rows of a table for long."""
-        for other, time, keys in self._namers(name):
-            moment = f"c.{self.probe.tables[other].columns[time].stored}"
-            for fk in keys:
-                rows = self._joined(other, fk, f"{moment} AS t, p.number AS parent")
-                spans = f"SELECT epoch_us(max(t)) - epoch_us(min(t)) AS span FROM ({rows})"
-                share = self.probe.one(
-                    f"SELECT avg((span > {self.long})::INT) FROM ({spans} GROUP BY parent)"
-                )[0]
-                if share is not None and share > LASTING:
-                    return True
-        return False
+        return bool(count >= FEWEST and equal >= COPIED * count and parents < 0.98 * count)
 
     def _comparable(
         self, one: tuple[str, str, str], other: tuple[str, str, str]
