@@ -22,6 +22,8 @@ from gelgt.config import SamplingConfig
 from gelgt.features import Features, open_features
 from gelgt.graph import Graph
 from gelgt.history.seed_history import HistoryPlan
+from gelgt.inference.drift import restrict
+from gelgt.inference.source import stated
 from gelgt.nn import ModelContext
 from gelgt.registry import find_model
 from gelgt.sampling import Seeds, make_seeds
@@ -206,24 +208,27 @@ def _pair(random: Random) -> Pair:
     cut = _cut(rows, at, is_strict)
     garbled = _garbled(rows, cut, at, is_strict, random)
     val = at - timedelta(days=int(random.integers(1 if is_strict else 0, 15)))
-    return Pair(at, _side(cut, val), _side(garbled, val), is_strict)
+    trained = gelgt.open(_typed(cut), schema=_statement(cut, val))
+    # A run keeps the schema that it was trained with.
+    later = gelgt.open(_typed(garbled), schema=stated(trained.schema))
+    return Pair(at, _side(trained), _side(restrict(trained.schema, later).db), is_strict)
 
 
-def _side(rows: Rows, val: datetime) -> Side:
+def _side(db: gelgt.Database) -> Side:
+    return Side(db, db.graph(), open_features(db))
+
+
+def _statement(rows: Rows, val: datetime) -> dict[str, Any]:
     kinds = {"number": "numerical", "text": "categorical", "boolean": "categorical"}
     schema = rows.schema()
     for table, types in TYPES.items():
         schema[table]["kinds"] = {c: kinds.get(kind, "timestamp") for c, kind in types.items()}
     schema["orders"]["kinds"]["channel"] = "text"
-    # inferred, it would follow from all rows, which have no time without it
-    schema["items"]["dated_by"] = "order"
-    stated = {
+    return {
         "val_timestamp": str(val),
         "test_timestamp": str(val + timedelta(1)),
         "tables": schema,
     }
-    db = gelgt.open(_typed(rows), schema=stated)
-    return Side(db, db.graph(), open_features(db))
 
 
 def _typed(rows: Rows) -> dict[str, pd.DataFrame]:

@@ -27,7 +27,7 @@ Inference reads the rows up to `inferred_until`; later rows can only make a rule
 RelBench folder is read as RelBench reads it: there, no table is left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -58,6 +58,7 @@ def with_dating(
     db: Database,
     until: int | None = None,
     lost: Mapping[tuple[str, str], int] | None = None,
+    follows: Collection[tuple[str, str]] = (),
     *,
     is_relbench: bool = False,
 ) -> DatabaseSchema:
@@ -68,11 +69,16 @@ def with_dating(
         db: The database.
         until: `inferred_until` in microseconds since 1970; by default the validation time.
         lost: How many values of a foreign key, by table and column, named no row and are null now.
+        follows: Foreign keys, by table and column, that are stated not to be overwritten.
         is_relbench: Whether the rows are those of a RelBench folder.
     """
     if until is None:
         until = NEVER - 1 if db.val_timestamp is None else instant(db.val_timestamp)
-    schema = db.schema
+    schema, stated = db.schema, (until, lost or {}, follows, is_relbench)
+
+    def evidence_of(schema: DatabaseSchema) -> "_Evidence":
+        return _Evidence(Database(db.folder, schema, db.source), *stated)
+
     vetoed = {
         t.name: replace(t.dating, evidence=_FIRST + t.dating.evidence)
         for t in schema.tables.values()
@@ -95,7 +101,7 @@ def with_dating(
             # decided without the others.
             ready = [n for n in undecided if _candidates(schema, schema.tables[n])] or undecided
         name = ready[0]
-        evidence = _Evidence(Database(db.folder, schema, db.source), until, lost or {}, is_relbench)
+        evidence = evidence_of(schema)
         dating = _decide(evidence, schema.tables[name])
         is_unknown = dating.rule == "unknown" or (name in vetoed and not dating.keys)
         if is_unknown and evidence.is_named(name):
@@ -104,7 +110,7 @@ def with_dating(
         decided = replace(schema.tables[name], dating=dating)
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
-    evidence = _Evidence(Database(db.folder, schema, db.source), until, lost or {}, is_relbench)
+    evidence = evidence_of(schema)
     tables = {name: _with_overwritten(evidence, table) for name, table in schema.tables.items()}
     return replace(schema, tables=tables)
 
@@ -156,6 +162,7 @@ class _Evidence:
     db: Database
     until: int
     lost: Mapping[tuple[str, str], int]
+    follows: Collection[tuple[str, str]]
     is_relbench: bool
     _parents: dict[tuple[str, str], Rows] = field(default_factory=dict)
 
@@ -280,6 +287,8 @@ def _is_overwritten(evidence: _Evidence, table: TableSchema, fk: ForeignKey) -> 
     if not schema.tables[fk.table].has_time or (
         not leads_back and (is_dated or evidence.is_relbench)
     ):
+        return False
+    if (table.name, fk.column) in evidence.follows:
         return False
     # without a time of its own, the row was there when another one named it
     own = evidence.times.of(table.name) if is_dated else evidence.first_named(table.name)

@@ -41,7 +41,7 @@ from gelgt.sources.probe import StagedProbe
 from gelgt.sources.processes import Processes
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.reading import Reading, read_source, stage_tables, unread_tables
-from gelgt.sources.resolve import Stated, resolve, stated_kinds
+from gelgt.sources.resolve import Stated, as_tuple, resolve, stated_kinds
 from gelgt.sources.row_times import RowTimes, text_of
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable
@@ -183,7 +183,12 @@ def _with_dating(
 ) -> DatabaseSchema:
     """The schema with what dates tables that have no time; their kinds then come from rows up to
     the validation time too."""
-    schema = with_dating(db, until, lost)
+    follows = {
+        (name, column)
+        for name, entry in stated.items()
+        for column in as_tuple(entry.get("follows"))
+    }
+    schema = with_dating(db, until, lost, follows)
     dated = Database(db.folder, schema, db.source)
     times, tables = RowTimes(dated), dict(schema.tables)
     for name, table in schema.tables.items():

@@ -49,9 +49,10 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
                 )
         columns = list(tables[table])
         named = [
-            *_as_tuple(entry.get("pkey")),
-            *_as_tuple(entry.get("time_col")),
+            *as_tuple(entry.get("pkey")),
+            *as_tuple(entry.get("time_col")),
             *(entry.get("kinds") or {}),
+            *as_tuple(entry.get("follows")),
         ]
         for key, target in (entry.get("fkeys") or {}).items():
             named += key.split("+") if key not in columns else [key]
@@ -143,7 +144,7 @@ def _primary_key(
     probe: StagedProbe,
 ) -> PrimaryKey | None:
     if "pkey" in entry:
-        columns = _as_tuple(entry["pkey"])
+        columns = as_tuple(entry["pkey"])
         _check_usable(table, columns, "a primary key")
         key = PrimaryKey(columns, "manifest", "stated by the user") if columns else None
     elif table.primary_key and set(table.primary_key) <= set(table.columns):
@@ -259,7 +260,7 @@ def _stated_time(table: StagedTable, column: str | None) -> TimeColumn | None:
     return TimeColumn(column, "manifest", "stated by the user")
 
 
-def _as_tuple(value: Any) -> tuple[str, ...]:
+def as_tuple(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     return (value,) if isinstance(value, str) else tuple(value)

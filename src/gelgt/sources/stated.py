@@ -7,7 +7,8 @@ split times too.
 
 `pkey` may be a list, an fkey may name a column ("customers.email"), and null means that there is
 none and nothing is inferred. For a table without a time, `dated_by` names the foreign key or keys
-that date its rows, null for rows that are always visible. `inferred_until` says up to when rows
+that date its rows, null for rows that are always visible; `follows` names foreign keys that a model
+may follow although they seem to be overwritten. `inferred_until` says up to when rows
 decide what is inferred. Kinds are inferred from rows up to the validation time, so split times are
 stated at the import and not afterwards.
 """
@@ -21,7 +22,7 @@ from gelgt.errors import SourceError
 from gelgt.schema.manifest import load_yaml
 from gelgt.sources.raw import Splits
 
-ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by")
+ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by", "follows")
 _SPLITS = ("val_timestamp", "test_timestamp")
 _UNTIL = "inferred_until"
 
