@@ -15,7 +15,7 @@ from gelgt.errors import GelgtError
 from gelgt.inference.drift import Opened, about_tables, restrict
 from gelgt.runs.folder import Run
 from gelgt.schema.manifest import dating_entry
-from gelgt.schema.model import DatabaseSchema, TableSchema
+from gelgt.schema.model import DatabaseSchema, Dating, TableSchema
 from gelgt.sources import open
 from gelgt.sources.address import HUB, absolute_source
 from gelgt.sources.database import Database
@@ -122,8 +122,8 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
         fkeys = _stated_fkeys(table, schema)
         if fkeys is not None:
             entry["fkeys"] = fkeys
-            if table.dating is not None:
-                entry["dated_by"] = dating_entry(table.dating)
+            if table.foreign_keys or table.dating is not None:
+                entry["dated_by"] = dating_entry(table.dating or Dating())
         chosen = {
             c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"
         }

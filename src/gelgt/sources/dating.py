@@ -59,6 +59,7 @@ def with_dating(
     until: int | None = None,
     lost: Mapping[tuple[str, str], int] | None = None,
     follows: Collection[tuple[str, str]] = (),
+    vetoed: Mapping[str, str] | None = None,
     *,
     is_relbench: bool = False,
 ) -> DatabaseSchema:
@@ -70,6 +71,7 @@ def with_dating(
         until: `inferred_until` in microseconds since 1970; by default the validation time.
         lost: How many values of a foreign key, by table and column, named no row and are null now.
         follows: Foreign keys, by table and column, that are stated not to be overwritten.
+        vetoed: Tables that lost their time column, and why.
         is_relbench: Whether the rows are those of a RelBench folder.
     """
     if until is None:
@@ -79,13 +81,7 @@ def with_dating(
     def evidence_of(schema: DatabaseSchema) -> "_Evidence":
         return _Evidence(Database(db.folder, schema, db.source), *stated)
 
-    vetoed = {
-        t.name: replace(t.dating, evidence=_FIRST + t.dating.evidence)
-        for t in schema.tables.values()
-        if t.dating is not None and t.is_named_first and t.dating.origin == "inferred"
-    }
-    plain = {name: replace(schema.tables[name], dating=None) for name in vetoed}
-    schema = replace(schema, tables={**schema.tables, **plain})
+    vetoed, open_ = vetoed or {}, {t.name for t in schema.tables.values() if t.dating is None}
     undecided = [
         t.name
         for t in schema.tables.values()
@@ -105,14 +101,14 @@ def with_dating(
         dating = _decide(evidence, schema.tables[name])
         is_unknown = dating.rule == "unknown" or (name in vetoed and not dating.keys)
         if is_unknown and evidence.is_named(name):
-            why = vetoed[name].evidence if name in vetoed else _FIRST + dating.evidence
+            why = _FIRST + vetoed.get(name, dating.evidence)
             dating = Dating((), dating.pointers, evidence=why, rule="named")
         decided = replace(schema.tables[name], dating=dating)
         schema = replace(schema, tables={**schema.tables, name: decided})
         undecided.remove(name)
     evidence = evidence_of(schema)
-    tables = {name: _with_overwritten(evidence, table) for name, table in schema.tables.items()}
-    return replace(schema, tables=tables)
+    tables = {name: _with_overwritten(evidence, schema.tables[name]) for name in open_}
+    return replace(schema, tables={name: tables.get(name, t) for name, t in schema.tables.items()})
 
 
 def needs_dating(schema: DatabaseSchema) -> bool:
@@ -262,9 +258,7 @@ def _filled(times: Times) -> Times:
 
 
 def _with_overwritten(evidence: _Evidence, table: TableSchema) -> TableSchema:
-    """The table with the keys that are overwritten; where somebody states its dating, these too."""
-    if table.dating is not None and table.dating.origin != "inferred":
-        return table
+    """The table with the keys that are overwritten."""
     known = table.dating.pointers if table.dating is not None else ()
     overwritten = tuple(
         fk.column

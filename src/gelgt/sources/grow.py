@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from gelgt.errors import GelgtError
 from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
-from gelgt.schema.model import DatabaseSchema, Finding, TableSchema
+from gelgt.schema.model import DatabaseSchema, Dating, Finding, TableSchema
 from gelgt.sources.as_read import TableRead, as_before, read_as_read, write_as_read
 from gelgt.sources.canonical import canonical_array, canonical_type
 from gelgt.sources.check import referred_columns
@@ -96,8 +96,8 @@ def _is_same(stated: TableSchema, known: TableSchema, schema: DatabaseSchema) ->
         ]
 
     def dating(table: TableSchema) -> Any:
-        known = table.dating
-        return known and (set(known.keys), set(known.pointers), set(known.required), known.rule)
+        known = table.dating or Dating()
+        return set(known.keys), set(known.pointers), set(known.required), known.rule
 
     needs_dating = known.time_column is None and bool(known.foreign_keys)
     return (

@@ -47,6 +47,7 @@ from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.state import SourceState
 from gelgt.sources.table_file import batch_rows
+from gelgt.sources.time_columns import Times
 from gelgt.sources.unchanged import Import, Kept, Records, Watch, content_hash
 from gelgt.sources.write_tables import write_tables
 
@@ -179,7 +180,7 @@ def _grow(
 
 
 def _with_dating(
-    db: Database, stated: Stated, until: int | None, lost: Mapping[tuple[str, str], int]
+    db: Database, stated: Stated, chosen: Times, lost: Mapping[tuple[str, str], int]
 ) -> DatabaseSchema:
     """The schema with what dates tables that have no time; their kinds then come from rows up to
     the validation time too."""
@@ -188,7 +189,7 @@ def _with_dating(
         for name, entry in stated.items()
         for column in as_tuple(entry.get("follows"))
     }
-    schema = with_dating(db, until, lost, follows)
+    schema = with_dating(db, chosen.until, lost, follows, chosen.vetoed)
     dated = Database(db.folder, schema, db.source)
     times, tables = RowTimes(dated), dict(schema.tables)
     for name, table in schema.tables.items():
@@ -263,7 +264,7 @@ def _write_folder(
         inferred_until=None if times.until is None else text_of(times.until),
     )
     lost = {(f.table, str(f.column)): f.count or 0 for f in findings if f.code == "dangling_key"}
-    schema = _with_dating(Database(folder, schema, source.address), stated, times.until, lost)
+    schema = _with_dating(Database(folder, schema, source.address), stated, times, lost)
     content = schema_to_dict(schema)
     content["gelgt"] |= {
         "format": FORMAT,

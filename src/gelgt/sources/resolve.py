@@ -104,9 +104,6 @@ def resolve(
     times = choose_times(stated_times, facts, keys, foreign, probe, until)
     resolved = {}
     for name, table in staged.items():
-        dating = _stated_dating(name, entries[name], foreign[name])
-        if dating is None and name in times.vetoed:
-            dating = Dating(evidence=times.vetoed[name], rule="named")
         resolved[name] = TableSchema(
             name,
             table.types(),
@@ -114,7 +111,7 @@ def resolve(
             times.chosen[name],
             foreign[name],
             stated_kinds(stated, name),
-            dating,
+            _stated_dating(name, entries[name], foreign[name]),
         )
     return resolved, times
 
