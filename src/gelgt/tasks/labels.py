@@ -100,7 +100,7 @@ def autocomplete_sql(db: Database, table: str, target: str) -> str:
         raise TaskError(
             "no_time",
             f"The table '{table}' has no time column, so its rows cannot be split.",
-            hint="Name one in the manifest.",
+            hint=f"Name one in a --schema file: {table}: {{time_col: COLUMN}}.",
         )
     if target not in schema.columns or target in schema.key_columns:
         raise TaskError(

@@ -137,7 +137,7 @@ def _time_range(db: Database, tables: Sequence[str], until: Any, rows: int) -> T
         raise TaskError(
             "no_time",
             f"{where} has a row with a time{when}.",
-            hint="Name a time column in the manifest.",
+            hint="Name a time column in a --schema file: TABLE: {time_col: COLUMN}.",
         )
     ends = np.sort(np.concatenate(newest))[-few - 1 :]
     jumps = np.flatnonzero(np.diff(ends) > np.maximum(ends[:-1] - min(low), 1))

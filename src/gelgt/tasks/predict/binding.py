@@ -47,7 +47,7 @@ class Binding:
                 "bad_entity",
                 f"The table '{table.name}' has no primary key.",
                 column.span,
-                "Name one in the manifest.",
+                f"Name one in a --schema file: {table.name}: {{pkey: COLUMN}}.",
             )
         if column.name != "*" and self.scope.column(column, table, "here") != table.pkey:
             raise self.scope.error(
@@ -169,7 +169,7 @@ class Binding:
                 f"The rows of '{table.name}' {self._undated(table)}, so no window can hold them.",
                 aggregate.column.span,
                 "Name a time column (time_col), or the foreign keys that date its rows "
-                "(dated_by), in the manifest.",
+                "(dated_by), in a --schema file.",
             )
         return linked
 
