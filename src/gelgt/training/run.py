@@ -102,9 +102,11 @@ def _claimed_run(
     with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
         clock.progress, stop = journal, journal.hears(stop)
         journal.works_with(crew)
+        findings = tuple(task_findings(db, task, config.sampling.hops))
+        for text in told(findings, db.source):
+            clock.progress.notice(text)
         data = _opened(db, task, config)
         device = choose_device(options.device) if workers is None else workers.device
-        findings = tuple(task_findings(db, task, config.sampling.hops))
         about = (content_hash, device, clock, budget, stop, workers, findings)
         job = Job(data, config, options, out, key, *about)
         _tell_data(job)
@@ -155,8 +157,7 @@ def _tell_data(job: Job) -> None:
         f"{data.graph.num_nodes:,} rows in {len(data.graph.tables)} tables; labels: {rows}; "
         f"{data.sampling.visibility}",
     )
-    notices = data.notices(train.windows, train.retrain)
-    for text in [*told(job.findings, data.db.source), *notices]:
+    for text in data.notices(train.windows, train.retrain):
         job.progress.notice(text)
     if train.retrain:
         # Labels that cannot be computed are better known now than after training.
