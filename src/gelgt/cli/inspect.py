@@ -129,9 +129,8 @@ def _print_tables(tables: Mapping[str, Any]) -> None:
         _star(key) for table in tables.values() for key in table["foreign_keys"]
     )
     width = _width() - sum(max(len(row[i]) for row in [headers, *rows]) + 2 for i in range(6))
-    if len(tables) > FEW and width < len(
-        "customer_id → customers"
-    ):  # the range of times is in --table and --json
+    # The range of times is in --table and --json too.
+    if len(tables) > FEW and width < len("customer_id → customers"):
         width += max(len(row[4]) for row in [headers, *rows]) + 2
         headers, rows = [h for h in headers if h != "from … to"], [r[:4] + r[5:] for r in rows]
     for row, table in zip(rows, tables.values()):
