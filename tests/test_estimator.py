@@ -186,3 +186,44 @@ def test_mistakes_are_told_early() -> None:
     with pytest.raises(GelgtError) as caught:
         gelgt.GelGT().fit({}, "PREDICT …", resume=True)
     assert caught.value.code == "bad_option"
+
+
+def leaky() -> gelgt.Database:
+    """Users whose `closed_at` lies behind their visits, and labels of them."""
+    days = pd.date_range("2024-01-01", periods=60)
+    users = pd.DataFrame({"id": range(60), "joined_at": days})
+    users["closed_at"] = days + pd.to_timedelta(range(200, 260), "D")
+    owners = [i % 60 for i in range(600)]
+    times = pd.Timestamp("2024-03-01") + pd.to_timedelta(range(0, 3_000, 5), "h")
+    visits = pd.DataFrame({"id": range(600), "user_id": owners, "at": times})
+    return gelgt.open({"users": users, "visits": visits})
+
+
+def test_fit_warns_of_leaks_before_and_after() -> None:
+    db = leaky()
+    model = gelgt.GelGT(settings=TINY)
+    with pytest.warns(UserWarning, match="users.closed_at") as warned:
+        model.fit(db, "PREDICT COUNT(visits.*, 0, 5, days) > 0 FOR EACH users.id")
+    told = [str(w.message) for w in warned if "users.closed_at" in str(w.message)]
+    assert len(told) == 2
+    assert told[0].startswith("leak: users.closed_at (60): later than 'joined_at'")
+    assert told[1].startswith("users.closed_at: suspected leak, ")
+    assert [f["is_accepted"] for f in model.metrics["findings"]] == [False]
+
+
+def test_fit_stops_at_an_error_that_nobody_accepts() -> None:
+    db = gelgt.open({"users": pd.DataFrame({"id": range(40), "score": range(40)})})
+    moments = [f"2024-{month:02}-01" for month in range(1, 10)]
+    labels = pd.DataFrame(
+        [(i, at, (i + int(at[6])) % 2) for at in moments for i in range(40)],
+        columns=["id", "at", "target"],
+    )
+    task = db.task(
+        labels, entity="users.id", timedelta="20 days", val="2024-06-15", test="2024-08-15"
+    )
+    with pytest.raises(GelgtError, match="no table has a time column") as error:
+        gelgt.GelGT(settings=TINY).fit(db, task)
+    assert error.value.code == "unanswered_findings"
+    match = "accepted: no table has a time column"
+    with pytest.warns(UserWarning, match="error: users"), pytest.warns(UserWarning, match=match):
+        gelgt.GelGT(settings=TINY).fit(db, task, accept=["no_times:users"])

@@ -10,7 +10,7 @@ model = gelgt.load("runs/churn")
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,11 @@ from gelgt.files import whole_folder
 from gelgt.inference import Prediction, Predictor, Recommend, evaluate_run
 from gelgt.presets import PRESETS, RunConfig
 from gelgt.runs.folder import read_json
+from gelgt.runs.words import doubts
+from gelgt.schema.finding_text import told
 from gelgt.sources import Database, open
 from gelgt.tasks import Task
+from gelgt.tasks.task_findings import check_answered, task_findings
 from gelgt.tasks.times import timestamp
 from gelgt.training import Options, Progress, Run, load_run, train_run
 
@@ -99,9 +102,13 @@ class GelGT:
         *,
         resume: bool = False,
         retrain_all: bool = False,
+        accept: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> "GelGT":
         """Train on a task, with early stopping, baselines beside it.
+
+        Findings about the tables that the task uses are warnings, notices aside; an error among
+        them stops the training.
 
         Args:
             db: A `Database`, or anything that `gelgt.open` takes.
@@ -110,10 +117,12 @@ class GelGT:
                 it with `save`).
             resume: Go on where a run in `out` was cut off.
             retrain_all: After the test score is known, retrain on all labels, those of test too.
+            accept: Findings of severity ``error`` that may stay unanswered, each as
+                ``CODE:TABLE.COLUMN`` or ``CODE:TABLE``.
             progress: Is told of phases, steps and epochs.
 
         Raises:
-            GelgtError: the task cannot be trained, or `out` is taken.
+            GelgtError: the task cannot be trained, `out` is taken, or ``unanswered_findings``.
         """
         if resume and out is None:
             raise GelgtError(
@@ -134,12 +143,17 @@ class GelGT:
             resume=resume,
             retrain_all=retrain_all,
             device=self.device,
+            accept=tuple(accept),
         )
         config = RunConfig.of(self.preset, chosen.task_type, self._changes(), self.kind)
+        findings = task_findings(database, chosen, config.sampling.hops)
+        check_answered(findings, options.accept)
+        _tell(told([f for f in findings if f.severity != "notice"], database.source))
         self._run = train_run(
             database, chosen, Path(out).expanduser(), config, options, progress=progress
         )
         self._home, self._database, self._predictor = home, database, None
+        _tell(doubts(self._run.record))
         return self
 
     def evaluate(

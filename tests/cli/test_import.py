@@ -41,7 +41,7 @@ def test_json_with_findings(run: Run, tmp_path: Path) -> None:
         ("dangling_key", "orders", "user_id", 1),
     }
     assert (
-        "  dangling_key: orders.user_id (1): no such row in 'users': 9; kept as null"
+        "warning  dangling_key: orders.user_id (1): no such row in 'users': 9; kept as null"
         in run("import", tmp_path / "a.db", tmp_path / "b").out
     )
 

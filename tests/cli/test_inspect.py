@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+import yaml
+
 from gelgt.schema.report import inspect
 from gelgt.sources import open as open_source
+from wide_database import wide_database
 
 Run = Callable[..., Any]
 
@@ -55,8 +59,68 @@ def test_findings_are_listed(run: Run, tmp_path: Path) -> None:
         "id,created_at,country\n1,2024-01-01,SE\n2,2024-01-02,SE\n"
     )
     lines = run("inspect", tmp_path).out.splitlines()
-    assert "1 finding" in lines
-    assert "  constant_column: orders.country (2): one value in all rows: 'SE'" in lines
+    assert "1 finding: 1 notice" in lines
+    assert "notice   constant_column: orders.country: one value in all rows: 'SE'" in lines
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wide_database(tmp_path_factory.mktemp("wide") / "wide.db")
+
+
+def test_a_wide_schema_fits_on_two_screens(run: Run, wide: Path) -> None:
+    result = run("inspect", wide)
+    lines = result.out.splitlines()
+    assert lines[0].endswith("68 tables, 3,243 rows")
+    assert len(lines) <= 100
+    assert max(map(len, lines)) <= 120
+    heads = [line.split()[0] for line in lines if line]
+    for name in ("salesorderheader", "personphone", "vendor"):
+        assert heads.count(name) == 1, "a line each"
+    assert "18 lookup tables (no time, no keys to others): addresstype 19" in result.out
+    assert heads.index("leak") < heads.index("warning") < heads.index("notice")
+    assert "shipdate of 9 tables: later than 'placed_at'" in result.out
+    assert "modifieddate of 35 tables" in result.out
+    assert "manifest" not in result.out
+
+
+def test_a_wide_schema_in_json_keeps_everything(run: Run, wide: Path) -> None:
+    report = run("inspect", wide, "--json").json
+    assert len(report["tables"]) == 68
+    assert all(f["severity"] in ("leak", "warning", "notice") for f in report["findings"])
+    late = [f for f in report["findings"] if f["code"] == "suspected_leak"]
+    assert len(late) == 9
+    assert late[0]["repair"] == {"tables": {late[0]["table"]: {"kinds": {"shipdate": "ignored"}}}}
+    assert report["findings"][:9] == late
+
+
+def test_one_table_with_its_columns(run: Run, wide: Path) -> None:
+    out = run("inspect", wide, "--table", "creditcard").out
+    assert out.splitlines()[0] == "creditcard: 60 rows"
+    assert "currencyrateid → currencyrate (FOREIGN KEY of the database)" in out
+    assert "as new as currencyrate.placed_at and employee.created_at" in out
+    assert "# creditcard: {dated_by: currencyrateid}" in out
+    assert "# creditcard: {dated_by: null}" in out
+    assert "constant_column: 2 columns have one value" in out
+    assert "salesorderheader" not in out
+    report = run("inspect", wide, "--table", "creditcard", "--json").json
+    assert list(report["tables"]) == ["creditcard"]
+    assert {f["table"] for f in report["findings"]} == {"creditcard"}
+    missing = run("inspect", wide, "--table", "creditcards", "--json")
+    assert (missing.code, missing.error) == (2, "unknown_table")
+
+
+def test_how_few_tables_are_dated(run: Run, shop_source: Path, tmp_path: Path) -> None:
+    """With the YAML that states otherwise."""
+    (tmp_path / "schema.yaml").write_text("orders: {time_col: null}")
+    lines = run("inspect", shop_source, "--schema", tmp_path / "schema.yaml").out.splitlines()
+    about = lines.index("  orders: as new as customers.signed_up_at (through customer_id)")
+    assert about > lines.index("Tables without a time column")
+    stated = [line.removeprefix("    to state otherwise: ") for line in lines[about + 1 :][:2]]
+    assert [yaml.safe_load(line) for line in stated] == [
+        {"orders": {"dated_by": None}},
+        {"orders": {"time_col": "placed_at"}},
+    ]
 
 
 def test_drawings(run: Run, shop_source: Path, tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_nothing_but_the_protocol_on_standard_output(
     noisy = (
         "import gelgt.integrations.tools as t, os\n"
         "whole = t.inspect\n"
-        "def loud(db):\n"
-        "    print('noise'); os.write(1, b'more noise\\n'); return whole(db)\n"
+        "def loud(*given):\n"
+        "    print('noise'); os.write(1, b'more noise\\n'); return whole(*given)\n"
         "t.inspect = loud\n"
         "from gelgt.cli import main; main()"
     )

@@ -1,5 +1,6 @@
 """Everything a user should know is found, with its count, and nothing is said about clean rows."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 import gelgt
 from gelgt.demo import Shop
 from gelgt.schema.findings import find, statistics
-from gelgt.schema.model import Finding
+from gelgt.schema.model import Dating, Finding
 
 DAYS = pd.date_range("2024-01-01", periods=4)
 USERS = pd.DataFrame({"id": [1, 2, 3, 4], "joined_at": DAYS, "name": ["Ann", "Bob", "Cid", "Dee"]})
@@ -45,6 +46,7 @@ def test_what_the_import_saw_comes_first() -> None:
         )
     )
     assert [(f.code, f.count) for f in listed] == [("dangling_key", 1), ("all_null_column", 4)]
+    assert [f.severity for f in listed] == ["warning", "notice"], "a fourth of the orders"
     assert "99" in listed[0].message
 
 
@@ -80,12 +82,55 @@ def test_a_single_table_is_not_unlinked() -> None:
 
 
 def test_dates_that_are_no_time_column() -> None:
-    findings = findings_of(users=USERS.rename(columns={"joined_at": "birth_date"}), orders=ORDERS)
+    born = USERS.rename(columns={"joined_at": "birth_date"})
+    born["birth_date"] -= pd.Timedelta(days=9_000)
+    findings = findings_of(users=born, orders=ORDERS)
     assert (findings["timeless_table"].table, findings["timeless_table"].column) == (
         "users",
         "birth_date",
     )
     assert "no_times" not in findings
+    assert findings["timeless_table"].severity == "notice", "they were born before it all began"
+
+
+def test_rows_that_are_visible_before_their_date() -> None:
+    """`ends_on` of users that are always visible lies behind the validation time."""
+    finding = findings_of(
+        users=USERS.rename(columns={"joined_at": "ends_on"}).assign(
+            ends_on=DAYS + pd.Timedelta(days=1)
+        ),
+        orders=ORDERS,
+    )["timeless_table"]
+    assert (finding.severity, finding.column, finding.count) == ("warning", "ends_on", 2)
+    assert finding.repair == {"tables": {"users": {"time_col": "ends_on"}}}
+
+
+def test_a_few_dangling_keys_are_a_notice() -> None:
+    users = [1] * 39 + [99]
+    days = pd.date_range("2024-01-01", periods=40)
+    orders = pd.DataFrame({"id": range(40), "user_id": users, "placed_at": days, "x": range(40)})
+    schema = {"orders": {"fkeys": {"user_id": "users"}}}
+    db = gelgt.open({"users": USERS, "orders": orders}, schema=schema)
+    assert [(f.code, f.severity) for f in find(db)] == [("dangling_key", "notice")]
+
+
+def test_a_table_that_is_left_out() -> None:
+    refunds = pd.DataFrame({"id": [1, 2], "order_id": [5, 6], "why": ["a", "b"]})
+    db = gelgt.open({"users": USERS, "orders": ORDERS, "refunds": refunds})
+    dating = Dating(evidence="orders are named long after their time", rule="unknown")
+    table = replace(db.table("refunds"), dating=dating)
+    db.schema = replace(db.schema, tables={**db.schema.tables, "refunds": table})
+    (finding,) = (f for f in find(db) if f.code == "left_out_table")
+    assert (finding.table, finding.severity) == ("refunds", "warning")
+    assert "orders are named long after their time" in finding.message
+    assert finding.repair == {"tables": {"refunds": {"dated_by": "order_id"}}}
+
+
+def test_a_date_of_one_load_tells_nothing() -> None:
+    days = pd.date_range("2024-01-01", periods=60)
+    orders = pd.DataFrame({"id": range(60), "placed_at": days, "loaded_on": days[-1]})
+    codes = {f.code: f.column for f in find(gelgt.open({"orders": orders}))}
+    assert codes == {"constant_column": "loaded_on"}
 
 
 def test_a_database_without_any_time() -> None:
@@ -94,6 +139,10 @@ def test_a_database_without_any_time() -> None:
     )
     assert "users" in findings["no_times"].message
     assert "orders" in findings["no_times"].message
+    assert findings["no_times"].severity == "error"
+    assert findings["no_times"].repair is None
+    dated = findings_of(users=USERS.rename(columns={"joined_at": "birth_date"}))["no_times"]
+    assert dated.repair == {"tables": {"users": {"time_col": "birth_date"}}}
 
 
 def test_dangling_keys_of_a_folder_from_elsewhere(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def evaluate_command(
     from gelgt.cli.scores import (
         baseline_words,
         interval_lines,
+        print_doubts,
         print_scores,
         ranking_lines,
         regime_words,
@@ -48,6 +49,7 @@ def evaluate_command(
         "split": split,
         "source": run.address(loaded),
         "seconds": round(time.perf_counter() - start, 2),
+        "findings": [finding.model_dump(mode="json") for finding in record.findings],
     }
     if as_json:
         print_json(result)
@@ -64,5 +66,6 @@ def evaluate_command(
         say(*baseline_words(scored["baseline_labels"]))
     if scored["intervals"]:
         say("", *interval_lines(scored["intervals"], split))
+    print_doubts(record)
     for text in scored["notices"]:
         note(f"note: {text}")

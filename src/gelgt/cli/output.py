@@ -5,12 +5,15 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from gelgt.errors import GelgtError
+
+if TYPE_CHECKING:
+    from gelgt.schema.model import Finding
 
 
 class _Console(Console):
@@ -46,6 +49,13 @@ def say(*lines: str, style: str | None = None) -> None:
 def note(line: str) -> None:
     """Something beside the result: to standard error, so that a pipe gets the result alone."""
     console(stderr=True).print(line, markup=False, style="dim" if sys.stderr.isatty() else None)
+
+
+def graver_findings(findings: "Iterable[Finding]", source: str) -> list[str]:
+    """Lines about the findings of a prediction, notices aside: `gelgt inspect` lists those."""
+    from gelgt.schema.finding_text import told
+
+    return told([finding for finding in findings if finding.severity != "notice"], source)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gelgt.cli.bundle import bundled
 from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import JsonFlag, RunOptions
-from gelgt.cli.output import note, print_json, print_table, say
+from gelgt.cli.output import graver_findings, note, print_json, print_table, say
 from gelgt.cli.predict_options import OutputOptions, RecommendOptions, SeedOptions
 from gelgt.cli.shard_options import ShardOptions
 from gelgt.errors import GelgtError
@@ -93,6 +93,7 @@ def _predict(
         "run": str(run.run),
         "source": run.address(loaded),
         "notices": list(rows.notices),
+        "findings": [finding.to_dict() for finding in predictor.findings],
     }
     if out is not None:
         opened = time.perf_counter()
@@ -108,7 +109,7 @@ def _predict(
     if as_json:
         print_json(result)
         return
-    for text in rows.notices:
+    for text in (*graver_findings(predictor.findings, result["source"]), *rows.notices):
         note(f"note: {text}")
     if out is None:
         shown = SHOWN if predictor.task.dst_entity_table is None else SHOWN_LISTS

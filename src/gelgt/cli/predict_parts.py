@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gelgt.cli.lean import load_deferred
 from gelgt.cli.options import RunOptions
-from gelgt.cli.output import note, print_json, say
+from gelgt.cli.output import graver_findings, note, print_json, say
 from gelgt.cli.shard_options import ShardOptions
 
 if TYPE_CHECKING:
@@ -36,11 +36,16 @@ def predict_parts(
         note(f"interrupted: what is committed in {folder} stays; the same command goes on from it")
         raise
     result = _result(folder, plan, made, time.perf_counter() - begin)
-    result |= {"run": str(run.run), "notices": list(scorer.notices)}
+    findings = scorer.predictor.findings
+    result |= {
+        "run": str(run.run),
+        "notices": list(scorer.notices),
+        "findings": [finding.to_dict() for finding in findings],
+    }
     if as_json:
         print_json(result)
         return
-    for text in scorer.notices:
+    for text in (*graver_findings(findings, scorer.predictor.db.source), *scorer.notices):
         note(f"note: {text}")
     say(_sentence(folder, result))
 

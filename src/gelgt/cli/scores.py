@@ -8,7 +8,8 @@ from typing import Any
 from gelgt.calibration import ProbabilityMap
 from gelgt.cli.output import print_table, say
 from gelgt.runs.record import Profile, Retrained, RunRecord, TimeFacts
-from gelgt.runs.words import ranking_words, repeat_words, score_words
+from gelgt.runs.words import doubts, ranking_words, repeat_words, score_words
+from gelgt.schema.finding_text import MOST_TOLD
 
 Scores = Mapping[str, float | None]
 # what of metrics.json `gelgt train --json` prints
@@ -33,6 +34,7 @@ RUN_KEYS = {
     "retrain",
     "time",
     "ranking",
+    "findings",
 }
 TASK_KEYS = {"name", "task_type", "entity_table", "rows", "val_timestamp", "test_timestamp"}
 
@@ -136,8 +138,20 @@ def print_run(
     )
     if record.time.cut_off:
         say("", time_words(record.time))
+    print_doubts(record)
     if profile is not None:
         print_profile(profile)
+
+
+def print_doubts(record: RunRecord) -> None:
+    """Findings because of which the scores may be wrong."""
+    listed = list(doubts(record))
+    if not listed:
+        return
+    say("", "These scores may be wrong", style="bold")
+    say(*(f"  {words}" for words in listed[:MOST_TOLD]))
+    if len(listed) > MOST_TOLD:
+        say(f"  and {len(listed) - MOST_TOLD} more; report.html lists them")
 
 
 def interval_lines(measured: Mapping[str, Mapping[str, Any]], split: str = "test") -> list[str]:

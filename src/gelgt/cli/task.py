@@ -7,7 +7,7 @@ import typer
 
 from gelgt.cli.bundle import bundled
 from gelgt.cli.options import JsonFlag, SourceOptions, TaskOptions
-from gelgt.cli.output import print_json, print_table, say
+from gelgt.cli.output import note, print_json, print_table, say
 
 if TYPE_CHECKING:
     from gelgt.tasks import Task
@@ -35,12 +35,20 @@ def task_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Turn a question into label tables: show them, then write them."""
-    labels = task.make(source.open())
+    from gelgt.schema.finding_text import told
+    from gelgt.tasks.task_findings import task_findings
+
+    db = source.open()
+    labels = task.make(db)
+    findings = task_findings(db, labels)
     if not as_json:
         print_task(labels)
+        for text in told(findings, db.source):
+            note(f"note: {text}")
     folder = None if dry_run else labels.save(out, overwrite=overwrite)
     if as_json:
-        print_json(task_json(labels) | {"out": None if folder is None else str(folder)})
+        listed = {"findings": [finding.to_dict() for finding in findings]}
+        print_json(task_json(labels) | listed | {"out": None if folder is None else str(folder)})
     elif folder is not None:
         say("", f"written to {folder}")
 

@@ -92,6 +92,14 @@ class TrainingOptions:
         ),
     ] = None
     device: DeviceOption = "auto"
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            metavar="CODE:TABLE.COLUMN",
+            help="Train though this finding of severity error is not answered; repeatable.",
+        ),
+    ] = None
     baseline_hops: Annotated[
         int,
         typer.Option(
@@ -137,6 +145,7 @@ class TrainingOptions:
             command=command,
             began=began,
             before=before,
+            accept=tuple(self.accept or ()),
         )
 
 

@@ -28,7 +28,7 @@ class Column:
         return SchemaError(
             "bad_kind",
             f"'{self.table}.{self.name}' holds {arrow} values and cannot be {kind}.",
-            hint="Write another kind, or 'ignored', into the manifest.",
+            hint="Write another kind, or 'ignored', into a --schema file.",
         )
 
     def check_utf8(self, texts: pa.Array) -> pa.Array:

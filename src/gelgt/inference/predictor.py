@@ -22,12 +22,14 @@ from gelgt.errors import GelgtError
 from gelgt.inference.bounds import Bounds, bounds_of
 from gelgt.inference.prediction import VECTOR, Prediction
 from gelgt.inference.recommend import Recommend, nothing_there, recommended_table
+from gelgt.inference.run_findings import prediction_findings
 from gelgt.inference.seeds import SeedRows, choose_seeds, default_time, named_seeds
 from gelgt.inference.source import open_for
 from gelgt.inference.task import run_definition
 from gelgt.memory import check_memory
 from gelgt.runs.folder import Run
 from gelgt.sampling import Seeds, make_seeds
+from gelgt.schema.model import Finding
 from gelgt.scoring.load import run_data, run_scorer
 from gelgt.scoring.memory import needed_memory
 from gelgt.scoring.recommend import RecommendScorer
@@ -63,6 +65,7 @@ class Predictor:
 
     Attributes:
         notices: What there is to say about the source.
+        findings: What the user should know about its tables (`run_findings.py`).
 
     Raises:
         GelgtError: the source lacks what the model knows, or the weights do not fit.
@@ -80,6 +83,10 @@ class Predictor:
         data = run_data(run, self.db, self.task, prediction_sampling(run.config.sampling))
         self.target, self.graph = data.target, data.graph
         self.scorer = run_scorer(run, data, choose_device(device), batch_size)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        return prediction_findings(self.run.record, self.db, self.task)
 
     # Tables.
     @property

@@ -12,6 +12,7 @@ from gelgt.inference import Predictor, Recommend
 from gelgt.integrations.held import HeldPredictor
 from gelgt.runs.record import RunRecord
 from gelgt.schema.report import inspect
+from gelgt.sources.cached_findings import findings_of
 
 MAX_ENTITIES = 200  # that one call predicts for
 MAX_RANKED = 50_000  # entities among which the highest or lowest are looked for
@@ -35,7 +36,7 @@ class RunTools:
     def inspect(self, run: str | None = None) -> dict[str, Any]:
         """Tables, keys, time columns and column kinds of a run's source, and what looks wrong."""
         with self._of(run).use() as predictor:
-            report = inspect(predictor.db)
+            report = inspect(predictor.db, findings_of(predictor.db))
         tables, rest = _cut_mapping(report["tables"])
         return {
             "name": report["name"],

@@ -10,6 +10,7 @@ from gelgt.report.sections import (
     attention,
     calibration,
     coverage,
+    data_findings,
     explanation,
     learning,
     outcome,
@@ -63,6 +64,7 @@ def page(run: Run) -> str:
         explanation,
         profile,
         attention,
+        data_findings,
         setup,
     )
     sections: list[Section] = [

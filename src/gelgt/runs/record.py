@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gelgt.calibration import Coverage, ProbabilityMap
 from gelgt.errors import GelgtError
+from gelgt.schema.model import Finding
+from gelgt.schema.severity import Severity
 
 # of run folders: 2 renamed settings, 3 lists the history columns, 4 has others and a columns
 # network, 5 mixes it with the others and centres targets by their median (CHANGELOG.md)
@@ -113,6 +115,31 @@ class HistoryFacts(Part):
         return [column.name for column in self.columns if not column.is_code]
 
 
+class FindingFacts(Part):
+    """A finding about a table that the run reads (`schema/findings.py`).
+
+    Attributes:
+        is_accepted: Whether the user let it stay unanswered (`--accept`).
+        share: Of a suspected leak, the share of the trees' gain that history columns have which
+            read the column; None where nothing was measured.
+    """
+
+    code: str
+    severity: Severity
+    table: str
+    column: str | None = None
+    count: int | None = None
+    message: str = ""
+    repair: dict[str, Any] | None = None
+    is_accepted: bool = False
+    share: float | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """The finding without what the run knows of it."""
+        return Finding(**self.model_dump(exclude={"is_accepted", "share"}))
+
+
 class RankingFacts(Part):
     """What a recommendation chooses from.
 
@@ -188,6 +215,7 @@ class RunRecord(Part):
     members: list[Member] = []
     trees: TreeFacts | None = None
     history: HistoryFacts | None = None
+    findings: list[FindingFacts] = []
     ranking: RankingFacts | None = None
     time: TimeFacts = TimeFacts()
     retrain: Retrained | None = None

@@ -1,4 +1,7 @@
-"""What the baselines of a recommendation are, in words: for the command line and the report."""
+"""What the baselines of a recommendation are, and what suspected leaks and accepted findings mean
+for a run, in words: for the command line and the report."""
+
+from collections.abc import Iterator
 
 from gelgt.runs.record import RankingFacts, RunRecord
 
@@ -48,6 +51,30 @@ def score_words(record: RunRecord) -> str:
         f"Scores are of the first {record.ranking.k} recommendations, over the rows that have at "
         "least one right one."
     )
+
+
+def doubts(record: RunRecord) -> Iterator[str]:
+    """Why the scores of a run may be wrong: its accepted errors, and the suspected leaks with their
+    share of the trees' gain, the largest first.
+
+    Example:
+        >>> from gelgt.runs.record import FindingFacts, TaskFacts
+        >>> task = TaskFacts(name="t", task_type="binary_classification")
+        >>> leak = FindingFacts(
+        ...     code="suspected_leak", severity="leak", table="customers", column="left", share=0.61
+        ... )
+        >>> record = RunRecord(task=task, metric="roc_auc", metrics={}, findings=[leak])
+        >>> list(doubts(record))
+        ["customers.left: suspected leak, 61 % of the trees' gain"]
+    """
+    for each in record.findings:
+        if each.is_accepted:
+            words = each.code.replace("_", " ")
+            yield f"{each.finding.place}: {words}, accepted: {each.message}"
+    leaks = [f for f in record.findings if f.severity == "leak" and not f.is_accepted]
+    for each in sorted(leaks, key=lambda f: -(f.share or 0)):
+        words = f"{each.finding.place}: suspected leak"
+        yield words if each.share is None else f"{words}, {_percent(each.share)} of the trees' gain"
 
 
 def _percent(share: float) -> str:

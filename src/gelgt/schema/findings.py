@@ -4,7 +4,8 @@ Most of them come from the statistics in Parquet files; only times and suspected
 need the rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from gelgt.schema.leaks import find_leaks
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
+from gelgt.schema.severity import GRAVE_SHARE, rank
 
 
 class Rows(Protocol):
@@ -24,6 +26,9 @@ class Rows(Protocol):
 
     schema: DatabaseSchema
     import_findings: list[Finding]
+
+    @property
+    def val_timestamp(self) -> Any: ...
 
     def num_rows(self, table: str) -> int: ...
 
@@ -39,7 +44,7 @@ class Rows(Protocol):
 
 
 def find(db: Rows) -> list[Finding]:
-    """All findings of a database, those of the import first."""
+    """All findings of a database, the gravest first."""
     findings = list(db.import_findings)
     referred = {fk.table for table in db.schema.tables.values() for fk in table.foreign_keys}
     for table in db.schema.tables.values():
@@ -50,11 +55,42 @@ def find(db: Rows) -> list[Finding]:
             findings += _dangling(db, table, reported)
             findings += _pointers(table)
             findings += _undated(db, table)
-    if all(table.time_column is None for table in db.schema.tables.values()):
-        names = ", ".join(db.schema.tables)
-        message = f"no table has a time column ({names}): nothing can be predicted ahead of time"
-        findings.append(Finding("no_times", next(iter(db.schema.tables)), message=message))
-    return findings + find_leaks(db)
+    constant = {(f.table, f.column) for f in findings if f.code == "constant_column"}
+    leaks = [f for f in find_leaks(db) if (f.table, f.column) not in constant]
+    return ranked(weighed(db, f) for f in [*findings, *_no_times(db.schema), *leaks])
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, the gravest first; those of one code stay together, in the order of the tables."""
+    return sorted(findings, key=lambda f: rank(f.severity, f.code))
+
+
+def statement(table: str, **entries: Any) -> dict[str, Any]:
+    """What a `--schema` file says of a table."""
+    return {"tables": {table: entries}}
+
+
+def dates_of(table: TableSchema) -> list[str]:
+    """Columns that hold dates or times."""
+    return [c for c, kind in table.columns.items() if kind == "timestamp"]
+
+
+def weighed(db: Rows, finding: Finding) -> Finding:
+    """The finding with the severity that the share of its rows has."""
+    if finding.code not in ("dangling_key", "null_time") or finding.table not in db.schema.tables:
+        return finding
+    share = (finding.count or 0) / max(1, db.num_rows(finding.table))
+    return replace(finding, severity="warning") if share >= GRAVE_SHARE else finding
+
+
+def _no_times(schema: DatabaseSchema) -> list[Finding]:
+    tables = schema.tables
+    if any(table.time_column is not None for table in tables.values()):
+        return []
+    message = f"no table has a time column ({', '.join(tables)}): every row counts as always known"
+    dated = [(name, dates_of(table)[0]) for name, table in tables.items() if dates_of(table)]
+    repair = statement(dated[0][0], time_col=dated[0][1]) if dated else None
+    return [Finding("no_times", next(iter(tables)), message=message, repair=repair)]
 
 
 def _undated(db: Rows, table: TableSchema) -> list[Finding]:
@@ -79,29 +115,58 @@ def _table_findings(db: Rows, table: TableSchema, is_referred: bool) -> list[Fin
     if not table.foreign_keys and not is_referred and len(db.schema.tables) > 1:
         message = "no key links it to another table: it is never seen from an entity"
         findings.append(Finding("unlinked_table", name, message=message))
-    times = [c for c, t in table.columns.items() if t == "timestamp"]
-    if table.time_column is None and times:
-        rule = "count as always known"
-        if table.dating_keys:
-            rule = f"count as known with {dated_text(db.schema, table)}"
-        message = (
-            f"no time column was chosen among {', '.join(times)}: its rows {rule} unless "
-            "the manifest sets time_col"
-        )
-        findings.append(Finding("timeless_table", name, times[0], message=message))
+    if table.is_left_out:
+        evidence = table.dating.evidence if table.dating is not None else ""
+        message = f"left out of the model: {evidence or 'nothing says since when its rows exist'}"
+        keys = [fk.column for fk in table.foreign_keys if db.schema.tables[fk.table].has_time]
+        repair = statement(name, dated_by=keys[0]) if keys else None
+        findings.append(Finding("left_out_table", name, message=message, repair=repair))
+    elif table.time_column is None and dates_of(table):
+        findings.append(_timeless(db, table))
+    if table.dating is not None and table.dating.doubt:
+        message = f"two readings of its time, so no label is about it: {table.dating.doubt}"
+        repair = statement(name, dated_by=list(table.dating.keys))
+        findings.append(Finding("undecided_time", name, message=message, repair=repair))
     return findings
+
+
+def _timeless(db: Rows, table: TableSchema) -> Finding:
+    """A table with dates, none of which is its time: a risk where rows are visible before their
+    date."""
+    times = dates_of(table)
+    rule, late = "count as always known", {}
+    if table.is_named_first:
+        rule = "count as known from the first timed row that names them"
+    elif table.dating_keys:
+        rule = f"count as known with {dated_text(db.schema, table)}"
+    else:
+        late = _later_than_validation(db, table, times)
+    message = f"no time column was chosen among {', '.join(times)}: its rows {rule}"
+    if not late:
+        return Finding("timeless_table", table.name, times[0], None, message)
+    column, count = max(late.items(), key=lambda entry: entry[1])
+    message += f", though '{column}' lies after the validation time in {count:,} of them"
+    repair = statement(table.name, time_col=column)
+    return Finding("timeless_table", table.name, column, count, message, "warning", repair)
+
+
+def _later_than_validation(db: Rows, table: TableSchema, columns: list[str]) -> dict[str, int]:
+    """How many values of some columns lie after the validation time, where any do."""
+    if db.val_timestamp is None:
+        return {}
+    limit = pa.scalar(np.datetime64(db.val_timestamp, "us"))
+    late = dict.fromkeys(columns, 0)
+    for batch in db.batches(table.name, columns):
+        for name, values in zip(columns, batch.columns):
+            late[name] += pc.sum(pc.greater(values, limit).cast(pa.int64())).as_py() or 0
+    return {name: count for name, count in late.items() if count}
 
 
 def _pointers(table: TableSchema) -> list[Finding]:
     """Foreign keys that are filled or changed after a row is made."""
     names = table.dating.pointers if table.dating is not None else ()
-    message = (
-        "filled or changed after its row was made, so a model does not follow it; the "
-        "manifest can state what dates the rows"
-    )
-    return [
-        Finding("pointer", table.name, column, message=f"{message} (dated_by)") for column in names
-    ]
+    message = "filled or changed after its row was made, so a model does not follow it"
+    return [Finding("pointer", table.name, column, message=message) for column in names]
 
 
 def _column_findings(db: Rows, table: TableSchema) -> list[Finding]:

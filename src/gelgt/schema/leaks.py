@@ -3,10 +3,13 @@
 Signs: a date later than the row's time; a column that is empty in the newest rows and full in older
 ones; a column that is empty exactly where such a date is; a number that equals how many child rows
 there are today; a foreign key to rows that are newer than its own. They are signs, not proofs: the
-user decides, and sets the kind of the column to `ignored` in the manifest.
+user decides, and sets the kind of the column to `ignored` in a `--schema` file.
+
+Columns are read batch by batch, and only counts are kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,9 +18,7 @@ import pyarrow.compute as pc
 
 from gelgt.schema.model import DatabaseSchema, Finding, TableSchema, dated_text
 
-Nulls = np.ndarray[Any, Any]  # (rows,) where a column is null, in time order
 MIN_ROWS = 50  # below this, shares say nothing
-_REPAIR = "if it is only known later, set its kind to 'ignored' in the manifest"
 
 
 class LeakRows(Protocol):
@@ -49,46 +50,62 @@ def find_leaks(db: LeakRows) -> list[Finding]:
     return findings
 
 
+def _suspect(table: TableSchema, column: str, count: int, evidence: str) -> Finding:
+    """A column whose values are hidden from the model if the user says so."""
+    repair = {"tables": {table.name: {"kinds": {column: "ignored"}}}}
+    return Finding("suspected_leak", table.name, column, count, evidence, repair=repair)
+
+
+def _read(table: TableSchema) -> list[str]:
+    """Columns whose values a model reads at the time of the row, the time column aside."""
+    masked = {c for date in table.event_dates or () for c in (date.column, *date.filled)}
+    return [
+        c
+        for c, kind in table.kinds.items()
+        if c != table.time_col and kind.kind != "ignored" and c not in masked
+    ]
+
+
 def _after_the_fact(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Dates later than the row's time, and columns that are filled after it."""
-    columns = [c for c, k in table.kinds.items() if c != table.time_col and k.kind != "ignored"]
-    times = [c for c in columns if table.columns[c] == "timestamp"]
-    nulls, later, filled = _scan(db, table, columns, times)
+    columns = _read(table)
+    scan = _Scan.of(db, table, columns, [c for c in columns if table.columns[c] == "timestamp"])
+    late = [
+        c for c, filled in scan.filled.items() if filled >= MIN_ROWS and scan.later[c] >= filled / 2
+    ]
     findings: list[Finding] = []
-    late = {}
-    for c in times:
-        share = later[c] / filled[c] if filled[c] else 0.0
-        if filled[c] >= MIN_ROWS and share >= 0.5:
-            late[c] = nulls[c]
-            message = (
-                f"later than '{table.time_col}' in {share:.0%} of its rows: a row would "
-                f"tell its own future; {_REPAIR}"
-            )
-            findings.append(Finding("suspected_leak", table.name, c, later[c], message))
+    for c in late:
+        share = scan.later[c] / scan.filled[c]
+        message = (
+            f"later than '{table.time_col}' in {share:.0%} of its rows: a row would tell its own "
+            "future"
+        )
+        findings.append(_suspect(table, c, scan.later[c], message))
     for c in columns:
-        message = "" if c in late else _filled_later(nulls[c], late, str(table.time_col))
+        message = "" if c in late else _filled_later(scan, c, late, str(table.time_col))
         if message:
-            count = int(nulls[c].size - nulls[c].sum())
-            findings.append(Finding("suspected_leak", table.name, c, count, message))
+            findings.append(_suspect(table, c, scan.rows - scan.nulls[c], message))
     return findings
 
 
-def _filled_later(nulls: Nulls, late: Mapping[str, Nulls], time_col: str) -> str:
+def _filled_later(scan: "_Scan", column: str, late: Sequence[str], time_col: str) -> str:
     """Why a column seems to be filled after its row came to be; empty where it does not.
 
     Args:
-        nulls: Where the column is null.
-        late: The same of the columns with dates later than the row's time.
+        scan: Where columns are null.
+        column: The column.
+        late: Columns with dates later than the row's time.
         time_col: The time column.
     """
-    for name, other in late.items():
-        if 0.02 < other.mean() < 0.98 and (other == nulls).mean() > 0.99:
-            return f"filled exactly where '{name}' is, which is later than '{time_col}'; {_REPAIR}"
-    recent, before = _recent_and_before(nulls)
+    for name in late:
+        is_partly_null = 0.02 < scan.nulls[name] / scan.rows < 0.98
+        if is_partly_null and scan.alike[name, column] > 0.99 * scan.rows:
+            return f"filled exactly where '{name}' is, which is later than '{time_col}'"
+    recent, before = scan.recent(column)
     if recent >= 0.5 and recent - before >= 0.4:
         return (
-            f"missing in {recent:.0%} of the newest rows but in {before:.0%} of older "
-            f"ones: filled after the fact; {_REPAIR}"
+            f"missing in {recent:.0%} of the newest rows but in {before:.0%} of older ones: filled "
+            "after the fact"
         )
     return ""
 
@@ -96,9 +113,7 @@ def _filled_later(nulls: Nulls, late: Mapping[str, Nulls], time_col: str) -> str
 def _after_the_date(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Dates of a table without a time column that lie after the rows that date it: its rows may
     have come to be then."""
-    columns = [
-        c for c, k in table.kinds.items() if table.columns[c] == "timestamp" and k.kind != "ignored"
-    ]
+    columns = [c for c in _read(table) if table.columns[c] == "timestamp"]
     row_times = db.row_times(table.name) if columns else np.zeros(0, np.int64)
     findings = []
     for column in columns:
@@ -114,10 +129,9 @@ def _after_the_date(db: LeakRows, table: TableSchema) -> list[Finding]:
         if filled >= MIN_ROWS and later >= filled / 2:
             message = (
                 f"later than {dated_text(db.schema, table)}, which dates its rows, in "
-                f"{later / filled:.0%} of them: "
-                f"if rows come to be then, name it as their time_col in the manifest; {_REPAIR}"
+                f"{later / filled:.0%} of them; if rows come to be then, it is their time_col"
             )
-            findings.append(Finding("suspected_leak", table.name, column, later, message))
+            findings.append(_suspect(table, column, later, message))
     return findings
 
 
@@ -135,11 +149,12 @@ def _newer_parents(db: LeakRows, table: TableSchema) -> list[Finding]:
         if filled >= MIN_ROWS and newer >= filled / 2:
             message = (
                 f"names rows of '{fk.table}' that are newer than the row itself in "
-                f"{newer / filled:.0%} of its rows: "
-                "filled or updated later; if it is updated, take it out of the table's fkeys in "
-                "the manifest and set its kind to 'ignored'"
+                f"{newer / filled:.0%} of its rows: filled or updated later"
             )
-            findings.append(Finding("suspected_leak", table.name, fk.column, newer, message))
+            pointers = sorted({*table.pointers, fk.column})
+            repair = {"tables": {table.name: {"dated_by": {"pointers": pointers}}}}
+            leak = Finding("suspected_leak", table.name, fk.column, newer, message, repair=repair)
+            findings.append(leak)
     return findings
 
 
@@ -163,71 +178,124 @@ def _count_newer(
     return newer, filled
 
 
-def _scan(
-    db: LeakRows, table: TableSchema, columns: list[str], times: list[str]
-) -> tuple[dict[str, Nulls], dict[str, int], dict[str, int]]:
-    """Where each column is null (row by row, in time order), and how many of its dates lie after
-    the row's time."""
-    assert table.time_col is not None
-    nulls: dict[str, list[Nulls]] = {c: [] for c in columns}
-    later, filled = dict.fromkeys(times, 0), dict.fromkeys(times, 0)
-    for batch in db.batches(table.name, [table.time_col, *columns]):
-        row_time = batch.column(0)
-        for c in columns:
-            nulls[c].append(batch.column(c).is_null().to_numpy(zero_copy_only=False))
-        for c in times:
-            after = pc.greater(batch.column(c), row_time)
-            later[c] += pc.sum(after.cast(pa.int64())).as_py() or 0
-            filled[c] += len(after) - after.null_count
-    return (
-        {c: np.concatenate(parts) if parts else np.zeros(0, bool) for c, parts in nulls.items()},
-        later,
-        filled,
-    )
+@dataclass
+class _Scan:
+    """Where the columns of a table are null, in time order, and which dates lie after the row's
+    time.
 
+    Attributes:
+        rows: Of the table.
+        nulls: Null values of each column.
+        newest: Those among the newest rows (at least 30, at most 5 %).
+        middle: Those in the middle half.
+        alike: For each date and column, in how many rows both are null or neither is.
+        later: Dates after the row's time.
+        filled: Dates of rows that have a time.
+    """
 
-def _recent_and_before(nulls: Nulls) -> tuple[float, float]:
-    """Share of nulls in the newest rows (at least 30, at most 5 %) and in the middle half."""
-    size = nulls.size
-    newest = max(30, size // 20)
-    return float(nulls[-newest:].mean()), float(nulls[size // 4 : 3 * size // 4].mean())
+    rows: int
+    nulls: dict[str, int]
+    newest: dict[str, int]
+    middle: dict[str, int]
+    alike: dict[tuple[str, str], int]
+    later: dict[str, int]
+    filled: dict[str, int]
+    _seen: int = field(default=0)
+
+    @classmethod
+    def of(cls, db: LeakRows, table: TableSchema, columns: list[str], dates: list[str]) -> "_Scan":
+        """The scan of some columns; `dates` are those of them that hold dates."""
+        assert table.time_col is not None
+        none, pairs = dict.fromkeys(columns, 0), [(d, c) for d in dates for c in columns]
+        scan = cls(
+            db.num_rows(table.name),
+            dict(none),
+            dict(none),
+            dict(none),
+            dict.fromkeys(pairs, 0),
+            dict.fromkeys(dates, 0),
+            dict.fromkeys(dates, 0),
+        )
+        for batch in db.batches(table.name, [table.time_col, *columns]):
+            scan._add(batch, dict(zip(columns, batch.columns[1:])))
+        return scan
+
+    def _add(self, batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> None:
+        is_null = {c: v.is_null().to_numpy(zero_copy_only=False) for c, v in values.items()}
+        place = self._seen + np.arange(batch.num_rows)
+        is_newest = place >= self.rows - self._newest_rows
+        is_middle = (place >= self.rows // 4) & (place < 3 * self.rows // 4)
+        for c, nulls in is_null.items():
+            self.nulls[c] += int(np.count_nonzero(nulls))
+            self.newest[c] += int(np.count_nonzero(nulls & is_newest))
+            self.middle[c] += int(np.count_nonzero(nulls & is_middle))
+        for date, c in self.alike:
+            self.alike[date, c] += int(np.count_nonzero(is_null[date] == is_null[c]))
+        for date in self.later:
+            after = pc.greater(values[date], batch.column(0))
+            self.later[date] += pc.sum(after.cast(pa.int64())).as_py() or 0
+            self.filled[date] += len(after) - after.null_count
+        self._seen += batch.num_rows
+
+    @property
+    def _newest_rows(self) -> int:
+        return max(30, self.rows // 20)
+
+    def recent(self, column: str) -> tuple[float, float]:
+        """Share of nulls in the newest rows and in the middle half."""
+        half = 3 * self.rows // 4 - self.rows // 4
+        return self.newest[column] / self._newest_rows, self.middle[column] / half
 
 
 def _counters(db: LeakRows, table: TableSchema) -> list[Finding]:
     """Whole-number columns that equal today's number of child rows."""
-    numbers = [c for c, k in table.kinds.items() if k.kind == "numerical"]
-    children = [
-        (other, fk)
-        for other in db.schema.tables.values()
-        for fk in other.foreign_keys
-        if fk.table == table.name and other.has_time
-    ]
-    if not numbers or not children:
+    numbers = [c for c in _read(table) if table.kinds[c].kind == "numerical"]
+    counted = _child_counts(db, table) if numbers else {}
+    if not counted:
         return []
-    rows = db.num_rows(table.name)
-    values = {
-        c: np.concatenate([_floats(batch.column(c)) for batch in db.batches(table.name, [c])])
-        for c in numbers
-    }
+    equal = {(child, c): 0 for child in counted for c in numbers}
+    start = 0
+    for batch in db.batches(table.name, numbers):
+        values = {c: _floats(column) for c, column in zip(numbers, batch.columns)}
+        for child, counts in counted.items():
+            part = counts[start : start + batch.num_rows]
+            for c in numbers:
+                same = (values[c] == part) & (part > 0)
+                equal[child, c] += int(np.count_nonzero(same))
+        start += batch.num_rows
     findings = []
-    for other, fk in children:
-        counts = np.zeros(rows, dtype=np.int64)
-        for batch in db.batches(other.name, [fk.column]):
-            parents = batch.column(0).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-            counts += np.bincount(parents[(parents >= 0) & (parents < rows)], minlength=rows)
-        has_child = counts > 0
-        if has_child.sum() < MIN_ROWS or np.unique(counts[has_child]).size < 3:
-            continue
-        for c in numbers:
-            equal = float((values[c][has_child] == counts[has_child]).mean())
-            if equal >= 0.9:
-                message = (
-                    f"equals today's number of '{other.name}' rows in {equal:.0%} of the "
-                    f"rows: it counts the future too; {_REPAIR}"
-                )
-                count = int(has_child.sum())
-                findings.append(Finding("suspected_leak", table.name, c, count, message))
+    for (child, c), count in equal.items():
+        parents = int(np.count_nonzero(counted[child]))
+        if count >= 0.9 * parents:
+            message = (
+                f"equals today's number of '{child[0]}' rows in {count / parents:.0%} of the "
+                "rows: it counts the future too"
+            )
+            findings.append(_suspect(table, c, parents, message))
     return findings
+
+
+def _child_counts(
+    db: LeakRows, table: TableSchema
+) -> dict[tuple[str, str], np.ndarray[Any, np.dtype[np.int64]]]:
+    """By child table and its key, how many of its rows name each row, where this differs enough
+    between rows to be recognised."""
+    rows = db.num_rows(table.name)
+    counted = {}
+    for other in db.schema.tables.values():
+        for fk in other.foreign_keys:
+            if fk.table != table.name or not other.has_time:
+                continue
+            counts = np.zeros(rows, dtype=np.int64)
+            for batch in db.batches(other.name, [fk.column]):
+                parents = batch.column(0).drop_null().to_numpy(zero_copy_only=False)
+                parents = parents.astype(np.int64)
+                parents = parents[(parents >= 0) & (parents < rows)]
+                counts += np.bincount(parents, minlength=rows)
+            has_child = counts > 0
+            if has_child.sum() >= MIN_ROWS and np.unique(counts[has_child]).size >= 3:
+                counted[other.name, fk.column] = counts
+    return counted
 
 
 def _floats(values: pa.Array) -> np.ndarray[Any, Any]:

@@ -6,7 +6,9 @@ in what a source does not declare, `sources/importer.py` checks them against the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from gelgt.schema.severity import Severity, severity_of
 
 Origin = Literal["declared", "inferred", "manifest"]
 Kind = Literal["numerical", "categorical", "multicategorical", "timestamp", "text", "ignored"]
@@ -209,21 +211,47 @@ class DatabaseSchema:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something a user should know about the data before trusting a prediction."""
+    """Something a user should know about the data before trusting a prediction.
 
-    code: str  # dangling_key, null_time, constant_column, suspected_leak, …
+    Attributes:
+        code: What it is, such as ``dangling_key``; its severity follows from it (`severity.py`).
+        count: Rows, or values, that it is about.
+        message: The evidence, in words.
+        severity: Where it differs from that of the code.
+        repair: What a ``--schema`` file would state to answer it; None where nothing can be stated.
+    """
+
+    code: str
     table: str
     column: str | None = None
     count: int | None = None
     message: str = ""
+    severity: Severity = ""  # type: ignore[assignment]
+    repair: Mapping[str, Any] | None = field(default=None, hash=False)
 
-    def to_dict(self) -> dict[str, object]:
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", severity_of(self.code))
+
+    @property
+    def place(self) -> str:
+        """The column, or the table, that it is about."""
+        return self.table if self.column is None else f"{self.table}.{self.column}"
+
+    @property
+    def handle(self) -> str:
+        """What `gelgt train --accept` calls it."""
+        return f"{self.code}:{self.place}"
+
+    def to_dict(self) -> dict[str, Any]:
         return {
             "code": self.code,
+            "severity": self.severity,
             "table": self.table,
             "column": self.column,
             "count": self.count,
             "message": self.message,
+            "repair": self.repair,
         }
 
 

@@ -12,6 +12,7 @@ from gelgt.config import Visibility
 from gelgt.nn.ensemble import Ensemble
 from gelgt.presets import RunConfig
 from gelgt.runs.progress import Phase
+from gelgt.schema.model import Finding
 from gelgt.scoring import Scorer
 from gelgt.training.budget import Budget
 from gelgt.training.data import TrainingData
@@ -37,6 +38,7 @@ class Options:
         command: What the user typed, for the report.
         began: When the time of the run began, by `time.perf_counter`; None: now.
         before: Phases that have ended before, such as the opening of the source.
+        accept: Findings that may stay unanswered, as ``CODE:TABLE.COLUMN`` or ``CODE:TABLE``.
     """
 
     visibility: Visibility | None = None
@@ -49,6 +51,7 @@ class Options:
     command: str | None = None
     began: float | None = None
     before: tuple[Phase, ...] = ()
+    accept: tuple[str, ...] = ()
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Job:
         content_hash: Of the database.
         budget: What is left of the run's time.
         workers: Who trains the networks with this process; None: nobody.
+        findings: Those of the tables that the task uses, the gravest first.
     """
 
     data: TrainingData
@@ -91,6 +95,7 @@ class Job:
     budget: Budget
     stop: Callable[[], bool] = lambda: False
     workers: Workers | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def progress(self) -> Progress:

@@ -13,11 +13,13 @@ from gelgt.presets import RunConfig
 from gelgt.registry import find_model
 from gelgt.runs.claim import claimed
 from gelgt.runs.folder import CHECKPOINT, SUCCESS, Run, load_run
+from gelgt.schema.finding_text import told
 from gelgt.scoring.memory import needed_memory
 from gelgt.scoring.scorer import choose_device
 from gelgt.sources.cache import hash_files
 from gelgt.sources.database import Database
 from gelgt.tasks import Task
+from gelgt.tasks.task_findings import check_answered, task_findings
 from gelgt.training.budget import Budget, columns_budget
 from gelgt.training.checkpoint import check_key, drop_checkpoints, load_checkpoint
 from gelgt.training.data import TrainingData
@@ -62,12 +64,13 @@ def train_run(
         The run, as `load_run` reads it.
 
     Raises:
-        GelgtError: the folder is taken, the task cannot be trained, or a checkpoint belongs to
-            another run.
+        GelgtError: the folder is taken, the task cannot be trained, a checkpoint belongs to
+            another run, or ``unanswered_findings``.
     """
     with led(workers):
         options = options or Options()
         config = _usable(db, task, config, options)
+        check_answered(task_findings(db, task, config.sampling.hops), options.accept)
         check_memory(needed_memory(db, sum(task.rows.values())), f"Training '{task.name}'")
         with claimed(out, options.resume):
             return _claimed_run(
@@ -99,11 +102,13 @@ def _claimed_run(
     with Journal(out, About.of(task, config, options, budget), clock.progress) as journal:
         clock.progress, stop = journal, journal.hears(stop)
         journal.works_with(crew)
+        findings = tuple(task_findings(db, task, config.sampling.hops))
+        for text in told(findings, db.source):
+            clock.progress.notice(text)
         data = _opened(db, task, config)
         device = choose_device(options.device) if workers is None else workers.device
-        job = Job(
-            data, config, options, out, key, content_hash, device, clock, budget, stop, workers
-        )
+        about = (content_hash, device, clock, budget, stop, workers, findings)
+        job = Job(data, config, options, out, key, *about)
         _tell_data(job)
         run = train_ranking(job) if is_ranking else train_stages(job)
         journal.finish(run.record)

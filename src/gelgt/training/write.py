@@ -14,11 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from gelgt.files import write_text
+from gelgt.history.column_origins import columns_read
 from gelgt.metrics import score
 from gelgt.runs.folder import INTERVALS, finish_run, schema_to_json, write_file, write_json
 from gelgt.runs.record import (
     DataFacts,
     Epoch,
+    FindingFacts,
     HistoryColumn,
     HistoryFacts,
     Member,
@@ -153,6 +155,7 @@ def run_record(job: Job, result: Result) -> RunRecord:
         ],
         trees=TreeFacts(share=share, rounds=list(trees.rounds)) if trees and share else None,
         history=_history_facts(data),
+        findings=_finding_facts(job),
         ranking=result.ranking,
         time=TimeFacts(limit=job.budget.limit, cut_off=job.budget.cut_off),
         retrain=trained.retrained,
@@ -198,6 +201,27 @@ def _history_facts(data: TrainingData) -> HistoryFacts | None:
         left_out=chosen.left_out,
         rows=chosen.rows,
     )
+
+
+def _finding_facts(job: Job) -> list[FindingFacts]:
+    """The findings of the run, suspected leaks with their share of the trees' gain."""
+    data, chosen = job.data, job.data.chosen
+    start, columns = data.task.dst_entity_table or data.task.entity_table, chosen and chosen.columns
+    leaks = {f.handle for f in job.findings if f.severity == "leak"}
+    read = [
+        (columns_read(data.db.schema, start, column.name), column.gain)
+        for column in (columns or ()) * bool(leaks)
+    ]
+    return [
+        FindingFacts(
+            **finding.to_dict(),
+            is_accepted=finding.handle in job.options.accept,
+            share=sum(gain for pairs, gain in read if (finding.table, finding.column) in pairs)
+            if read and finding.handle in leaks
+            else None,
+        )
+        for finding in job.findings
+    ]
 
 
 def _data_facts(job: Job) -> DataFacts:

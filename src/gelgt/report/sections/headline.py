@@ -19,7 +19,9 @@ from gelgt.report.numbers import (
 from gelgt.report.run import Run
 from gelgt.runs.predictions import BINARY, MULTICLASS, MULTILABEL, REGRESSION
 from gelgt.runs.record import TaskFacts
+from gelgt.runs.words import doubts
 
+SHOWN_DOUBTS = 6
 REGIMES = {
     "frozen": "no seed sees rows after the test time",
     "seed-time": "each seed sees every row before its seed time, and none after it",
@@ -41,6 +43,7 @@ def header(run: Run) -> str:
         note(_regime(run)),
         facts(_facts(run)),
         note(_choices(run)),
+        _doubts(run),
         "</header>",
     ]
     return "".join(parts)
@@ -177,6 +180,18 @@ def _choices(run: Run) -> str:
     return (
         "Epochs, and the share of trees where there are some, are selected on the validation rows. "
         f"The test rows were used for no selection; they {test}."
+    )
+
+
+def _doubts(run: Run) -> str:
+    """Findings because of which the scores may be wrong."""
+    listed = [escape(words) for words in doubts(run.record)]
+    if not listed:
+        return ""
+    rest = f"<br>and {len(listed) - SHOWN_DOUBTS} more" if len(listed) > SHOWN_DOUBTS else ""
+    shown = "<br>".join(listed[:SHOWN_DOUBTS])
+    return note(
+        f'These scores may be wrong (<a href="#findings">findings</a>):<br>{shown}{rest}', "warn"
     )
 
 
