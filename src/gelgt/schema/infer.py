@@ -73,6 +73,7 @@ class Probe(Protocol):
 Facts = Mapping[str, Sequence[ColumnFacts]]
 # Ten numbers that have nothing to do with keys of this density are all among them once in 1,000.
 DENSE = 0.5
+ARCHIVED = 0.1  # of a key's values whose rows are left, where older ones were moved away
 COPIED = 0.5  # of a key's values in their own rows: a column that names its row, not another
 
 
@@ -244,7 +245,10 @@ def _by_values(
     if score == 0 and (distinct < 3 or not _holds(inside, distinct, keys)):
         return None
     is_named = score >= NAMESAKE and not (is_shared or is_strict)
-    if distinct == 0 or inside / distinct < (0.8 if is_named else 0.95):
+    # The rows that a key named may be gone, if it names most of those that are left.
+    is_rest = is_named and is_keylike(column.name) and 2 * inside > keys
+    least = 0.95 if not is_named else ARCHIVED if is_rest else 0.8
+    if distinct == 0 or inside / distinct < least:
         return None
     if score == 0 and parent == table and probe.repeats(table, column.name, key_column) > COPIED:
         return None  # a second name of the row itself

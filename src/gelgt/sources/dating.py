@@ -381,6 +381,20 @@ class _Keys:
         ]
         return min(shares, default=1.0), max(shares, default=1.0)
 
+    def lasting(self, column: str) -> float:
+        """How much speaks for rows that were written long after what a key names: timed rows go on
+        to name it, the other keys name rows that came long after it, or the row is itself named
+        only then."""
+        own, evidence = self.times[column], self.evidence
+        others = [other for other in self.times if other != column]
+        shares = [
+            evidence.lasting(self.parents[column]),
+            evidence.long_after(own, evidence.first_named(self.table.name)),
+        ]
+        if others:
+            shares.append(evidence.long_after(own, self.newest(others)))
+        return max(shares)
+
     def evidence_of(self, column: str) -> NDArray[np.bool_]:
         """(rows,) whether a key names a row."""
         fk = next(fk for fk in self.table.foreign_keys if fk.column == column)
@@ -500,16 +514,7 @@ def _written_later(keys: _Keys, groups: Sequence[tuple[str, ...]]) -> str:
 
     One group of keys to rows that do not last is enough: a row is as new as the newest of them.
     """
-    # A row that is itself named only long after its parent came was hardly written with it.
-    first = keys.evidence.first_named(keys.table.name)
-    shares = {
-        column: max(
-            keys.evidence.lasting(keys.parents[column]),
-            keys.evidence.long_after(keys.times[column], first),
-        )
-        for group in groups
-        for column in group
-    }
+    shares = {column: keys.lasting(column) for group in groups for column in group}
     lasting = [max(shares[column] for column in group) for group in groups]
     if min(lasting) <= RARELY_LASTING:
         return ""
@@ -543,7 +548,7 @@ def _doubt(keys: _Keys, required: Sequence[tuple[str, ...]]) -> str:
         if len(group) > 1 or keys.filled(group[0])[0] >= FILLED:
             continue
         rest = [c for c in keys.times if c not in group and keys.filled(c)[0] >= FILLED]
-        if any(keys.evidence.lasting(keys.parents[c]) <= RARELY_LASTING for c in rest):
+        if any(keys.lasting(c) <= RARELY_LASTING for c in rest):
             column, rows = group[0], len(keys.times[group[0]])
             empty = int(np.count_nonzero(~keys.evidence_of(column)))
             others = " and ".join(rest)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gelgt.sources.row_times import NEVER, RowTimes, instant
 from gelgt.tasks import predict
-from gelgt.tasks.times import timestamp
+from gelgt.tasks.times import time_range, timestamp
 
 if TYPE_CHECKING:
     from gelgt.sources.database import Database
@@ -59,6 +59,16 @@ def existing(db: Database, table: str, time: np.datetime64) -> Rows:
         return np.arange(db.num_rows(table), dtype=np.int64)
     times, moment = RowTimes(db).of(table), instant(time)
     exists = (times <= moment) & (times != NEVER)
-    if db.table(table).is_named_first and times[times != NEVER].max(initial=moment + 1) <= moment:
+    if db.table(table).is_named_first and _newest_naming(db, table) <= time:
         exists |= times == NEVER  # no row names it so far, but it is there
     return np.flatnonzero(exists).astype(np.int64)
+
+
+def _newest_naming(db: Database, table: str) -> np.datetime64:
+    """The time of the newest row that names rows of a table."""
+    names = [
+        other.name
+        for other in db.schema.tables.values()
+        if other.time_col and any(fk.table == table for fk in other.foreign_keys)
+    ]
+    return np.datetime64(time_range(db, None, names).latest, "us")
